@@ -1,0 +1,30 @@
+# `make demo` and `make test` need Python 3.11, git and make; everything else they get themselves, into .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+
+.PHONY: demo test check bench clean
+
+demo: $(STAMP)
+	@$(BIN)/agentless demo
+
+test: $(STAMP)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/run.py
+
+check: $(STAMP)  ## the fast part of `make test`: style, types, imports
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/run.py --static
+
+bench: $(STAMP)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "agentless needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian: apt-get install python3-venv"; exit 1; }
+	@echo "installing agentless into $(VENV) ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,59 @@
+"""What the verbs share: the client, and words for people on stderr."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentless import paths
+from agentless.cli import complete
+from agentless.client import Client
+from agentless.errors import InventoryError
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with documented field names.")]
+TaskArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TASK", help="Its id, a unique beginning of it, or its name.", autocompletion=complete.tasks
+    ),
+]
+TaskArguments = Annotated[
+    list[str],
+    typer.Argument(metavar="TASK...", help="Ids, unique beginnings of ids, or names.", autocompletion=complete.tasks),
+]
+
+
+def client(context: typer.Context) -> Client:
+    """The client for this command line: the inventory named by it, by the environment, or found here."""
+    explicit: Path | None = context.find_root().obj
+    try:
+        inventory = paths.find_inventory(explicit)
+    except InventoryError:
+        if explicit is not None:
+            raise
+        inventory = None  # a controller that runs knows its own
+        if not Client(paths.state_dir(), None).is_running():
+            raise
+    return Client(paths.state_dir(), inventory)
+
+
+def warn(served: Client) -> None:
+    """Say on stderr what the controller wanted said along with its answer."""
+    for warning in served.warnings:
+        print(f"agentless: warning: {warning}", file=sys.stderr)
+    served.warnings.clear()
+
+
+def say(text: str) -> None:
+    """Words for a person, apart from data."""
+    print(text, file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    """Data for a script."""
+    import json
+
+    print(json.dumps(value, indent=2, ensure_ascii=False))

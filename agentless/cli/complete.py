@@ -1,0 +1,45 @@
+"""Shell completion. It asks a controller that runs and never starts one: a Tab must not wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentless import paths
+from agentless.client import Client
+from agentless.errors import AgentlessError
+
+
+def _ask(path: str) -> list[dict[str, Any]]:
+    client = Client(paths.state_dir(), None)
+    try:
+        return client.get(path) if client.is_running() else []
+    except AgentlessError:
+        return []
+
+
+def tasks(incomplete: str) -> list[tuple[str, str]]:
+    """Ids and names of live tasks, each with its command."""
+    found = []
+    for task in _ask("/v1/tasks"):
+        words = f"{task['state']} on {task['target']}: {' '.join(task['command'])[:40]}"
+        found += [(word, words) for word in (task["id"], task["name"]) if word and word.startswith(incomplete)]
+    return found
+
+
+def nodes(incomplete: str) -> list[tuple[str, str]]:
+    """Node names, each with its state."""
+    found = _ask("/v1/nodes")
+    return [
+        (n["name"], f"{n['state']}, {n['gpus_free']} of {n['gpus']} GPUs free")
+        for n in found
+        if n["name"].startswith(incomplete)
+    ]
+
+
+def targets(incomplete: str) -> list[tuple[str, str]]:
+    """Nodes, and after `::` their free GPUs."""
+    node, colons, _ = incomplete.partition("::")
+    if not colons:
+        return nodes(incomplete)
+    free = [gpu for gpu in _ask("/v1/gpus") if gpu["node"] == node and gpu["state"] == "free"]
+    return [(f"{node}::{gpu['index']}", f"{gpu['name']}, free") for gpu in free]

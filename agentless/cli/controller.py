@@ -1,0 +1,84 @@
+"""The verbs about the controller itself: run, status, stop."""
+
+from __future__ import annotations
+
+import typer
+
+from agentless import paths
+from agentless.cli.common import Json, print_json
+from agentless.client import Client
+from agentless.errors import ControllerError
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(help="The background process: it starts by itself and leaves when idle.", no_args_is_help=True)
+    group.command()(run)
+    group.command()(status)
+    group.command()(stop)
+    app.add_typer(group, name="controller")
+
+
+def run(context: typer.Context) -> None:
+    """Be the controller in the foreground, for a service manager; it never leaves by itself."""
+    import logging
+
+    from agentless.controller import wiring
+
+    inventory = paths.find_inventory(context.find_root().obj)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    logging.getLogger("asyncssh").setLevel(logging.WARNING)
+    state = paths.state_dir()
+    wiring.run(
+        state,
+        inventory,
+        ready=lambda: print(f"serving {inventory} on {state}/controller.sock", flush=True),
+        for_ever=True,
+    )
+
+
+def status(as_json: Json = False) -> int:
+    """Say whether a controller runs, and what it serves. Exit code 1 when none runs."""
+    served = Client(paths.state_dir(), None)
+    if not served.is_running():
+        if as_json:
+            print_json(None)
+        else:
+            print(f"no controller runs for {paths.state_dir()}; the next command starts one")
+        return 1
+    found = served.get("/v1/controller")
+    if as_json:
+        print_json(found)
+        return 0
+    print(f"controller {found['version']}, process {found['pid']}, since {found['started_at']}")
+    print(f"inventory {found['inventory']}, {found['nodes']} nodes, {found['live_tasks']} live tasks of its own")
+    print(f"state in {found['state_dir']}")
+    for warning in found["warnings"]:
+        print(f"warning: {warning}")
+    return 0
+
+
+def stop() -> None:
+    """End the controller. Tasks go on; the next command starts another one."""
+    served = Client(paths.state_dir(), None)
+    if not served.is_running():
+        print(f"no controller runs for {paths.state_dir()}")
+        return
+    pid = served.post("/v1/controller/stop")["pid"]
+    if not _has_ended(pid):
+        raise ControllerError(f"the controller (process {pid}) does not end; see controller.log in {paths.state_dir()}")
+    print("the controller has ended; tasks go on")
+
+
+def _has_ended(pid: int) -> bool:
+    """Wait up to 15 s for a process that is no child of ours."""
+    import os
+    import time
+
+    for _ in range(300):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False

@@ -1,0 +1,170 @@
+"""The verbs about nodes and their GPUs: nodes, gpus, doctor."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli import complete
+from agentless.cli.common import Json, client, print_json, say, warn
+from agentless.cli.table import Column, or_dash, show
+from agentless.errors import Refused
+
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes)]
+OptionalNode = Annotated[str | None, typer.Argument(metavar="[NODE]", autocompletion=complete.nodes)]
+
+_GPU_COLUMNS = [
+    Column("NODE", lambda gpu: gpu["node"]),
+    Column("GPU", lambda gpu: str(gpu["index"]), right=True),
+    Column("MODEL", lambda gpu: or_dash(gpu["name"] and gpu["name"].removeprefix("NVIDIA ").removeprefix("GeForce "))),
+    Column("STATE", lambda gpu: gpu["state"]),
+    Column("UTIL", lambda gpu: or_dash(gpu["utilization_pct"], "%"), right=True),
+    Column("MEMORY", lambda gpu: _memory(gpu), right=True),
+    Column("TEMP", lambda gpu: or_dash(gpu["temperature_c"], "C"), right=True),
+    Column("WHO", lambda gpu: _who(gpu), flexible=True),
+]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verbs."""
+    group = typer.Typer(help="List nodes, look at one, record a host key.", invoke_without_command=True)
+    group.callback()(nodes)
+    group.command("show")(show_node)
+    group.command()(trust)
+    app.add_typer(group, name="nodes")
+    app.command()(gpus)
+    app.command()(doctor)
+
+
+def nodes(context: typer.Context, as_json: Json = False) -> None:
+    """List the nodes of the inventory."""
+    if context.invoked_subcommand is not None:
+        return
+    served = client(context)
+    found = served.get("/v1/nodes")
+    warn(served)
+    if as_json:
+        print_json(found)
+        return
+    show(
+        [
+            Column("NODE", lambda node: node["name"]),
+            Column("STATE", lambda node: node["state"]),
+            Column("FREE", lambda node: f"{node['gpus_free']}/{node['gpus']}", right=True),
+            Column("CORES", lambda node: or_dash(node["cores"]), right=True),
+            Column("MEMORY", lambda node: _gib(node["memory_mib"]), right=True),
+            Column("DOCKER", lambda node: or_dash(node["docker"])),
+            Column("DRIVER", lambda node: or_dash(node["driver"])),
+            Column("REASON", lambda node: node["reason"], flexible=True),
+        ],
+        found,
+    )
+
+
+def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False) -> None:
+    """Show all that is known of one node."""
+    served = client(context)
+    found = served.get(f"/v1/nodes/{node}")
+    found["gpu_list"] = served.get("/v1/gpus", node=node)
+    warn(served)
+    if as_json:
+        print_json(found)
+        return
+    lines = {
+        "node": found["name"],
+        "state": found["state"],
+        "reason": found["reason"],
+        "address": f"{found['address']} by {found['connection']}",
+        "cores": found["cores"],
+        "memory": _gib(found["memory_mib"]),
+        "docker": found["docker"],
+        "driver": found["driver"],
+        "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
+        "sampled": found["sampled_at"],
+    }
+    for key, value in lines.items():
+        if value not in (None, ""):
+            print(f"{key:>8}  {value}")
+    if found["gpu_list"]:
+        print()
+        show(_GPU_COLUMNS[1:], found["gpu_list"])
+
+
+def gpus(
+    context: typer.Context,
+    node: OptionalNode = None,
+    free: Annotated[bool, typer.Option("--free", help="Only those that can be had now.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List all GPUs: which are free, and who uses the others."""
+    served = client(context)
+    found = [gpu for gpu in served.get("/v1/gpus", node=node) if gpu["state"] == "free" or not free]
+    warn(served)
+    if as_json:
+        print_json(found)
+        return
+    if found:
+        show(_GPU_COLUMNS, found)
+    for each in served.get("/v1/nodes"):
+        if each["reason"] and node in (None, each["name"]):
+            say(f"{each['name']} is {each['state']}: {each['reason']}")
+    if not found:
+        say("no free GPU" if free else "no GPU")
+
+
+def trust(
+    context: typer.Context,
+    node: NodeArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Record it without asking (you have compared it).")] = False,
+) -> None:
+    """Look at a node's host key and record it."""
+    served = client(context)
+    key = served.get(f"/v1/nodes/{node}/host-key")
+    if key["trusted"]:
+        print(f"{node}: its host key is on record, and it shows this key")
+        return
+    while not key["trusted"]:
+        print(f"{key['host']} shows the host key {key['fingerprint']}")
+        if key["recorded"]:
+            say(
+                f"WARNING: on record is {', '.join(key['recorded'])}. Either the node was set up anew, or somebody "
+                "stands in between. Ask its admin before you go on."
+            )
+        if not yes:
+            if not sys.stdin.isatty():
+                raise Refused("nobody is here to compare the fingerprint; compare it, then use --yes")
+            say("On the node this prints it: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
+            if not typer.confirm("Is it the same? Record it", default=False, err=True):
+                raise Refused("nothing was recorded")
+        key = served.post(f"/v1/nodes/{node}/trust", {"fingerprint": key["fingerprint"]})
+    print(f"{node}: recorded, and it can be reached")
+
+
+def doctor(context: typer.Context, node: OptionalNode = None, as_json: Json = False) -> int:
+    """Check each node: can it be reached, does Docker work, is there a GPU, may Docker hand it out."""
+    served = client(context)
+    found = served.get("/v1/doctor", node=node)
+    warn(served)
+    bad = [check for check in found if check["ok"] is False]
+    if as_json:
+        print_json(found)
+        return int(bool(bad))
+    marks = {True: "ok", False: "FAIL", None: "-"}
+    for check in found:
+        print(f"{check['node']:<12} {check['check']:<8} {marks[check['ok']]:<5} {check['detail']}")
+    return int(bool(bad))
+
+
+def _memory(gpu: dict[str, Any]) -> str:
+    used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
+    return "-" if used is None or total is None else f"{used / 1024:.1f}/{total / 1024:.0f}G"
+
+
+def _gib(mib: int | None) -> str:
+    return "-" if mib is None else f"{mib / 1024:.0f}G"
+
+
+def _who(gpu: dict[str, Any]) -> str:
+    return f"{gpu['task']} {gpu['owner']}" if gpu["task"] else gpu["reason"]

@@ -1,0 +1,44 @@
+"""`python -m agentless.controller STATE INVENTORY FD`: what the client starts when no controller runs.
+
+It says `ready`, or what is wrong as the API would, on the file descriptor FD, and closes it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from agentless.errors import AgentlessError
+
+
+def main() -> int:
+    """Be the controller that a client waits for."""
+    state, inventory, writer = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+
+    def say(text: str) -> None:
+        os.write(writer, text.encode())
+        os.close(writer)
+
+    try:
+        from agentless.controller.wiring import run
+
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handler = RotatingFileHandler(state / "controller.log", maxBytes=1_000_000, backupCount=1, delay=True)
+        logging.basicConfig(handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        logging.getLogger("asyncssh").setLevel(logging.WARNING)
+        run(state, inventory, ready=lambda: say("ready"), for_ever=False)
+    except AgentlessError as error:
+        say(json.dumps({"error": error.kind, "message": str(error), "exit_code": error.exit_code}))
+        return error.exit_code
+    except OSError as error:
+        say(json.dumps({"error": "StateError", "message": f"{state} cannot be used: {error.strerror}", "exit_code": 1}))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""What can be done to a task that exists: stop, kill, pause, resume, wait for, read, remove."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from agentless.controller.core import Core
+from agentless.controller.link import Link
+from agentless.errors import Refused, RuntimeFailed, Unreachable
+from agentless.model.command import Command
+from agentless.model.event import StopAsked
+from agentless.model.task import Assigning, Ended, Paused, Pending, StopKind, Task
+from agentless.model.view import TaskView
+from agentless.runtimes.docker import LogQuery
+
+KILL_WITHIN = 15.0
+"""Seconds after SIGKILL in which the engine has to report the end."""
+
+
+class Actions:
+    """The verbs. Each returns the task as it is when the node has answered."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def stop(self, reference: str, how: StopKind, grace: float | None = None) -> TaskView:
+        """End a task: SIGTERM, the grace time in seconds (None: as submitted), SIGKILL; `kill` is SIGKILL at once."""
+        task = self._core.find(reference)
+        if isinstance(task.status, Ended):
+            return self._core.view(task)
+        if task.id in self._core.tasks:
+            # Saved before anything is sent: a stop survives the controller, and wins over a start under way.
+            task = self._core.apply(task.id, StopAsked(how))
+        if isinstance(task.status, (Pending, Assigning, Ended)):
+            return self._core.view(await self.wait(task.id, KILL_WITHIN))
+        link = self._link(task)
+        with_grace = task.spec.stop_grace if grace is None else grace
+        if how == "stop":
+            if isinstance(task.status, Paused):
+                await self._do(link, task, link.runtime.resume(task.container_name))
+            await self._do(link, task, link.runtime.signal(task.container_name, "TERM"))
+            task = await self.wait(task.id, with_grace)
+        if task.live:
+            await self._do(link, task, link.runtime.signal(task.container_name, "KILL"))
+            task = await self.wait(task.id, KILL_WITHIN)
+        if task.live:
+            raise RuntimeFailed(f"{link.node.name} has not ended task {task.id} {KILL_WITHIN:.0f} s after SIGKILL")
+        return self._core.view(task)
+
+    async def pause(self, reference: str) -> TaskView:
+        """Freeze a running task; it keeps its GPUs and their memory."""
+        return await self._toggle(reference, "running", "pause")
+
+    async def resume(self, reference: str) -> TaskView:
+        """Let a paused task go on."""
+        return await self._toggle(reference, "paused", "resume")
+
+    async def remove(self, reference: str, *, force: bool = False) -> TaskView:
+        """Remove an ended task with its container and its log; `force` kills a live one first."""
+        task = self._core.find(reference)
+        if task.live and force:
+            await self.stop(task.id, "kill")
+            task = self._core.find(task.id)
+        if task.live:
+            raise Refused(f"task {task.id} is {task.state}; agentless stop {task.id} first, or rm --force")
+        if isinstance(task.status, Ended) and task.status.container and task.target.node in self._core.links:
+            link = self._link(task)
+            await link.ready()
+            result = await link.run(link.runtime.remove(task.container_name, force=True))
+            if not result.ok and "No such container" not in result.err:
+                link.runtime.check(result)
+        self._core.history.remove(task.id)
+        return self._core.view(task)
+
+    async def wait(self, reference: str, within: float | None = None) -> Task:
+        """The task once it has ended, or as it is after `within` seconds."""
+        core = self._core
+        task_id = core.find(reference).id
+        with core.hub.listen() as news:
+            try:
+                async with asyncio.timeout(within):
+                    while (task := core.find(task_id)).live:
+                        await anext(news)
+            except TimeoutError:
+                task = core.find(task_id)
+        return task
+
+    async def logs(self, reference: str, query: LogQuery) -> AsyncIterator[tuple[int, bytes]]:
+        """The task's output as (1 or 2, bytes), as it arrives; with `follow` until the task has ended."""
+        task = self._core.find(reference)
+        if isinstance(task.status, (Pending, Assigning)):
+            if not query.follow:
+                raise Refused(f"task {task.id} is {task.state}: there is no log yet")
+            task = await self._started(task)
+        if isinstance(task.status, Ended) and not task.status.container:
+            raise Refused(f"task {task.id} has no log: it never started ({task.status.reason})")
+        link = self._link(task)
+        await link.ready()
+        if link.observation.error is not None:
+            raise Unreachable(f"{link.node.name} cannot be reached: {link.observation.error}")
+        words = b""
+        async with link.stream(link.runtime.logs(task.container_name, query)) as stream:
+            async for fd, data in stream:
+                if fd == 2:
+                    words = (words + data)[-2000:]
+                yield fd, data
+        if stream.exit_code != 0:
+            raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(words.decode('utf-8', 'replace'))}")
+
+    # ------------------------------------------------------------------ inside
+
+    async def _started(self, task: Task) -> Task:
+        with self._core.hub.listen() as news:
+            while isinstance((task := self._core.find(task.id)).status, (Pending, Assigning)):
+                await anext(news)
+        return task
+
+    async def _toggle(self, reference: str, wanted: str, verb: str) -> TaskView:
+        task = self._core.find(reference)
+        if task.state != wanted:
+            raise Refused(f"task {task.id} is {task.state}: only a {wanted} task can be {verb}d")
+        link = self._link(task)
+        command = link.runtime.pause if verb == "pause" else link.runtime.resume
+        await self._do(link, task, command(task.container_name))
+        return self._core.view(self._core.find(task.id))
+
+    async def _do(self, link: Link, task: Task, command: Command) -> None:
+        """Run an engine command, then look: the answer is what the node says afterwards."""
+        await link.ready()
+        result = await link.run(command)
+        await link.look(task.container_name)
+        if not result.ok and self._core.find(task.id).live:
+            link.runtime.check(result)
+
+    def _link(self, task: Task) -> Link:
+        if task.target.node not in self._core.links:
+            raise Unreachable(f"{task.target.node} is not in the inventory any more; add it again to reach its tasks")
+        return self._core.links[task.target.node]

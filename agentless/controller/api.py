@@ -1,0 +1,257 @@
+"""The HTTP API: requests in, published values out. OpenAPI at `/openapi.json`, read by `docs/reference`.
+
+Errors are `{"error": kind, "message": sentence, "exit_code": n}`. A log is a stream of frames: one byte (1 stdout,
+2 stderr, 0 an error object as JSON), four bytes of length, big-endian, and that many bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import Annotated, Any, Protocol
+from urllib.parse import quote, unquote
+
+import orjson
+from fastapi import Depends, FastAPI, Header, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict
+
+from agentless import __version__
+from agentless.controller.actions import Actions
+from agentless.controller.core import Core
+from agentless.controller.launch import Launcher, Submit
+from agentless.controller.trust import HostKey, Trust
+from agentless.errors import AgentlessError
+from agentless.model.spec import TaskSpec
+from agentless.model.target import parse_target
+from agentless.model.task import Task
+from agentless.model.view import CheckView, ControllerView, GpuView, NodeView, StartView, TaskView
+from agentless.rules.publish import checks, gpu_view, node_view
+from agentless.runtimes.docker import LogQuery
+
+FIRST_ANSWER = 8.0
+"""Seconds a reading request waits for nodes that have not answered since the controller started."""
+
+_STATUS = {1: 500, 2: 400, 3: 409, 4: 503}
+
+
+class SubmitRequest(BaseModel):
+    """What `POST /v1/tasks` takes: targets as written (`node1::0,1`), the spec, and the values of its secrets."""
+
+    model_config = ConfigDict(extra="forbid")
+    targets: list[str]
+    spec: TaskSpec
+    secrets: dict[str, str] = {}
+    dry_run: bool = False
+
+
+class StopRequest(BaseModel):
+    """Seconds between SIGTERM and SIGKILL; absent: as the task was submitted."""
+
+    model_config = ConfigDict(extra="forbid")
+    grace: float | None = None
+
+
+class TrustRequest(BaseModel):
+    """The fingerprint that a person has compared, as `GET …/host-key` showed it."""
+
+    model_config = ConfigDict(extra="forbid")
+    fingerprint: str
+
+
+class House(Protocol):
+    """What the process around the API provides."""
+
+    core: Core
+    launcher: Launcher
+    actions: Actions
+    trust: Trust
+
+    def describe(self) -> ControllerView:
+        """The controller itself."""
+
+    def leave(self) -> None:
+        """End the process, soon."""
+
+    async def use_inventory(self, wanted: str | None, *, reading: bool) -> str | None:
+        """Make sure that the inventory in force is the one wanted and current; a warning when it is not."""
+
+
+def make(house: House) -> FastAPI:
+    """The application."""
+
+    async def current(
+        request: Request, response: Response, x_agentless_inventory: Annotated[str | None, Header()] = None
+    ) -> None:
+        wanted = unquote(x_agentless_inventory) if x_agentless_inventory else None
+        warning = await house.use_inventory(wanted, reading=request.method == "GET")
+        if warning:
+            response.headers["x-agentless-warning"] = quote(warning)
+
+    app = FastAPI(
+        title="agentless", version=__version__, dependencies=[Depends(current)], docs_url=None, redoc_url=None
+    )
+    core = house.core
+
+    @app.exception_handler(AgentlessError)
+    async def failed(_: Request, error: Exception) -> JSONResponse:
+        return _problem(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(_: Request, error: Exception) -> JSONResponse:
+        first = error.errors()[0]  # type: ignore[attr-defined]
+        where = ".".join(map(str, first["loc"]))
+        return JSONResponse({"error": "UsageError", "message": f"{where}: {first['msg']}", "exit_code": 2}, 400)
+
+    async def answered(names: Iterable[str]) -> None:
+        waits = [core.links[name].answered.wait() for name in names]
+        if waits:
+            tasks = [asyncio.ensure_future(wait) for wait in waits]
+            _, late = await asyncio.wait(tasks, timeout=FIRST_ANSWER)
+            for task in late:
+                task.cancel()
+
+    # ------------------------------------------------------------- controller
+
+    @app.get("/v1/controller")
+    async def controller() -> ControllerView:
+        return house.describe()
+
+    @app.post("/v1/controller/stop")
+    async def stop_controller() -> ControllerView:
+        house.leave()
+        return house.describe()
+
+    # ------------------------------------------------------------------ tasks
+
+    @app.get("/v1/tasks")
+    async def tasks(
+        ended: bool = False, mine: bool = False, batch: str | None = None, limit: int = 1000
+    ) -> list[TaskView]:
+        """Live tasks on the nodes, whoever started them; with `ended` also the newest `limit` that have ended."""
+        await answered(core.links)
+        known: dict[str, Task] = {**core.others(), **core.tasks}
+        if ended:
+            known = {task.id: task for task in core.history.newest(limit)} | known
+        if batch is not None:
+            of = core.find(batch).batch
+            known = {t.id: t for t in (*core.history.batch(of), *known.values()) if t.batch == of}
+        views = [core.view(task) for _, task in sorted(known.items())]
+        return [view for view in views if view.mine or not mine]
+
+    @app.post("/v1/tasks")
+    async def submit(request: SubmitRequest) -> list[StartView]:
+        targets = tuple(parse_target(text) for text in request.targets)
+        return await house.launcher.submit(Submit(targets, request.spec, request.secrets, request.dry_run))
+
+    @app.get("/v1/tasks/{task}")
+    async def show(task: str) -> TaskView:
+        if task not in core.tasks:
+            await answered(core.links)
+        return core.view(core.find(task))
+
+    @app.get("/v1/tasks/{task}/events")
+    async def task_events(task: str) -> list[dict[str, Any]]:
+        return [orjson.loads(event) for event in core.history.events(core.find(task).id)]
+
+    @app.get("/v1/tasks/{task}/wait")
+    async def wait(task: str, within: float | None = None) -> TaskView:
+        return core.view(await house.actions.wait(task, within))
+
+    @app.get("/v1/tasks/{task}/logs")
+    async def logs(
+        task: str,
+        follow: bool = False,
+        tail: Annotated[int | None, Query(ge=0)] = None,
+        since: float | None = None,
+        timestamps: bool = False,
+    ) -> StreamingResponse:
+        query = LogQuery(follow, tail, since, timestamps)
+        return StreamingResponse(_frames(house.actions.logs(task, query)), media_type="application/octet-stream")
+
+    @app.post("/v1/tasks/{task}/stop")
+    async def stop(task: str, request: StopRequest) -> TaskView:
+        return await house.actions.stop(task, "stop", request.grace)
+
+    @app.post("/v1/tasks/{task}/kill")
+    async def kill(task: str) -> TaskView:
+        return await house.actions.stop(task, "kill")
+
+    @app.post("/v1/tasks/{task}/pause")
+    async def pause(task: str) -> TaskView:
+        return await house.actions.pause(task)
+
+    @app.post("/v1/tasks/{task}/resume")
+    async def resume(task: str) -> TaskView:
+        return await house.actions.resume(task)
+
+    @app.delete("/v1/tasks/{task}")
+    async def remove(task: str, force: bool = False) -> TaskView:
+        return await house.actions.remove(task, force=force)
+
+    # ------------------------------------------------------------------ nodes
+
+    @app.get("/v1/nodes")
+    async def nodes() -> list[NodeView]:
+        await answered(core.links)
+        return [node_view(node) for node in core.cluster().nodes.values()]
+
+    @app.get("/v1/nodes/{node}")
+    async def node(node: str) -> NodeView:
+        await answered([core.link(node).node.name])
+        return node_view(core.cluster().nodes[node])
+
+    @app.get("/v1/gpus")
+    async def gpus(node: str | None = None) -> list[GpuView]:
+        names = list(core.links) if node is None else [core.link(node).node.name]
+        await answered(names)
+        seen = core.cluster().nodes
+        return [gpu_view(name, gpu) for name in names for gpu in seen[name].gpus]
+
+    @app.get("/v1/doctor")
+    async def doctor(node: str | None = None) -> list[CheckView]:
+        names = list(core.links) if node is None else [core.link(node).node.name]
+        await asyncio.gather(*(core.links[name].ready() for name in names))
+        await asyncio.gather(*(core.links[name].refresh() for name in names if core.links[name].online))
+        seen = core.cluster().nodes
+        return [check for name in names for check in checks(seen[name])]
+
+    @app.get("/v1/nodes/{node}/host-key")
+    async def host_key(node: str) -> HostKey:
+        return await house.trust.ask(core.link(node))
+
+    @app.post("/v1/nodes/{node}/trust")
+    async def trust(node: str, request: TrustRequest) -> HostKey:
+        return await house.trust.record(core.link(node), request.fingerprint)
+
+    # ----------------------------------------------------------------- events
+
+    @app.get("/v1/events")
+    async def events() -> StreamingResponse:
+        """Every change from now on, one JSON object per line."""
+
+        async def lines() -> AsyncIterator[bytes]:
+            with core.hub.listen() as news:
+                yield b""
+                async for item in news:
+                    yield orjson.dumps(item) + b"\n"
+
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+    return app
+
+
+def _problem(error: Exception) -> JSONResponse:
+    code = error.exit_code if isinstance(error, AgentlessError) else 1
+    body = {"error": type(error).__name__, "message": str(error), "exit_code": code}
+    return JSONResponse(body, _STATUS[code])
+
+
+async def _frames(output: AsyncIterator[tuple[int, bytes]]) -> AsyncIterator[bytes]:
+    try:
+        async for fd, data in output:
+            yield bytes([fd]) + len(data).to_bytes(4, "big") + data
+    except AgentlessError as error:
+        body = orjson.dumps({"message": str(error), "exit_code": error.exit_code})
+        yield b"\0" + len(body).to_bytes(4, "big") + body

@@ -1,0 +1,237 @@
+"""The link to one node: keeps it connected, sampled and watched, and holds the last that was heard of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from agentless import hostfacts
+from agentless.errors import AgentlessError, AuthFailed, HostKeyRejected, Unreachable
+from agentless.model.cluster import Observation
+from agentless.model.command import Command, Result, join_sections, split_sections
+from agentless.model.container import Container
+from agentless.model.node import NodeConfig
+from agentless.ports import Clock, Probe
+from agentless.runtimes.docker import Docker
+from agentless.session import Session, Stream, backoff
+
+SAMPLE_EVERY = 2.0
+"""Seconds between two samples of a node."""
+REFRESH_EVERY = 60.0
+"""Seconds between two full looks at a node, in case an event was missed."""
+REJECTED_RETRY = 60.0
+"""Seconds before a server that rejected us, or that we rejected, is tried again unasked: hammering gets one banned."""
+
+_FRAME_END = b"@@agentless .\n"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """The containers of ours that a node named, by name. `asked_at` is when the question left (Unix seconds).
+
+    `only` is the one container that was asked for, None when it was all of them: the absence of any other says nothing.
+    """
+
+    containers: Mapping[str, Container]
+    asked_at: float
+    only: str | None = None
+
+
+class Link:
+    """One node, as far as it can be reached.
+
+    `on_change(link)` is told whenever what is known has changed; `on_sighting(link, sighting)` whenever the node was
+    asked for its containers.
+    """
+
+    def __init__(
+        self,
+        node: NodeConfig,
+        session: Session,
+        probe: Probe,
+        runtime: Docker,
+        clock: Clock,
+        on_change: Callable[[Link], None],
+        on_sighting: Callable[[Link, Sighting], None],
+    ) -> None:
+        self.node = node
+        self.session = session
+        self.runtime = runtime
+        self.observation = Observation()
+        self.failure: AgentlessError | None = None
+        self.answered = asyncio.Event()
+        self.offline_since: float | None = clock.now()
+        self._probe = probe
+        self._clock = clock
+        self._on_change = on_change
+        self._on_sighting = on_sighting
+        self._wake = asyncio.Event()
+        self._asking = asyncio.Lock()
+        self._loop: asyncio.Task[None] | None = None
+
+    @property
+    def online(self) -> bool:
+        """Whether it answers now."""
+        return self.observation.error is None
+
+    def start(self) -> None:
+        """Begin to connect, and stay connected."""
+        self._loop = asyncio.create_task(self._keep(), name=f"link {self.node.name}")
+
+    async def close(self) -> None:
+        """End the loops and the connection."""
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+        await self.session.close()
+
+    async def ready(self, *, within: float = 20.0) -> None:
+        """Wait until the node has answered or is known not to; a node in back-off is tried at once."""
+        if not self.online and self.answered.is_set():
+            self.answered.clear()
+            self._wake.set()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.answered.wait(), within)
+
+    async def run(self, command: Command) -> Result:
+        """Run a short command on the node; raises NoAnswer."""
+        if not self.online:
+            raise Unreachable(f"{self.node.name} cannot be reached: {self.observation.error}")
+        return await self.session.run(command)
+
+    def stream(self, command: Command) -> contextlib.AbstractAsyncContextManager[Stream]:
+        """Run a command whose output is wanted as it comes."""
+        return self.session.stream(command)
+
+    async def look(self, name: str) -> None:
+        """Ask for one container of ours and report it, as present or absent."""
+        async with self._asking:
+            asked = self._clock.now()
+            result = await self.run(self.runtime.containers(name))
+            self.runtime.check(result)
+            found = {c.name: c for c in self.runtime.parse_containers(result)}
+            self._remember(name, found.get(name))
+            self._on_sighting(self, Sighting(found, asked, name))
+
+    async def refresh(self) -> None:
+        """Ask for everything in one round trip: GPUs, host, engine, containers."""
+        async with self._asking:
+            asked = self._clock.now()
+            sections = (*self._probe.sections(), *hostfacts.sections(), *self.runtime.facts())
+            result = await self.session.run(Command(join_sections(sections), timeout=60.0))
+            answer = split_sections(result.stdout)
+            engine = self.runtime.parse_facts(answer)
+            self._observe(
+                Observation(
+                    error=None,
+                    sample=self._probe.parse(answer),
+                    sampled_at=self._clock.now(),
+                    host=hostfacts.parse(answer),
+                    engine=engine,
+                )
+            )
+            if engine.containers is not None:
+                self._on_sighting(self, Sighting({c.name: c for c in engine.containers}, asked))
+
+    # ------------------------------------------------------------------ loops
+
+    async def _keep(self) -> None:
+        attempt = 0
+        while True:
+            try:
+                await self.session.connect()
+                await self.refresh()
+                self.failure, self.offline_since, attempt = None, None, 0
+                self.answered.set()
+                await self._watch()
+            except AgentlessError as error:
+                self._gone(error)
+            except Exception as error:
+                _log.exception("%s: the link broke in an unforeseen way", self.node.name)
+                self._gone(Unreachable(f"agentless failed here: {error!r}; please report it"))
+            await self.session.close()
+            wait = backoff(attempt, random.random())  # noqa: S311 - jitter
+            if isinstance(self.failure, (AuthFailed, HostKeyRejected)):
+                wait = REJECTED_RETRY
+            attempt += 1
+            self._wake.clear()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), wait)
+
+    def _gone(self, error: AgentlessError) -> None:
+        self.failure = error
+        if self.offline_since is None:
+            self.offline_since = self._clock.now()
+        self._observe(replace(self.observation, error=str(error)))
+        self.answered.set()
+
+    async def _watch(self) -> None:
+        """Sample and follow until one of them breaks; raises what broke."""
+        loops = [
+            asyncio.create_task(self._samples()),
+            asyncio.create_task(self._events()),
+            asyncio.create_task(self._refreshes()),
+        ]
+        try:
+            done, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_EXCEPTION)
+            for loop in done:
+                loop.result()
+        finally:
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _samples(self) -> None:
+        body = join_sections(self._probe.sections())
+        script = f"while :; do sleep {SAMPLE_EVERY:g}\n{body}printf '%s\\n' '@@agentless .'\ndone\n"
+        async with self.stream(Command(script)) as stream:
+            buffer = b""
+            async for fd, data in stream:
+                if fd != 1:
+                    continue
+                buffer += data
+                *frames, buffer = buffer.split(_FRAME_END)
+                if frames:
+                    sample = self._probe.parse(split_sections(frames[-1]))
+                    seen = replace(self.observation, sample=sample, sampled_at=self._clock.now())
+                    self._observe(seen)
+        raise Unreachable(f"{self.node.name} ended the stream of samples")
+
+    async def _events(self) -> None:
+        while True:
+            async with self.stream(self.runtime.events()) as stream:
+                buffer = b""
+                async for fd, data in stream:
+                    if fd != 1:
+                        continue
+                    *lines, buffer = (buffer + data).split(b"\n")
+                    names = {line.split()[-1].decode() for line in lines if line.strip()}
+                    for name in sorted(names):
+                        await self.look(name)
+            # The engine went away, not the link: its return is seen by the next full look.
+            await asyncio.sleep(2.0)
+            await self.refresh()
+
+    async def _refreshes(self) -> None:
+        while True:
+            await asyncio.sleep(REFRESH_EVERY)
+            await self.refresh()
+
+    # ------------------------------------------------------------------ memory
+
+    def _remember(self, name: str, container: Container | None) -> None:
+        engine = self.observation.engine
+        if engine is None or engine.containers is None:
+            return
+        others = tuple(c for c in engine.containers if c.name != name)
+        containers = (*others, container) if container else others
+        self._observe(replace(self.observation, engine=replace(engine, containers=containers)))
+
+    def _observe(self, observation: Observation) -> None:
+        self.observation = observation
+        self._on_change(self)

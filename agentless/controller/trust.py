@@ -1,0 +1,61 @@
+"""Host keys: shown to a person, and recorded when the person says that the fingerprint is right."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentless.controller.link import Link
+from agentless.errors import HostKeyRejected, Refused, StateError
+
+
+@dataclass(frozen=True, slots=True)
+class HostKey:
+    """A node's host key. `trusted`: it is on record already. `recorded`: fingerprints on record that it is not."""
+
+    node: str
+    trusted: bool
+    fingerprint: str = ""
+    host: str = ""
+    recorded: tuple[str, ...] = ()
+
+
+class Trust:
+    """agentless's own known_hosts file, besides the user's, which is never written."""
+
+    def __init__(self, known_hosts: Path) -> None:
+        self._known_hosts = known_hosts
+
+    async def ask(self, link: Link) -> HostKey:
+        """What the node shows now; raises what keeps the node from being asked."""
+        await link.ready()
+        failure = link.failure
+        if isinstance(failure, HostKeyRejected):
+            return HostKey(link.node.name, False, failure.fingerprint, failure.host, failure.recorded)
+        if failure is not None and link.observation.error is not None:
+            raise failure
+        return HostKey(link.node.name, True)
+
+    async def record(self, link: Link, fingerprint: str) -> HostKey:
+        """Record the shown key if it is the one with this fingerprint, and connect."""
+        failure = link.failure
+        if not isinstance(failure, HostKeyRejected):
+            return await self.ask(link)
+        if failure.fingerprint != fingerprint:
+            raise Refused(f"{link.node.name} shows another key now ({failure.fingerprint}); look at it again")
+        self._write(failure)
+        await link.ready()
+        return await self.ask(link)
+
+    def _write(self, shown: HostKeyRejected) -> None:
+        try:
+            self._known_hosts.parent.mkdir(parents=True, exist_ok=True)
+            old = self._known_hosts.read_text().splitlines() if self._known_hosts.exists() else []
+            kind = shown.key.split()[0]
+            kept = [line for line in old if line.split()[:2] != [shown.host, kind]]
+            fresh = self._known_hosts.with_suffix(".new")
+            fresh.write_text("\n".join([*kept, f"{shown.host} {shown.key}"]) + "\n")
+            os.replace(fresh, self._known_hosts)
+        except OSError as error:
+            raise StateError(f"{self._known_hosts} cannot be written: {error.strerror}") from None

@@ -1,0 +1,281 @@
+"""Putting the controller together, and running it: one per state folder, on a Unix socket, until nobody needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from agentless import __version__, paths, plugins
+from agentless.controller import api
+from agentless.controller.actions import Actions
+from agentless.controller.core import Core
+from agentless.controller.hub import Hub
+from agentless.controller.launch import Launcher
+from agentless.controller.link import Link
+from agentless.controller.trust import Trust
+from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
+from agentless.inventory import Inventory, load, stamp_of
+from agentless.model.node import NodeConfig
+from agentless.model.view import ControllerView
+from agentless.probes.nvidia import Nvidia
+from agentless.render import Renderer
+from agentless.rules.publish import timestamp
+from agentless.runtimes.docker import Docker
+from agentless.session import Session
+from agentless.stores.history import History
+from agentless.stores.secrets import SecretStore
+from agentless.stores.tinydb import TaskStore
+from agentless.transports import SshFiles
+
+LEAVE_AFTER = 15 * 60.0
+"""Seconds without a live task and without a request after which a controller that was started on demand leaves."""
+TICK = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return time.time()
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Requests under way, and when there was the last one."""
+
+    open: int = 0
+    last: float = 0.0
+
+
+class Controller:
+    """Everything in one process: `api.House`."""
+
+    def __init__(self, state: Path, inventory: Path) -> None:
+        self._state = state
+        self._clock = SystemClock()
+        self._started_at = self._clock.now()
+        self._inventory = load(inventory)
+        self._problem: str | None = None
+        self._leaving: Callable[[], None] | None = None
+        self._renderer = Renderer([paths.config_dir() / "templates", paths.template_dir()])
+        self._known_hosts = paths.config_dir() / "known_hosts"
+        store = TaskStore(state / "state.json")
+        self._warnings = tuple(filter(None, [store.warning]))
+        owner = f"{getpass.getuser()}@{socket.gethostname().split('.')[0]}"
+        history = History(state / "history.sqlite")
+        self.core = Core(owner, store, history, SecretStore(state / "secrets"), Hub(), self._clock)
+        self.launcher = Launcher(self.core)
+        self.actions = Actions(self.core)
+        self.trust = Trust(self._known_hosts)
+        self.traffic = Traffic(last=self._clock.now())
+
+    # -------------------------------------------------------------------- House
+
+    def describe(self) -> ControllerView:
+        """The controller itself."""
+        return ControllerView(
+            version=__version__,
+            pid=os.getpid(),
+            inventory=str(self._inventory.path),
+            state_dir=str(self._state),
+            started_at=timestamp(self._started_at) or "",
+            live_tasks=len(self.core.tasks),
+            nodes=len(self.core.links),
+            warnings=(*self._warnings, *([self._problem] if self._problem else [])),
+        )
+
+    def leave(self) -> None:
+        """End the process once the answer is out."""
+        if self._leaving is not None:
+            asyncio.get_running_loop().call_later(0.05, self._leaving)
+
+    async def use_inventory(self, wanted: str | None, *, reading: bool) -> str | None:
+        """Follow the file when it was edited. A broken one leaves the last good one in force for reading only."""
+        if wanted is not None and wanted != str(self._inventory.path):
+            raise Refused(
+                f"the running controller serves {self._inventory.path}, not {wanted}; run: agentless controller stop "
+                "(tasks go on), or give the other inventory its own XDG_STATE_HOME"
+            )
+        if stamp_of(self._inventory.path) != self._inventory.stamp:
+            try:
+                self._inventory = load(self._inventory.path)
+                self._problem = None
+                await self._follow(self._inventory)
+            except InventoryError as error:
+                self._problem = f"{error} (the last good version is in force)"
+                if not reading:
+                    raise
+        else:
+            self._problem = None
+        return self._problem
+
+    # ---------------------------------------------------------------- life cycle
+
+    async def start(self) -> None:
+        """Begin to reach all nodes."""
+        await self._follow(self._inventory)
+
+    async def close(self) -> None:
+        """Let go of all nodes. What runs there runs on."""
+        await asyncio.gather(*(link.close() for link in self.core.links.values()))
+        self.core.history.close()
+
+    async def tick(self) -> None:
+        """What happens by the passing of time alone."""
+        while True:
+            await asyncio.sleep(TICK)
+            try:
+                self.core.lose_silent()
+            except AgentlessError as error:
+                _log.warning("%s", error)
+
+    def is_idle(self) -> bool:
+        """Whether nobody would miss the controller."""
+        quiet = self._clock.now() - self.traffic.last > LEAVE_AFTER
+        return quiet and not self.traffic.open and not self.core.tasks
+
+    def on_leave(self, leave: Callable[[], None]) -> None:
+        """How to end the process."""
+        self._leaving = leave
+
+    async def _follow(self, inventory: Inventory) -> None:
+        """Links as the inventory says: new nodes are reached, changed ones anew, removed ones let go."""
+        links = self.core.links
+        fresh: dict[str, Link] = {}
+        for name, node in inventory.nodes.items():
+            old = links.pop(name, None)
+            if old is not None and old.node == node:
+                fresh[name] = old
+                continue
+            if old is not None:
+                await old.close()
+            fresh[name] = self._link(node)
+            fresh[name].start()
+        for gone in links.values():
+            await gone.close()
+        self.core.links = fresh
+
+    def _link(self, node: NodeConfig) -> Link:
+        files = SshFiles(home=Path.home(), known_hosts=self._known_hosts)
+        transport = plugins.load("transports", node.connection).make(node, files)
+        return Link(
+            node,
+            Session(transport, node.name),
+            Nvidia(),
+            Docker(node, self._renderer),
+            self._clock,
+            self.core.node_changed,
+            self.core.sighted,
+        )
+
+
+class Counting:
+    """The API with its traffic counted."""
+
+    def __init__(self, app: ASGIApp, traffic: Traffic) -> None:
+        self._app = app
+        self._traffic = traffic
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        self._traffic.open += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._traffic.open -= 1
+            self._traffic.last = time.time()
+
+
+def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bool) -> None:
+    """Be the controller until told to leave; raises ControllerError when there is one, or what is wrong with the files.
+
+    `ready` is called when requests are answered; `for_ever`: a service manager keeps it, so it never leaves by itself.
+    """
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = filelock.FileLock(state / "lock", mode=0o600)
+        lock.acquire(blocking=False)
+    except filelock.Timeout:
+        raise ControllerError(f"a controller runs already for {state}; agentless controller status shows it") from None
+    except OSError as error:
+        raise StateError(f"the state folder {state} cannot be used: {error.strerror}") from None
+    with lock:
+        controller = Controller(state, inventory)
+        listener = _listen(state)
+        try:
+            asyncio.run(_serve(controller, listener, ready, for_ever))
+        finally:
+            listener.close()
+            (state / "controller.sock").unlink(missing_ok=True)
+
+
+def _listen(state: Path) -> socket.socket:
+    """A 0600 socket. Bound by its short name from within the folder, since a socket's path has at most 107 bytes."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    back = os.open(".", os.O_RDONLY)
+    mask = os.umask(0o177)
+    try:
+        os.chdir(state)
+        Path("controller.sock").unlink(missing_ok=True)  # the lock is ours: whoever made it is dead
+        listener.bind("controller.sock")
+        listener.listen(256)
+    finally:
+        os.umask(mask)
+        os.fchdir(back)
+        os.close(back)
+    return listener
+
+
+async def _serve(controller: Controller, listener: socket.socket, ready: Callable[[], None], for_ever: bool) -> None:
+    app = Counting(api.make(controller), controller.traffic)
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2, server_header=False
+    )
+    server = _Server(config)
+    controller.on_leave(server.ask_to_leave)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, server.ask_to_leave)
+    await controller.start()
+    watch = [asyncio.create_task(controller.tick())]
+    if not for_ever:
+        watch.append(asyncio.create_task(_leave_when_idle(controller)))
+    ready()
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        for task in watch:
+            task.cancel()
+        await asyncio.gather(*watch, return_exceptions=True)
+        await controller.close()
+
+
+class _Server(uvicorn.Server):
+    def ask_to_leave(self) -> None:
+        self.should_exit = True
+
+    @contextlib.contextmanager
+    def capture_signals(self):  # type: ignore[no-untyped-def]
+        """Signals are ours: uvicorn would raise them again after its end."""
+        yield
+
+
+async def _leave_when_idle(controller: Controller) -> None:
+    while not controller.is_idle():
+        await asyncio.sleep(TICK)
+    controller.leave()

@@ -1,0 +1,52 @@
+"""`python -m agentless.demo ROOT --nodes 8,4,1`: simulated nodes with 8, 4 and 1 GPUs in the foreground.
+
+Prints `ready INVENTORY` when all are up, and ends, with every process of theirs, on SIGTERM, on SIGINT, or when its
+standard input ends: started with a pipe, it cannot outlive the one who started it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from agentless.demo.fleet import Fleet, demo_plans
+
+
+async def run(root: Path, gpus: list[int]) -> None:
+    """Run a fleet in `root` until it shall end."""
+    loop = asyncio.get_running_loop()
+    over = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, over.set)
+
+    def read() -> None:
+        if not os.read(0, 4096):
+            over.set()
+
+    loop.add_reader(0, read)
+    async with Fleet(root, demo_plans(gpus)) as fleet:
+        print("ready", fleet.inventory, flush=True)
+        await over.wait()
+    loop.remove_reader(0)
+
+
+def main() -> None:
+    """Take the words of the command line and run."""
+    parser = argparse.ArgumentParser(prog="python -m agentless.demo", description="Run simulated GPU nodes.")
+    parser.add_argument("root", type=Path, help="an empty folder for them, or one to be made")
+    parser.add_argument("--nodes", default="8,4,1", help="the GPUs of each node (default: 8,4,1)")
+    arguments = parser.parse_args()
+    try:
+        gpus = [int(count) for count in arguments.nodes.split(",")]
+    except ValueError:
+        parser.error(f"--nodes {arguments.nodes}: write numbers of GPUs, like 8,4,1")
+    if arguments.root.is_dir() and any(arguments.root.iterdir()):
+        parser.error(f"{arguments.root} is not empty")
+    asyncio.run(run(arguments.root, gpus))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""One simulated container: a local process, and what `docker inspect` says of it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from agentless.demo.log import Log
+from agentless.demo.pipes import Reader
+from agentless.demo.processes import Child, Children
+
+_NEVER = "0001-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True)
+class Config:
+    """What `docker run` was asked for, as far as it changes anything here."""
+
+    name: str
+    image: str
+    command: Sequence[str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: str = "/"
+    gpus: Sequence[str] = ()
+
+
+class Container:
+    """A container in its folder. `state` is one of Docker's; `ended` is called once, when its process is gone."""
+
+    def __init__(self, config: Config, folder: Path) -> None:
+        self.id = secrets.token_hex(32)
+        self.config = config
+        self.folder = folder / self.id
+        self.log = Log()
+        self.state: Literal["created", "running", "paused", "exited"] = "created"
+        self.exit_code = 0
+        self.error = ""
+        self.oom_killed = False
+        self.created = time.time_ns()
+        self.started = 0
+        self.finished = 0
+        self._child: Child  # from `start` on
+        self._readers: list[Reader] = []
+
+    @property
+    def live(self) -> bool:
+        """Whether its process runs or is frozen."""
+        return self.state in ("running", "paused")
+
+    def start(self, children: Children, env: Mapping[str, str], ended: Callable[[Container], None]) -> None:
+        """Start its process in its folder. Raises OSError."""
+        # Not the machine's: what a task writes to where it stands shall go when the container goes.
+        cwd = self.folder.joinpath("files", self.config.workdir.lstrip("/"))
+        cwd.mkdir(parents=True, exist_ok=True)
+
+        def exited(status: int) -> None:
+            if self.live:
+                self._finish(status if status >= 0 else 128 - status)
+                ended(self)
+
+        child = self._child = children.start(self.config.command, env, cwd, exited)
+        self._readers = [
+            Reader(child.stdout, lambda data: self.log.feed(1, data)),
+            Reader(child.stderr, lambda data: self.log.feed(2, data)),
+        ]
+        self.state, self.started = "running", time.time_ns()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal its first process; as in a container, what that does not handle does nothing. KILL ends them all."""
+        if number == signal.SIGKILL:
+            self._child.signal_group(number)
+        elif _handles(self._child.pid, number):
+            os.kill(self._child.pid, number)
+
+    def freeze(self) -> None:
+        """Stop all processes of its group; those that left the group go on."""
+        self._child.signal_group(signal.SIGSTOP)
+        self.state = "paused"
+
+    def thaw(self) -> None:
+        """Let them go on."""
+        self._child.signal_group(signal.SIGCONT)
+        self.state = "running"
+
+    def crash(self) -> None:
+        """End as containers do whose machine goes down: with 255, and without anybody who sees it."""
+        self._finish(255)
+
+    def inspect(self) -> dict[str, object]:
+        """The part of `docker inspect` that agentless may ask for."""
+        return {
+            "Id": self.id,
+            "Name": f"/{self.config.name}",
+            "Created": rfc3339(self.created),
+            "State": {
+                "Status": self.state,
+                "Running": self.live,
+                "Paused": self.state == "paused",
+                "Restarting": False,
+                "OOMKilled": self.oom_killed,
+                "Dead": False,
+                "Pid": self._child.pid if self.live else 0,
+                "ExitCode": self.exit_code,
+                "Error": self.error,
+                "StartedAt": rfc3339(self.started),
+                "FinishedAt": rfc3339(self.finished),
+            },
+            "Config": {"Image": self.config.image, "Labels": dict(self.config.labels)},
+        }
+
+    def _finish(self, exit_code: int) -> None:
+        self._child.end()
+        for reader in self._readers:
+            reader.drain()
+        self.log.close()
+        self.state, self.exit_code, self.finished = "exited", exit_code, time.time_ns()
+
+
+def rfc3339(nanoseconds: int) -> str:
+    """Unix nanoseconds as Docker prints them, 0 as never."""
+    if not nanoseconds:
+        return _NEVER
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+
+
+def _handles(pid: int, number: signal.Signals) -> bool:
+    """Whether a process catches a signal, see proc(5)."""
+    try:
+        status = Path("/proc", str(pid), "status").read_text()
+    except OSError:
+        return False
+    caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (number - 1) & 1)

@@ -1,0 +1,226 @@
+"""The container engine of a simulated node: its containers, their claims on GPUs, and the stream of events.
+
+What it refuses, it refuses in the words and with the exit codes of Docker 20.10.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypedDict
+
+from agentless.demo.container import Config, Container
+from agentless.demo.gpus import Gpus
+from agentless.demo.processes import Children
+
+VERSION = "20.10.0-simulated"
+DEFAULT_IMAGE = "simulated/python:3.12"
+IMAGES = frozenset({DEFAULT_IMAGE, "python:3.12-slim", "busybox:latest"})
+"""The images that every simulated node has. All look the same inside: like this machine."""
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_NOT_FOUND = "executable file not found in $PATH"
+_NOT_STARTED = (
+    "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process"
+)
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+")
+
+
+class Actor(TypedDict):
+    """The container of an event, with its labels among the attributes."""
+
+    ID: str
+    Attributes: dict[str, str]
+
+
+class Event(TypedDict):
+    """What happened to a container, as `docker events` has it."""
+
+    ID: str
+    Type: str
+    Action: str
+    Actor: Actor
+    TimeNano: int
+
+
+class Complaint(Exception):
+    """What the engine cannot do: the message as its command prints it, and the exit code."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Engine:
+    """The containers of the node in `folder`. `bin_folder` holds the programs that GPUs bring into a container."""
+
+    def __init__(self, folder: Path, bin_folder: Path, gpus: Gpus, children: Children) -> None:
+        self.containers: dict[str, Container] = {}
+        self._folder, self._bin, self._gpus, self._children = folder / "containers", bin_folder, gpus, children
+        self._listeners: set[asyncio.Queue[Event]] = set()
+
+    @contextmanager
+    def events(self) -> Iterator[asyncio.Queue[Event]]:
+        """What happens from now on, until the end of the `with`."""
+        queue: asyncio.Queue[Event] = asyncio.Queue()
+        self._listeners.add(queue)
+        try:
+            yield queue
+        finally:
+            self._listeners.discard(queue)
+
+    def find(self, reference: str) -> Container | None:
+        """The container of this name, or whose id begins so."""
+        if named := self._named(reference.removeprefix("/")):
+            return named
+        found = [container for key, container in self.containers.items() if reference and key.startswith(reference)]
+        return found[0] if len(found) == 1 else None
+
+    def create(self, config: Config) -> Container:
+        """A container that does not run yet."""
+        if config.image not in IMAGES:
+            raise Complaint(f"No such image: {config.image}")
+        if not _NAME.fullmatch(config.name):
+            raise Complaint(f"Invalid container name ({config.name}), only [a-zA-Z0-9][a-zA-Z0-9_.-] are allowed")
+        if other := self._named(config.name):
+            raise Complaint(
+                f'Conflict. The container name "/{config.name}" is already in use by container "{other.id}". '
+                "You have to remove (or rename) that container to be able to reuse that name"
+            )
+        container = Container(config, self._folder)
+        self.containers[container.id] = container
+        self._tell(container, "create")
+        return container
+
+    def start(self, container: Container) -> None:
+        """Start its process. One that cannot be started stays created, with the reason, as in Docker."""
+        config = container.config
+        unknown = [gpu for gpu in config.gpus if gpu not in self._gpus.uuids]
+        if unknown:
+            hook = "error running hook: exit status 1, stdout: , stderr: nvidia-container-cli: device error"
+            raise self._failed(container, f"{hook}: {unknown[0]}: unknown device", 128, 125)
+        env = self._environment(container)
+        program = config.command[0] if config.command else ""
+        found = shutil.which(program, path=env["PATH"])
+        if not found:
+            if "/" in program and os.path.exists(program):
+                raise self._failed(container, f'exec: "{program}": permission denied', 126, 126)
+            why = f"stat {program}: no such file or directory" if "/" in program else _NOT_FOUND
+            raise self._failed(container, f'exec: "{program}": {why}', 127, 127)
+        if config.gpus:
+            self._gpus.write_part(config.gpus, container.folder)
+        container.start(self._children, env, self._ended)
+        self._gpus.busy(self._held())
+        self._tell(container, "start")
+
+    def kill(self, container: Container, number: signal.Signals) -> None:
+        """Send a signal. A paused container is resumed by it, as Docker does."""
+        if not container.live:
+            raise Complaint(f"Container {container.id} is not running")
+        container.signal(number)
+        self._tell(container, "kill", signal=str(int(number)))
+        if container.state == "paused":
+            self.unpause(container)
+
+    def pause(self, container: Container) -> None:
+        """Freeze."""
+        if container.state == "paused":
+            raise Complaint(f"Container {container.id} is already paused")
+        if not container.live:
+            raise Complaint(f"Container {container.id} is not running")
+        container.freeze()
+        self._tell(container, "pause")
+
+    def unpause(self, container: Container) -> None:
+        """Thaw."""
+        if container.state != "paused":
+            raise Complaint(f"Container {container.id} is not paused")
+        container.thaw()
+        self._tell(container, "unpause")
+
+    def oom(self, container: Container) -> None:
+        """End it as the kernel does when it has used up its memory."""
+        container.oom_killed = True
+        container.signal(signal.SIGKILL)
+        self._tell(container, "oom")
+
+    def crash(self, container: Container) -> None:
+        """End it as a machine that goes down does: unseen."""
+        container.crash()
+        self._gpus.busy(self._held())
+
+    async def remove(self, container: Container, force: bool) -> None:
+        """Remove it with its files and its log, when it has ended; `force` ends it."""
+        if container.live and not force:
+            first = "Unpause and then stop" if container.state == "paused" else "Stop"
+            raise Complaint(
+                f"You cannot remove a {container.state} container {container.id}. "
+                f"{first} the container before attempting removal or force remove"
+            )
+        if container.live:
+            with self.events() as events:
+                self.kill(container, signal.SIGKILL)
+                while container.live:
+                    await events.get()
+        if self.containers.pop(container.id, None):
+            shutil.rmtree(container.folder, ignore_errors=True)
+            self._tell(container, "destroy")
+
+    def _named(self, name: str) -> Container | None:
+        return next((c for c in self.containers.values() if c.config.name == name), None)
+
+    def _failed(self, container: Container, why: str, exit_code: int, code: int) -> Complaint:
+        container.error, container.exit_code = f"{_NOT_STARTED}: {why}", exit_code
+        return Complaint(f"{container.error}: unknown", code)
+
+    def _environment(self, container: Container) -> Mapping[str, str]:
+        """What Docker sets, then what was asked for. The folder is also the mark that `guard.py` looks for."""
+        config = container.config
+        path = _PATH
+        if "python" in config.image:
+            path = f"{self._python()}:{path}"
+        gpus = {}
+        if config.gpus:
+            path = f"{self._bin}:{path}"
+            gpus = {"NVIDIA_VISIBLE_DEVICES": ",".join(config.gpus)}
+        home = {"PATH": path, "HOSTNAME": container.id[:12], "HOME": str(container.folder / "files")}
+        return {**home, **gpus, **config.env, "AGENTLESS_STANDIN_DIR": str(container.folder)}
+
+    def _python(self) -> Path:
+        """A folder with this interpreter, but without what is installed next to it."""
+        folder = self._bin.parent / "python"
+        if not folder.exists():
+            folder.mkdir()
+            for name in ("python", "python3"):
+                folder.joinpath(name).symlink_to(os.path.realpath(sys.executable))
+        return folder
+
+    def _held(self) -> set[str]:
+        return {gpu for container in self.containers.values() if container.live for gpu in container.config.gpus}
+
+    def _ended(self, container: Container) -> None:
+        self._gpus.busy(self._held())
+        self._tell(container, "die", exitCode=str(container.exit_code))
+
+    def _tell(self, container: Container, action: str, **attributes: str) -> None:
+        config = container.config
+        event: Event = {
+            "ID": container.id,
+            "Type": "container",
+            "Action": action,
+            "Actor": {
+                "ID": container.id,
+                "Attributes": {**config.labels, "image": config.image, "name": config.name, **attributes},
+            },
+            "TimeNano": time.time_ns(),
+        }
+        for queue in self._listeners:
+            queue.put_nowait(event)

@@ -1,0 +1,117 @@
+"""The GPUs of a simulated node, as the tables that the stand-in `nvidia-smi` prints."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+Model = Literal["A100", "RTX 4090", "RTX 3090"]
+
+
+class _Model(NamedTuple):
+    memory: int  # MiB
+    power: int  # W
+    clock: int  # MHz
+    memory_clock: int  # MHz
+    fan: bool
+
+
+_MODELS: dict[Model, _Model] = {
+    "A100": _Model(81920, 400, 1410, 1593, False),
+    "RTX 4090": _Model(24564, 450, 2520, 10501, True),
+    "RTX 3090": _Model(24576, 350, 1695, 9751, True),
+}
+_DRIVER = "550.54.15"
+
+
+class Gpus:
+    """`count` GPUs of one model in `folder`. A file is replaced and never rewritten: a probe may read at any moment."""
+
+    def __init__(self, node: str, count: int, model: Model, folder: Path) -> None:
+        self.uuids = [f"GPU-{uuid.uuid5(uuid.NAMESPACE_DNS, f'{i}.{node}.simulated')}" for i in range(count)]
+        self._model, self._folder = model, folder
+        self._busy: Collection[str] = ()
+        self._foreign: dict[str, tuple[int, str, int]] = {}
+        self._write_gpus()
+        self._write_processes()
+
+    def busy(self, uuids: Collection[str]) -> None:
+        """Show these as working for containers. Processes of containers are not listed: see `use`."""
+        if uuids != self._busy:
+            self._busy = uuids
+            self._write_gpus()
+
+    def use(self, index: int, pid: int, program: str, memory: int) -> None:
+        """List a process as a user of a GPU with `memory` MiB, for as long as it lives.
+
+        It counts as one outside any container, since that is what its cgroup says of every process here.
+        """
+        self._foreign[self.uuids[index]] = (pid, program, memory)
+        self._write_gpus()
+        self._write_processes()
+
+    def hang(self) -> None:
+        """From now on nvidia-smi does not answer, as after a GPU has fallen off its bus."""
+        _replace(self._folder / "fault", "hang\n")
+
+    def heal(self) -> None:
+        """Answer again; those that hang already go on doing so."""
+        self._folder.joinpath("fault").unlink(missing_ok=True)
+
+    def write_part(self, uuids: Sequence[str], folder: Path) -> None:
+        """The tables of these GPUs only, counted from 0, as a container sees them."""
+        folder.mkdir(parents=True, exist_ok=True)
+        _replace(folder / "gpus.csv", _table([self._row(number, gpu) for number, gpu in enumerate(uuids)]))
+
+    def _write_gpus(self) -> None:
+        _replace(self._folder / "gpus.csv", _table([self._row(i, gpu) for i, gpu in enumerate(self.uuids)]))
+
+    def _write_processes(self) -> None:
+        lines = ["gpu_uuid,pid,process_name,used_gpu_memory"]
+        lines += [f"{gpu},{pid},{program},{memory}" for gpu, (pid, program, memory) in self._foreign.items()]
+        _replace(self._folder / "apps.csv", "\n".join(lines) + "\n")
+
+    def _row(self, number: int, gpu: str) -> dict[str, object]:
+        model = _MODELS[self._model]
+        index = self.uuids.index(gpu)
+        used, load = 4, 0
+        if gpu in self._busy:
+            used, load = model.memory * 3 // 5 + 137 * index, 93 + index % 6
+        elif gpu in self._foreign:
+            used, load = self._foreign[gpu][2] + 4, 38
+        return {
+            "index": number,
+            "uuid": gpu,
+            "name": f"Simulated {self._model}",
+            "driver_version": _DRIVER,
+            "pci.bus_id": f"00000000:{index + 1:02X}:00.0",
+            "memory.total": model.memory,
+            "memory.used": used,
+            "memory.free": model.memory - used,
+            "utilization.gpu": load,
+            "utilization.memory": load // 2,
+            "temperature.gpu": 31 + load // 3 + index % 3,
+            "power.draw": f"{model.power * (0.12 + 0.0075 * load):.2f}",
+            "power.limit": f"{model.power}.00",
+            "fan.speed": 30 + load // 3 if model.fan else "[N/A]",
+            "clocks.sm": model.clock if load else 210,
+            "clocks.mem": model.memory_clock if load else 405,
+            "pstate": "P0" if load else "P8",
+            "ecc.errors.uncorrected.volatile.total": "[N/A]" if model.fan else 0,
+            "mig.mode.current": "[N/A]" if model.fan else "Disabled",
+            "compute_mode": "Default",
+        }
+
+
+def _table(rows: Sequence[dict[str, object]]) -> str:
+    header = list(rows[0]) if rows else ["index"]
+    return "".join(",".join(map(str, line)) + "\n" for line in (header, *(row.values() for row in rows)))
+
+
+def _replace(file: Path, text: str) -> None:
+    new = file.with_name(f".{file.name}")
+    new.write_text(text)
+    os.replace(new, file)

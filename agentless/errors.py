@@ -1,0 +1,110 @@
+"""Every exception that agentless raises on purpose, and the exit code each one ends the command with.
+
+    AgentlessError                 1
+    ├── UsageError                 2   what was typed or written cannot be meant
+    │   ├── InventoryError         2   the inventory file; names file, line, column, path
+    │   ├── NotFound               2   no such task, node or template
+    │   └── TemplateError          2   a template that does not render
+    ├── Refused                    3   understood, but not now: no capacity, GPU taken, wrong state
+    │   └── IllegalMove            3   an event that a task in this state cannot have
+    ├── NoAnswer                   4   nothing is known of what happened on the node
+    │   ├── Unreachable            4
+    │   │   ├── AuthFailed         4
+    │   │   └── HostKeyRejected    4   unknown or changed; carries the fingerprints
+    │   └── Timeout                4
+    ├── RuntimeFailed              1   the node answered: its container engine could not do it
+    ├── StateError                 1   the state folder: torn, newer, read-only, full
+    └── ControllerError            1   no controller, a second one, a stale one
+
+`NoAnswer` means just that: the command may have run. A non-zero exit of a remote command is a result, not an exception.
+A message is one sentence in the user's words that says what to do next; it never carries a secret.
+"""
+
+from __future__ import annotations
+
+
+class AgentlessError(Exception):
+    """The root: `str(e)` is the sentence a user reads, `exit_code` what the command returns."""
+
+    exit_code = 1
+
+    @property
+    def kind(self) -> str:
+        """The class name, as the API names the error."""
+        return type(self).__name__
+
+
+class UsageError(AgentlessError):
+    """What was typed cannot be meant."""
+
+    exit_code = 2
+
+
+class InventoryError(UsageError):
+    """The inventory cannot be read or says something impossible."""
+
+
+class NotFound(UsageError):
+    """A task, node or template that does not exist."""
+
+
+class TemplateError(UsageError):
+    """A remote command template that cannot be rendered."""
+
+
+class Refused(AgentlessError):
+    """Understood, but it cannot be served now."""
+
+    exit_code = 3
+
+
+class IllegalMove(Refused):
+    """An event that a task in its present state cannot have."""
+
+
+class NoAnswer(AgentlessError):
+    """It is not known what happened on the node."""
+
+    exit_code = 4
+
+
+class Unreachable(NoAnswer):
+    """No connection, or it broke before the answer came."""
+
+
+class AuthFailed(Unreachable):
+    """The node's SSH server took none of our keys."""
+
+
+class HostKeyRejected(Unreachable):
+    """The node showed a host key that is not recorded, or another one than recorded.
+
+    `host` is the host field of a `known_hosts` line for it (`10.0.0.11`, `[gpu2.lab]:2222`), `key` the rest of that
+    line (`ssh-ed25519 AAAA…`), `fingerprint` the presented key's `SHA256:…`; `recorded` are the fingerprints on
+    record, empty for an unknown host.
+    """
+
+    def __init__(
+        self, message: str, *, host: str, key: str, fingerprint: str, recorded: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message)
+        self.host = host
+        self.key = key
+        self.fingerprint = fingerprint
+        self.recorded = recorded
+
+
+class Timeout(NoAnswer):
+    """The command did not end in its time; what it started on the node was ended."""
+
+
+class RuntimeFailed(AgentlessError):
+    """The node's container engine answered that it cannot do it."""
+
+
+class StateError(AgentlessError):
+    """The state folder cannot be read or written."""
+
+
+class ControllerError(AgentlessError):
+    """The controller is not there, is there twice, or is of another version."""

@@ -1,0 +1,78 @@
+"""The machine itself: cores, memory, and which CPUs and GPUs are near each other.
+
+Read from /sys and /proc, with shell built-ins where hundreds of files are looked at. Output, line by line:
+
+    online 0-63                   /sys/devices/system/cpu/online, else `cores 64` from nproc
+    memory 528280772              KiB, MemTotal in /proc/meminfo
+    node 0 0-15,32-47             a NUMA node and its CPUs; memory-only nodes have none
+    gpu 0000:3b:00.0 0            an NVIDIA display controller and its NUMA node; -1: the firmware names none
+
+The files are described in the kernel's Documentation/ABI (sysfs-devices-system-cpu, sysfs-devices-node, sysfs-bus-pci).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+from agentless.model.command import Result, Section
+from agentless.model.gpu import pci_bus_id
+from agentless.model.node import HostFacts, NumaNode
+
+# `cat`, since a cpulist read byte by byte, as dash's `read` does, is empty.
+# 0x10de is NVIDIA, class 0x03 a display controller: its audio and USB functions are no GPUs.
+_SCRIPT = """
+get() { value=; [ -r "$1" ] && read -r value <"$1"; }
+if get /sys/devices/system/cpu/online; then echo "online $value"; else echo "cores $(nproc)"; fi
+while read -r key value _; do
+  case $key in MemTotal:) echo "memory $value"; break ;; esac
+done </proc/meminfo
+for dir in /sys/devices/system/node/node[0-9]*; do
+  echo "node ${dir##*/node} $(cat "$dir/cpulist")"
+done
+for dir in /sys/bus/pci/devices/*; do
+  get "$dir/vendor" && [ "$value" = 0x10de ] || continue
+  get "$dir/class"
+  case $value in 0x03*) get "$dir/numa_node" && echo "gpu ${dir##*/} $value" ;; esac
+done
+"""
+
+_NUMBER = re.compile(r"[0-9]{1,12}")
+_CPUS = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:,[0-9]{1,6}(?:-[0-9]{1,6})?)*")
+
+
+def sections() -> tuple[Section, ...]:
+    """The section to run on the node; it needs no root."""
+    return (Section("host", _SCRIPT),)
+
+
+def parse(sections: Mapping[str, Result]) -> HostFacts:
+    """The facts in the answer. What is not there, or makes no sense, is None or left out, never an exception."""
+    answer = sections.get("host")
+    cores: int | None = None
+    memory_mib: int | None = None
+    cpus: dict[int, str] = {}
+    gpus: dict[str, list[str]] = defaultdict(list)
+    for line in answer.out.split("\n") if answer else ():
+        match line.split():
+            case ["online", online] if _CPUS.fullmatch(online):
+                cores = _count(online)
+            case ["cores", number] if _NUMBER.fullmatch(number):
+                cores = int(number)
+            case ["memory", kib] if _NUMBER.fullmatch(kib):
+                memory_mib = int(kib) // 1024
+            case ["node", number, cpulist] if _NUMBER.fullmatch(number) and _CPUS.fullmatch(cpulist):
+                cpus[int(number)] = cpulist
+            case ["gpu", address, number] if bus := pci_bus_id(address):
+                gpus[number].append(bus)
+    numa = tuple(NumaNode(number, cpus[number], tuple(gpus[str(number)])) for number in sorted(cpus))
+    return HostFacts(cores or None, memory_mib or None, numa)
+
+
+def _count(cpulist: str) -> int:
+    total = 0
+    for part in cpulist.split(","):
+        first, _, last = part.partition("-")
+        total += max(0, int(last or first) - int(first) + 1)
+    return total

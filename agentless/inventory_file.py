@@ -1,0 +1,153 @@
+"""The shape of an inventory file: its keys, what each takes, and the words an editor shows for it.
+
+A key is added here and in `model/node.NodeConfig`; the messages of `inventory.py` and the JSON Schema follow.
+Every value arrives as the text that was written (see `marked_yaml`), so that a key decides what its text means.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from agentless.model.node import Connection
+from agentless.model.target import NODE_NAME
+from agentless.ssh_hosts import HOST, parse_login
+
+_LABEL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,8})")
+
+
+def _whole(text: object) -> object:
+    """`022` would be 18 to some readers of YAML and 22 to others, so it is no number here."""
+    if not isinstance(text, str) or not _WHOLE.fullmatch(text):
+        raise ValueError("wants a whole number, written plainly, like 22")
+    return int(text)
+
+
+def _version(text: object) -> object:
+    if text != "1":
+        raise ValueError("this agentless reads version 1; write 'version: 1', or use an agentless that knows this one")
+    return 1
+
+
+def _word(text: str) -> str:
+    if not text or text.startswith("-") or " " in text:
+        raise ValueError("wants one word that does not begin with '-'")
+    return text
+
+
+def _host(text: str) -> str:
+    if HOST.fullmatch(text):
+        return text
+    login = parse_login(text)
+    if not login:
+        raise ValueError("wants a host name, an address or an alias of ~/.ssh/config")
+    keys = ", ".join(f"{key}: {value}" for key, value in login._asdict().items() if value)
+    raise ValueError(f"login name and port are keys of their own; write {keys}")
+
+
+def _path(text: str) -> str:
+    if not text:
+        raise ValueError("wants the path of a private key")
+    return text
+
+
+def _absolute(text: str) -> str:
+    if not text.startswith("/") or ":" in text:
+        raise ValueError("wants an absolute path on the nodes without a ':', like /mnt/shared")
+    return text
+
+
+def _shell_words(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError("has a quote that is opened and never closed") from error
+    if not words:
+        raise ValueError("wants the words that call Docker, like 'sudo docker'")
+    return text
+
+
+def _node_name(text: str) -> str:
+    if not NODE_NAME.fullmatch(text):
+        raise ValueError("a node name has letters, digits, '.', '_' and '-', and begins with a letter or digit")
+    return text
+
+
+def _label_key(text: str) -> str:
+    if not _LABEL_KEY.fullmatch(text):
+        raise ValueError("a label has letters, digits, '.', '_', '/' and '-', and begins with a letter or digit")
+    return text
+
+
+_Word = Annotated[str, AfterValidator(_word)]
+_Label = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
+
+
+class _Keys(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    user: _Word | None = Field(default=None, description="Login name on the node. Without it: as ~/.ssh/config says.")
+    port: Annotated[int, Field(ge=1, le=65535), BeforeValidator(_whole)] | None = Field(
+        default=None, description="SSH port. Without it: as ~/.ssh/config says, else 22."
+    )
+    identity_file: Annotated[str, AfterValidator(_path)] | None = Field(
+        default=None,
+        description="Private key for the login: absolute, beginning with ~/, or beside the inventory.",
+    )
+    jump: _Word | None = Field(default=None, description="Host to go through, as ssh -J takes it.")
+    connection: Connection | None = Field(
+        default=None,
+        description="How the node is reached: asyncssh (the default), paramiko, or local for this machine.",
+    )
+    docker: Annotated[str, AfterValidator(_shell_words)] | None = Field(
+        default=None,
+        description="How Docker is called on the node, as shell words, like 'sudo docker'. Default: docker.",
+    )
+    image: _Word | None = Field(default=None, description="Image of a task when a submit names none.")
+    labels: dict[Annotated[str, AfterValidator(_label_key)], _Label] | None = Field(
+        default=None,
+        description="Words to find nodes by. A node's labels are added to those of the defaults.",
+    )
+    exclude_gpus: list[Annotated[int, Field(ge=0), BeforeValidator(_whole)]] | None = Field(
+        default=None, description="Indices, as nvidia-smi counts, of the GPUs that agentless must never use."
+    )
+
+
+class Defaults(_Keys):
+    """Settings of every node that does not say otherwise. `null` on a node takes a default back."""
+
+    shared_dir: Annotated[str, AfterValidator(_absolute)] | None = Field(
+        default=None,
+        description="Folder that all nodes have, at the same absolute path; a task sees it as /shared.",
+    )
+
+
+class Node(_Keys):
+    """One machine. Needs a host, unless its connection is local or ~/.ssh/config knows its name."""
+
+    host: Annotated[str, AfterValidator(_host)] | None = Field(
+        default=None, description="Name, address or ~/.ssh/config alias of the machine."
+    )
+
+
+class InventoryFile(BaseModel):
+    """The machines that agentless may use, and how to reach them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, title="agentless inventory")
+
+    version: Annotated[Literal[1], BeforeValidator(_version)] = Field(description="Version of this format: 1.")
+    defaults: Defaults | None = Field(default=None, description="Settings of every node that does not say otherwise.")
+    nodes: dict[Annotated[str, AfterValidator(_node_name)], Node | None] = Field(
+        description="The machines by the name that targets use, like node1 in node1::0.",
+        min_length=1,
+        json_schema_extra={"propertyNames": {"pattern": f"^{NODE_NAME.pattern}$"}},
+    )
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the file for editors: completion, words on hover, and errors while typing."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **InventoryFile.model_json_schema()}

@@ -1,0 +1,156 @@
+"""YAML as plain data with the place of every key and value, so that a later check can point into the file.
+
+Only the structure is YAML's: every scalar stays the text that was written (nothing, `~` and `null` are None), and
+who knows what is wanted there reads it. So `user: no`, `rack: 012` and `time: 1:30` are what they look like, and
+not false, 10 and 90 as in YAML 1.1. Anchors and `<<` work; keys are text; a key twice in one mapping is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import yaml
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+MAX_VALUES = 100_000
+"""Aliases let a few lines of YAML stand for more values than memory holds; here is the end."""
+MAX_DEPTH = 20
+
+_TAG = "tag:yaml.org,2002:"
+_TAGS = {_TAG + name for name in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge", "seq", "map")}
+_PLAIN_WORDS = (
+    ("\\t", "a tab stands where only blanks can; indent with blanks"),
+    ("mapping values are not allowed", "a ':' cannot stand here; check the indentation, or quote the value"),
+    ("could not find expected ':'", "the key here has no ':' after it"),
+    ("expected <block end>", "this is indented otherwise than the lines it belongs to"),
+    ("expected ',' or '}'", "a ',' or the closing '}' is missing before this"),
+    ("expected ',' or ']'", "a ',' or the closing ']' is missing before this"),
+    ("unexpected end of stream", "a quote is opened and never closed"),
+    ("found undefined alias", "an alias (*name) with no anchor (&name) before it"),
+    ("second occurrence", "an anchor (&name) of this name is there already; give each its own name"),
+    ("found another document", "a second document begins ('---'); one file is one inventory"),
+    ("special characters are not allowed", "a character that no text file has; is this a text file?"),
+)
+_BEGUN_EARLIER = ("could not find expected ':'", "unexpected end of stream")
+
+Where = tuple[str | int, ...]
+"""The way to a value: the keys and list indices from the top."""
+
+
+class Problem(NamedTuple):
+    """Something wrong at a line and column, both from 1; `where` is empty for the file as a whole."""
+
+    line: int
+    column: int
+    where: Where
+    text: str
+
+
+class BrokenYaml(Exception):
+    """Text that is no YAML at all, with the one problem that ends its reading."""
+
+    def __init__(self, line: int, column: int, text: str) -> None:
+        super().__init__(text)
+        self.problem = Problem(line, column, (), text)
+
+
+@dataclass(slots=True)
+class Marked:
+    """The data (mappings, lists, str and None), where each key and value is written, and what was wrong with them."""
+
+    data: object = None
+    keys: dict[Where, tuple[int, int]] = field(default_factory=dict)
+    values: dict[Where, tuple[int, int]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read_yaml(text: str) -> Marked:
+    """The YAML document in `text`; raises BrokenYaml, and nothing else whatever the text is."""
+    reader = _Reader()
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        if node is not None:
+            reader.marked.data = reader.read(node, ())
+    except yaml.reader.ReaderError as error:
+        before = text[: error.position]
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        raise BrokenYaml(line, column, _plain(error.reason)) from error
+    except yaml.MarkedYAMLError as error:
+        problem = error.problem or ""
+        mark = error.context_mark if any(begin in problem for begin in _BEGUN_EARLIER) else error.problem_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise BrokenYaml(line, column, _plain(problem)) from error
+    except RecursionError as error:
+        raise BrokenYaml(1, 1, "lists and mappings are nested too deeply") from error
+    except (ValueError, OverflowError) as error:
+        raise BrokenYaml(1, 1, "an escape in double quotes, or a number, is out of range") from error
+    return reader.marked
+
+
+def _plain(problem: str) -> str:
+    return next((ours for theirs, ours in _PLAIN_WORDS if theirs in problem), f"this is not YAML: {problem}")
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.marked = Marked()
+        self._left = MAX_VALUES
+
+    def read(self, node: Node, where: Where) -> object:
+        """The data of `node`, every part of it marked."""
+        self._spend(node, where)
+        self.marked.values[where] = _place(node)
+        if node.tag not in _TAGS:
+            self._problem(node, where, f"the tag {node.tag} means nothing here; write the plain value")
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, where)
+        if isinstance(node, SequenceNode):
+            return [self.read(item, (*where, index)) for index, item in enumerate(node.value)]
+        found: dict[str, object] = {}
+        for key, value in self._pairs(node, where):
+            self.marked.keys[(*where, key.value)] = _place(key)
+            found[key.value] = self.read(value, (*where, key.value))
+        return found
+
+    def _scalar(self, node: ScalarNode, where: Where) -> str | None:
+        text: str = node.value
+        if not text.isprintable():
+            self._problem(node, where, f"{text[:60]!r} has a line break or another unprintable character")
+        return None if node.tag == _TAG + "null" else text
+
+    def _pairs(self, mapping: Node, where: Where) -> Iterator[tuple[ScalarNode, Node]]:
+        """Keys with their values; what is written in the mapping itself wins over what `<<` brings in."""
+        self._spend(mapping, where)
+        own: dict[str, tuple[ScalarNode, Node]] = {}
+        merged: list[Node] = []
+        for key, value in mapping.value:
+            if key.tag == _TAG + "merge":
+                merged += value.value if isinstance(value, SequenceNode) else [value]
+            elif not isinstance(key, ScalarNode):
+                self._problem(key, where, "a key must be a word, not a list or a mapping")
+            elif key.value in own:
+                first = own[key.value][0].start_mark.line + 1
+                self._problem(key, (*where, key.value), f"written twice, first in line {first}; keep one")
+            else:
+                own[key.value] = (key, value)
+        for other in merged:
+            if isinstance(other, MappingNode):
+                for key, value in self._pairs(other, where):
+                    own.setdefault(key.value, (key, value))
+            else:
+                self._problem(other, where, "'<<' takes in a mapping, like *name of one that is marked &name")
+        yield from own.values()
+
+    def _problem(self, node: Node, where: Where, text: str) -> None:
+        self.marked.problems.append(Problem(*_place(node), where, text))
+
+    def _spend(self, node: Node, where: Where) -> None:
+        self._left -= 1
+        if self._left < 0 or len(where) > MAX_DEPTH:
+            raise BrokenYaml(*_place(node), "aliases or nesting make this too large; write the values out")
+
+
+def _place(node: Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1

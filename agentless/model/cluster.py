@@ -1,0 +1,69 @@
+"""The cluster at one moment: what placement decides on and what people are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agentless.model.gpu import GpuProcess, GpuReading, GpuSample
+from agentless.model.node import EngineFacts, HostFacts, NodeConfig
+
+NodeState = Literal["online", "degraded", "offline", "drained"]
+GpuState = Literal["free", "allocated", "foreign", "unknown", "excluded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """The last that was heard of a node. `error` is why it cannot be reached now, None while it is connected."""
+
+    error: str | None = "not connected yet"
+    sample: GpuSample | None = None
+    sampled_at: float | None = None
+    host: HostFacts | None = None
+    engine: EngineFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a GPU: a task, by whichever controller."""
+
+    task: str
+    owner: str
+
+    def __str__(self) -> str:
+        return f"task {self.task} of {self.owner}"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU with its state. `reason` says in words why it is not free, empty when it is."""
+
+    reading: GpuReading
+    state: GpuState
+    reason: str = ""
+    holder: Holder | None = None
+    processes: tuple[GpuProcess, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node with its state. `reason` says why it is not online, empty when it is."""
+
+    config: NodeConfig
+    state: NodeState
+    reason: str
+    gpus: tuple[Gpu, ...]
+    observation: Observation
+
+    @property
+    def name(self) -> str:
+        """Its name in the inventory."""
+        return self.config.name
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """All nodes of the inventory, in its order."""
+
+    nodes: Mapping[str, Node] = field(default_factory=dict)

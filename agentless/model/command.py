@@ -1,0 +1,97 @@
+"""What is run on a node, and what came of it.
+
+A `Command` is POSIX `sh` text that reaches the node over the stdin of a running `sh`: there is no argv in which
+another user could read it, no length limit, and no login shell that could quote it differently.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+MASK = "***"
+_MARK = "@@agentless"
+_CODE = re.compile(rb"= ([0-9]{1,3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One script for one node.
+
+    `secrets` are exported in front of the script and never shown; `stdin` is what the script reads (None: nothing);
+    after `timeout` seconds everything it started is ended on the node.
+    """
+
+    script: str
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    stdin: bytes | None = field(default=None, repr=False)
+    timeout: float = 30.0
+
+    def text(self, *, masked: bool = False) -> str:
+        """The whole script as the node's `sh` reads it; `masked` is for people."""
+        exports = [f"export {name}={MASK if masked else shlex.quote(v)}\n" for name, v in self.secrets.items()]
+        return "".join(exports) + self.script
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a command ended: its exit code (128 + signal for a signal) and both streams, as bytes."""
+
+    exit_code: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended with 0."""
+        return self.exit_code == 0
+
+    @property
+    def out(self) -> str:
+        """Standard output as text; what is no UTF-8 is replaced, never an error."""
+        return self.stdout.decode("utf-8", "replace")
+
+    @property
+    def err(self) -> str:
+        """Standard error as text."""
+        return self.stderr.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A named part of a script whose output is wanted apart from the others'.
+
+    Several sections travel as one script and come back in one answer: that is how a node is asked everything in one
+    round trip. Standard error is part of a section's output, since that is where drivers explain themselves.
+    """
+
+    name: str
+    script: str
+
+
+def join_sections(sections: Iterable[Section]) -> str:
+    """One script that runs each section in a subshell and marks its output and exit code."""
+    return "".join(
+        f"printf '%s\\n' '{_MARK} {s.name}'\n(\n{s.script}\n) 2>&1\nprintf '\\n%s\\n' \"{_MARK} = $?\"\n"
+        for s in sections
+    )
+
+
+def split_sections(output: bytes) -> dict[str, Result]:
+    """The output of a `join_sections` script by section; a section that was cut off is not in it."""
+    found: dict[str, Result] = {}
+    name, lines = "", list[bytes]()
+    mark = _MARK.encode() + b" "
+    # What follows the last newline is a line that was cut off.
+    for line in output.split(b"\n")[:-1]:
+        if not line.startswith(mark):
+            lines.append(line)
+        elif code := _CODE.fullmatch(line, len(mark)):
+            if name:
+                found[name] = Result(int(code[1]), b"\n".join(lines))
+            name = ""
+        else:
+            name, lines = line[len(mark) :].decode("utf-8", "replace"), []
+    return found

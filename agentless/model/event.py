@@ -1,0 +1,79 @@
+"""What can happen to a task. `rules/lifecycle` says what each event makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentless.model.task import Placement, StopKind
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """A node and GPUs were chosen; from now on they are held."""
+
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The launch has come to something that takes time, like pulling an image."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """The container was started, or found to run after all."""
+
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFailed:
+    """It is known that no container of this task runs, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    """Somebody wants it to end."""
+
+    how: StopKind
+
+
+@dataclass(frozen=True, slots=True)
+class Froze:
+    """The container was paused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thawed:
+    """The container runs again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The container ended. `seconds` is how long it ran by the engine's own clock, None when it does not say."""
+
+    exit_code: int | None
+    oom_killed: bool = False
+    seconds: float | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Vanished:
+    """Its container is gone without a trace."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LostContact:
+    """Its node has not answered past the grace time."""
+
+    reason: str
+
+
+Event = Assigned | Step | Launched | LaunchFailed | StopAsked | Froze | Thawed | Exited | Vanished | LostContact

@@ -1,0 +1,60 @@
+"""A node: what the admin wrote of it, and what it says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agentless.model.container import Container
+
+Connection = Literal["asyncssh", "paramiko", "local"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """One node of the inventory with the defaults filled in. None means: as `~/.ssh/config` says."""
+
+    name: str
+    host: str
+    user: str | None = None
+    port: int | None = None
+    identity_file: str | None = None
+    jump: str | None = None
+    connection: str = "asyncssh"
+    docker: tuple[str, ...] = ("docker",)
+    image: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    exclude_gpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NumaNode:
+    """A NUMA node: its CPUs in cpuset syntax (`0-15,32-47`) and the PCI bus ids of the GPUs nearest to it."""
+
+    id: int
+    cpus: str
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """The machine itself; None where it could not be read."""
+
+    cores: int | None = None
+    memory_mib: int | None = None
+    numa: tuple[NumaNode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """The container engine of a node.
+
+    `error` is one sentence with the fix when the engine cannot be used; `nvidia` says whether it can hand out NVIDIA
+    GPUs (None: not known); `containers` are those that carry our labels, None when they could not be listed.
+    """
+
+    version: str | None = None
+    nvidia: bool | None = None
+    error: str | None = None
+    containers: tuple[Container, ...] | None = None

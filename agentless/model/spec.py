@@ -1,0 +1,124 @@
+"""What a user asks for: everything about a task but where it runs."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+
+from agentless.errors import UsageError
+
+MAX_SPEC = 120_000
+"""Bytes of a spec as JSON: one label carries all of it, and Linux gives a program arguments of at most 128 KiB."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LABEL_KEY = re.compile(r"[a-z0-9A-Z][a-z0-9A-Z._/-]*")
+_RESERVED = ("AGENTLESS_", "NVIDIA_VISIBLE_DEVICES")
+_NEVER_SECRET = frozenset(
+    "PATH HOME IFS ENV LD_PRELOAD LD_LIBRARY_PATH UID EUID PPID SHELLOPTS BASHOPTS DOCKER_HOST DOCKER_CONTEXT "
+    "DOCKER_CONFIG DOCKER_API_VERSION DOCKER_CERT_PATH DOCKER_TLS DOCKER_TLS_VERIFY DOCKER_DEFAULT_PLATFORM".split()
+)
+"""A secret is exported on the node before docker runs there; these would change how, or where, it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A folder or file of the node, and where the container sees it."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.target}" + (":ro" if self.read_only else "")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """The command and its box. Sizes in bytes, times in seconds; None: as the engine, the image or the node has it.
+
+    `secret_env` holds only names. Values of secrets are never part of a value that is shown, stored or published.
+    """
+
+    command: tuple[str, ...]
+    image: str | None = None
+    name: str | None = None
+    cores: float | None = None
+    memory: int | None = None
+    shm_size: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    workdir: str | None = None
+    user: str | None = None
+    network: str | None = None
+    privileged: bool = False
+    stop_grace: float = 10.0
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def env_names(self) -> tuple[str, ...]:
+        """The names of all variables that the user sets, secret or not."""
+        return tuple(sorted({*self.env, *self.secret_env}))
+
+
+def parse_mount(text: str) -> Mount:
+    """`HOST:CONT[:ro]` as a mount; both paths absolute."""
+    parts = text.split(":")
+    if len(parts) in (2, 3) and parts[2:] in ([], ["ro"], ["rw"]):
+        source, target = parts[0], parts[1]
+        if source.startswith("/") and target.startswith("/"):
+            return Mount(source, target, parts[2:] == ["ro"])
+    raise UsageError(f"mount {text!r}: write /path/on/node:/path/in/container, or …:ro for read-only")
+
+
+def check_spec(spec: TaskSpec) -> None:
+    """Refuse what no engine could run, or would run as something else than what was meant."""
+    if not spec.command:
+        raise UsageError("no command: write it after '--', for example: agentless submit node1::0 -- python train.py")
+    words = (*spec.command, *spec.env.values(), *spec.labels.values(), *map(str, spec.mounts))
+    plain = (spec.image, spec.workdir, spec.user, spec.network)
+    _check_text((*words, *(p for p in plain if p)))
+    length = len(json.dumps(asdict(spec)))
+    if length > MAX_SPEC:
+        raise UsageError(
+            f"the command and its environment are {length:,} bytes long and {MAX_SPEC:,} is the most; "
+            "put them into a file on the node and --mount it"
+        )
+    if spec.name is not None and not _NAME.fullmatch(spec.name):
+        raise UsageError(
+            f"name {spec.name[:80]!r}: use up to 63 letters, digits, '.', '_' and '-', beginning with a letter or digit"
+        )
+    for name in spec.env_names:
+        if not _ENV_NAME.fullmatch(name):
+            raise UsageError(f"environment variable {name[:80]!r}: use letters, digits and '_'")
+        if name.startswith(_RESERVED):
+            raise UsageError(f"environment variable {name} is set by agentless; choose another name")
+    if reserved := sorted(_NEVER_SECRET.intersection(spec.secret_env)):
+        raise UsageError(f"{reserved[0]} cannot be a secret: it changes how docker itself runs; set it with --env")
+    for key in spec.labels:
+        if not _LABEL_KEY.fullmatch(key):
+            raise UsageError(f"label {key[:80]!r}: use letters, digits, '.', '_', '/' and '-'")
+        if key.startswith("agentless."):
+            raise UsageError(f"label {key[:80]!r}: labels that begin with 'agentless.' are agentless's own")
+    for option, value in zip(("image", "workdir", "user", "network"), plain, strict=True):
+        if value is not None and (not value or value.startswith("-") or re.search(r"\s", value)):
+            raise UsageError(f"--{option} {value[:80]!r} is empty, begins with '-' or has a blank in it")
+    if spec.cores is not None and not 0 < spec.cores < math.inf:
+        raise UsageError(f"--cores {spec.cores:g}: a task needs more than 0 cores")
+    for option, size in (("memory", spec.memory), ("shm-size", spec.shm_size)):
+        if size is not None and not 0 < size < 2**63:
+            raise UsageError(f"--{option} {size}: a size is more than 0 bytes, and less than 8 EiB")
+    if not 0 <= spec.stop_grace < math.inf:
+        raise UsageError(f"--stop-grace {spec.stop_grace:g}: a time cannot be negative or endless")
+
+
+def _check_text(words: Iterable[str]) -> None:
+    for word in words:
+        if "\0" in word:
+            raise UsageError("a NUL character cannot be part of a command, a value or a path")
+        if re.search(r"[\ud800-\udfff]", word):
+            raise UsageError(f"{word[:80]!r} is no UTF-8 text; write it otherwise, or put it into a file on the node")

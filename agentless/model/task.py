@@ -1,0 +1,154 @@
+"""A task and the states of its life. Each state has only the fields that are valid in it.
+
+`pending → assigning → running ⇄ paused → completed | failed | killed | killed_oom | timeout | stopped`, and
+`pending → cancelled`; any live state `→ lost` and back. How it moves is `rules/lifecycle`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import Literal
+
+from agentless.model.spec import TaskSpec
+from agentless.model.target import Target
+
+Outcome = Literal["completed", "failed", "killed", "killed_oom", "timeout", "stopped", "cancelled"]
+StopKind = Literal["stop", "kill"]
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_EPOCH = 1_704_067_200.0  # 2024-01-01, so that eight digits of milliseconds last until 2058
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a task runs: the allocation. `gpus` are the indices at placing time, `gpu_uuids` what is really held."""
+
+    node: str
+    gpus: tuple[int, ...] = ()
+    gpu_uuids: tuple[str, ...] = ()
+    cpus: str | None = None
+    numa: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """Not placed yet; `reason` says what it waits for."""
+
+    reason: str = ""
+    state: Literal["pending"] = "pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Assigning:
+    """Its GPUs are held and its launch is on the way; `step` says what is being done, like pulling the image."""
+
+    placement: Placement
+    since: float
+    step: str = ""
+    state: Literal["assigning"] = "assigning"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Its container runs."""
+
+    placement: Placement
+    container: str
+    started_at: float
+    state: Literal["running"] = "running"
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Its container is frozen and keeps its GPUs."""
+
+    placement: Placement
+    container: str
+    started_at: float
+    state: Literal["paused"] = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Its node has not answered for too long. GPUs stay held, for nothing says that the container is gone."""
+
+    placement: Placement
+    since: float
+    reason: str
+    container: str | None = None
+    started_at: float | None = None
+    state: Literal["lost"] = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Over, for good. `exit_code` is the container's own, None when there was none to read."""
+
+    state: Outcome
+    ended_at: float
+    exit_code: int | None = None
+    reason: str | None = None
+    placement: Placement | None = None
+    container: str | None = None
+    started_at: float | None = None
+
+
+Status = Pending | Assigning | Running | Paused | Lost | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One command on one node. `created_at` is Unix seconds by the controller's clock; `stop` is what was asked."""
+
+    id: str
+    spec: TaskSpec
+    target: Target
+    batch: str
+    owner: str
+    created_at: float
+    status: Status = Pending()
+    stop: StopKind | None = None
+
+    @property
+    def state(self) -> str:
+        """The state's word."""
+        return self.status.state
+
+    @property
+    def live(self) -> bool:
+        """Whether it can still change by itself."""
+        return not isinstance(self.status, Ended)
+
+    @property
+    def placement(self) -> Placement | None:
+        """Where it is or was, None if it never was anywhere."""
+        return None if isinstance(self.status, Pending) else self.status.placement
+
+    @property
+    def container_name(self) -> str:
+        """The same on every try: the engine itself then refuses to start a task twice."""
+        return f"agentless-{self.id}"
+
+
+def new_task_id(now: float, last: str = "") -> str:
+    """Eleven characters: eight of milliseconds since 2024, three random. Sorts by time, also after `last`."""
+    stamp = int((now - _EPOCH) * 1000)
+    if last:
+        stamp = max(stamp, _decode(last[:8]) + 1)
+    return _encode(stamp, 8) + "".join(secrets.choice(_ALPHABET) for _ in range(3))
+
+
+def _encode(number: int, width: int) -> str:
+    digits = ""
+    for _ in range(width):
+        number, digit = divmod(number, 32)
+        digits = _ALPHABET[digit] + digits
+    return digits
+
+
+def _decode(digits: str) -> int:
+    number = 0
+    for digit in digits:
+        number = number * 32 + _ALPHABET.index(digit)
+    return number

@@ -1,0 +1,69 @@
+"""Sizes and durations as people write them.
+
+Sizes: `K M G T` (also `KB…`) are powers of 1000, `KiB MiB GiB TiB` (also `Ki…`) of 1024, a bare number is bytes.
+Durations: `90` and `90s` are seconds, `30min` or `30m`, `2h30m`, `1d`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from agentless.errors import UsageError
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
+_LARGEST = 2**63 - 1  # what the engine and the state file can hold
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_LONGEST = 1e9  # seconds, 31 years
+_NUMBER = r"\d+(?:\.\d+)?"
+_DURATION = re.compile(rf"(?:{_NUMBER}|(?:{_NUMBER}\s*(?:ms|sec|s|min|m|h|d)\s*)+)", re.IGNORECASE | re.ASCII)
+_DURATION_PART = re.compile(rf"({_NUMBER})\s*([a-z]*)", re.IGNORECASE | re.ASCII)
+_SECONDS = {"": 1, "ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+
+
+def parse_size(text: str) -> int:
+    """Bytes in `text`; anything unreadable, negative or zero is a UsageError, never a default."""
+    match = _SIZE.fullmatch(text.strip())
+    if match:
+        number, unit = match[1], match[2].lower()
+        base = 1024 if unit.endswith(("ib", "i")) else 1000
+        power = _POWERS.get(unit.removesuffix("b").removesuffix("i"))
+        if power is not None and not (base == 1024 and power == 0):
+            size = float(number) * base**power
+            if 1 <= size <= _LARGEST:
+                return int(size)
+    raise UsageError(f"{text!r} is not a size; write a positive number with a unit, like 512M, 1.5GB or 16GiB")
+
+
+def format_size(size: int) -> str:
+    """The shortest binary reading with at most one decimal: `512 MiB`, `1.5 GiB`."""
+    value = float(size)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if round(value, 1) < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.1f}".removesuffix(".0") + f" {unit}"
+
+
+def parse_duration(text: str) -> float:
+    """Seconds in `text`; units add up (`2h30m`)."""
+    if _DURATION.fullmatch(text.strip()):
+        parts = _DURATION_PART.findall(text)
+        seconds = sum(float(number) * _SECONDS[unit.lower()] for number, unit in parts)
+        if seconds <= _LONGEST:
+            return seconds
+    raise UsageError(f"{text!r} is not a duration; write it like 30s, 10min, 2h30m or 1d")
+
+
+def format_duration(seconds: float) -> str:
+    """Two units at most, like a person says it: `42s`, `3m 12s`, `2h 5m`, `4d 3h`."""
+    left = max(0, int(seconds))
+    if left < 60:
+        return f"{left}s"
+    minutes, secs = divmod(left, 60)
+    if minutes < 60:
+        return f"{minutes}m {secs}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours}h {minutes}m"
+    days, hours = divmod(hours, 24)
+    return f"{days}d {hours}h"

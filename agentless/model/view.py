@@ -1,0 +1,116 @@
+"""What is published: flat values with documented names, the same in the API, in `--json` and on every screen.
+
+Times are RFC 3339 in UTC; None is "not known" or "does not apply". Fields are only ever added.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentless.model.gpu import GpuProcess
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A task. `gpus` are the indices at placing time, `gpu_uuids` what it holds; `cores`, `memory_bytes` its limits."""
+
+    id: str
+    name: str | None
+    state: str
+    node: str
+    gpus: tuple[int, ...]
+    gpu_uuids: tuple[str, ...]
+    image: str | None
+    command: tuple[str, ...]
+    env_names: tuple[str, ...]
+    batch: str
+    owner: str
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+    exit_code: int | None
+    reason: str | None
+    container: str | None
+    target: str
+    cores: float | None
+    memory_bytes: int | None
+    labels: dict[str, str]
+    mine: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GpuView:
+    """A GPU. `task` is the id of the task that holds it, `reason` why it is not free."""
+
+    node: str
+    index: int
+    uuid: str
+    name: str | None
+    driver: str | None
+    memory_total_mib: int | None
+    memory_used_mib: int | None
+    memory_free_mib: int | None
+    utilization_pct: int | None
+    temperature_c: int | None
+    power_w: float | None
+    power_limit_w: float | None
+    state: str
+    task: str | None
+    owner: str | None
+    reason: str
+    processes: tuple[GpuProcess, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node. `gpus` and `gpus_free` are counts."""
+
+    name: str
+    state: str
+    reason: str
+    gpus: int
+    gpus_free: int
+    cores: int | None
+    memory_mib: int | None
+    docker: str | None
+    nvidia_docker: bool | None
+    driver: str | None
+    address: str
+    connection: str
+    labels: dict[str, str]
+    sampled_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckView:
+    """One thing `doctor` looked at. `ok` is None when it could not be looked at; `detail` says what to do."""
+
+    node: str
+    check: str
+    ok: bool | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartView:
+    """What became of one target of a submit. `task` is None when it was refused; `exit_code` is 0 when it runs."""
+
+    target: str
+    task: TaskView | None
+    exit_code: int
+    message: str
+    script: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerView:
+    """The controller itself."""
+
+    version: str
+    pid: int
+    inventory: str
+    state_dir: str
+    started_at: str
+    live_tasks: int
+    nodes: int
+    warnings: tuple[str, ...]

@@ -1,0 +1,90 @@
+"""Where agentless keeps its files: the XDG variables decide every folder, on every system alike.
+
+Two environments with other XDG variables are two independent controllers. Every command imports this module first,
+so the base directory specification's two rules are written out here instead of importing platformdirs for 4 ms.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from agentless.errors import InventoryError, UsageError
+
+_PACKAGE = Path(__file__).parent
+
+
+def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder of the inventory and of an admin's own templates; it need not exist."""
+    return _base(environ, "XDG_CONFIG_HOME", ".config") / "agentless"
+
+
+def state_dir(environ: Mapping[str, str] = os.environ) -> Path:
+    """The folder of the controller's state, one controller each; it need not exist."""
+    return _base(environ, "XDG_STATE_HOME", ".local/state") / "agentless"
+
+
+def template_dir() -> Path:
+    """The folder of the remote commands: the wheel's own, or the checkout's, which an editable install runs from."""
+    packaged = _PACKAGE / "templates"
+    return packaged if packaged.is_dir() else _PACKAGE.parent / "templates"
+
+
+def ssh_config() -> Path:
+    """The user's OpenSSH client configuration; it need not exist."""
+    return Path(os.path.expanduser("~/.ssh/config"))
+
+
+def new_inventory(explicit: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
+    """Where `agentless init` writes: the file that is named, else the config folder's, which is always found."""
+    named = _named_inventory(explicit, environ)
+    return named[0] if named else config_dir(environ) / "inventory.yaml"
+
+
+def find_inventory(explicit: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
+    """The inventory to use, absolute, since the controller that reads it runs in another folder.
+
+    `explicit` is `--inventory`; without it `$AGENTLESS_INVENTORY`, `./inventory.yaml` and the config folder's file
+    are tried in this order. One that is named must be there: another one in its place would be the wrong machines.
+    """
+    named = _named_inventory(explicit, environ)
+    if named:
+        path, by = named
+        if not os.path.exists(path):
+            raise InventoryError(
+                f"{path}, named by {by}, does not exist; correct the name, or write it with: agentless init"
+            )
+        return path
+    here, configured = _absolute(Path("inventory.yaml")), config_dir(environ) / "inventory.yaml"
+    for path in (here, configured):
+        if os.path.exists(path):
+            return path
+    raise InventoryError(f"no inventory: neither {here} nor {configured} exists; write one with: agentless init")
+
+
+def _named_inventory(explicit: Path | None, environ: Mapping[str, str]) -> tuple[Path, str] | None:
+    if explicit is not None:
+        return _absolute(explicit), "--inventory"
+    if environ.get("AGENTLESS_INVENTORY"):
+        return _absolute(Path(environ["AGENTLESS_INVENTORY"])), "$AGENTLESS_INVENTORY"
+    return None
+
+
+def _absolute(path: Path) -> Path:
+    """Without `..`, for a controller knows its inventory by this path."""
+    try:
+        return Path(os.path.abspath(path))
+    except OSError as error:
+        raise UsageError("the folder you are in does not exist any more; cd to another one") from error
+
+
+def _base(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
+    """The specification says that a relative path in the variable is to be ignored."""
+    text = environ.get(variable, "")
+    if os.path.isabs(text):
+        return Path(text)
+    home = environ.get("HOME") or os.path.expanduser("~")
+    if not os.path.isabs(home):
+        raise UsageError("your home directory is not known; set HOME to an absolute path")
+    return Path(home) / below_home

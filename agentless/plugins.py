@@ -1,0 +1,24 @@
+"""Finding the one-file parts: a new vendor, runtime or transport is a new file in its folder, and no registry to edit."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+from agentless.errors import UsageError
+
+KINDS = ("probes", "runtimes", "transports")
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """The parts there are of a kind; files with a leading underscore are shared, not parts."""
+    package = importlib.import_module(f"agentless.{kind}")
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(package.__path__) if not m.name.startswith("_")))
+
+
+def load(kind: str, name: str) -> ModuleType:
+    """The module of one part; it is imported only now."""
+    if name not in names(kind):
+        raise UsageError(f"there is no {name!r} in {kind}; there is {', '.join(names(kind))}")
+    return importlib.import_module(f"agentless.{kind}.{name}")

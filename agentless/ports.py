@@ -1,0 +1,79 @@
+"""The edges of the house as Protocols: what the controller needs, whoever provides it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from agentless.model.command import Command, Result, Section
+from agentless.model.container import Container
+from agentless.model.gpu import GpuSample
+from agentless.model.node import EngineFacts
+from agentless.model.task import Placement, Task
+
+
+class Shell(Protocol):
+    """A running POSIX `sh` on a node with its three streams. It ends when its stdin ends, or with the connection."""
+
+    async def read(self) -> tuple[int, bytes] | None:
+        """The next bytes and the stream they came on (1 or 2), as they arrive; None when both streams have ended.
+
+        Raises Unreachable when the connection broke instead.
+        """
+
+    async def write(self, data: bytes) -> None:
+        """Put bytes on its stdin; waits while the node does not take them. Once it has ended they are dropped."""
+
+    async def write_eof(self) -> None:
+        """End its stdin."""
+
+    async def wait(self) -> int:
+        """Its exit code, 128 + signal for a signal, 255 when the server gave none."""
+
+    async def close(self) -> None:
+        """Let go of it: its stdin ends and nothing more is read. Never raises."""
+
+
+class Transport(Protocol):
+    """A way to reach one node. All that is ever started on a node is `sh`; everything else goes through its stdin."""
+
+    async def connect(self) -> None:
+        """Reach the node, or raise Unreachable, AuthFailed or HostKeyRejected with a sentence. Idempotent."""
+
+    async def shell(self) -> Shell:
+        """Start a `sh` on the connected node; raises Unreachable, or Refused when the node takes no more of them."""
+
+    async def close(self) -> None:
+        """End the connection. Never raises."""
+
+
+class Probe(Protocol):
+    """A GPU vendor: the part of a script that asks its driver, and what the answer means."""
+
+    def sections(self) -> tuple[Section, ...]:
+        """The sections to run on the node; their names begin with the vendor's."""
+
+    def parse(self, sections: dict[str, Result]) -> GpuSample:
+        """The sample in the answer. Pure; anything unreadable becomes None or `error`, never an exception."""
+
+
+class Runtime(Protocol):
+    """A way to run tasks on a node: values in, commands out, answers parsed. Nothing in it does I/O."""
+
+    def facts(self) -> tuple[Section, ...]:
+        """The sections that ask the engine for its version, its GPU support and our containers."""
+
+    def parse_facts(self, sections: dict[str, Result]) -> EngineFacts:
+        """The engine as it answered."""
+
+    def launch(self, task: Task, placement: Placement, secrets: dict[str, str]) -> Command:
+        """Lock, check, start, in one round trip."""
+
+    def parse_containers(self, result: Result) -> tuple[Container, ...]:
+        """The containers in the answer of `containers()`."""
+
+
+class Clock(Protocol):
+    """Time as an argument."""
+
+    def now(self) -> float:
+        """Unix seconds."""

@@ -1,0 +1,311 @@
+"""NVIDIA GPUs and who uses them, asked through `nvidia-smi`, which comes with every driver.
+
+One section, since a driver that hangs must not be asked a second time. Its output, line by line:
+
+    0, GPU-5d1c…, NVIDIA A100…     a row of `nvidia-smi --query-gpu`, or whatever else it says
+    @gpus 0                        its exit code; `none` where there is no nvidia-smi; the end when it failed
+    >GPU-5d1c…, 4711, python, 512  a line of `nvidia-smi --query-compute-apps`
+    @owner 4711 1000 alice         who runs that process,
+    @command 4711 python train.py  its command line
+    @cgroup 4711 0::/system.slice/docker-….scope      and each of its control groups
+    @end 0                         the second exit code, and proof that nothing was cut off
+
+Columns are named in `nvidia-smi --help-query-gpu` and `--help-query-compute-apps`, exit codes in its man page under
+"Return value". What belongs to a process is looked up with shell built-ins, one `tr` for each and one `stat` for all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+
+from agentless.model.command import Result, Section
+from agentless.model.gpu import GpuProcess, GpuReading, GpuSample, pci_bus_id
+
+# What every driver knows; one that refuses a newer field is asked for these.
+_BASE = "index,uuid,name,driver_version,pci.bus_id,memory.total,memory.used,memory.free,utilization.gpu"
+_FIELDS = (
+    f"{_BASE},utilization.memory,temperature.gpu,power.draw,power.limit,fan.speed,clocks.sm,clocks.mem,pstate,"
+    "ecc.errors.uncorrected.volatile.total,mig.mode.current,compute_mode"
+)
+_COLUMNS, _BASE_COLUMNS = _FIELDS.count(",") + 1, _BASE.count(",") + 1
+
+# nvidia-smi inherits the lock, on a file that only this shell has: while one hangs in the kernel, where no signal ends
+# it, no second one is started. A process chooses its own name: no line of it may pass for one of ours.
+_SCRIPT = rf"""
+export LC_ALL=C
+if ! command -v nvidia-smi >/dev/null 2>&1; then
+  echo '@gpus none'
+  exit
+fi
+exec 9<"/proc/$$/limits"
+flock -n 9 2>/dev/null
+if [ $? = 1 ]; then
+  echo '@gpus 137'
+  exit
+fi
+ask() {{ timeout -k 2 10 nvidia-smi --format=csv,noheader,nounits "$1" </dev/null 2>&1; }}
+ask --query-gpu={_FIELDS}
+code=$?
+if [ "$code" = 2 ]; then
+  ask --query-gpu={_BASE}
+  code=$?
+fi
+printf '\n@gpus %s\n' "$code"
+case $code in 0 | 14) ;; *) exit ;; esac
+
+rows=$(ask --query-compute-apps=gpu_uuid,pid,process_name,used_gpu_memory)
+code=$?
+set -f
+IFS='
+'
+pids=
+for row in $rows; do
+  printf '>%s\n' "$row"
+  pid=${{row#*, }}
+  pid=${{pid%%, *}}
+  case $pid in '' | *[!0-9]*) continue ;; esac
+  case "$pids " in *" $pid "*) ;; *) pids="$pids $pid" ;; esac
+done
+if [ -n "$pids" ] && cd /proc; then
+  IFS=' '
+  set -- $pids
+  timeout -k 1 5 stat -c '@owner %n %u %U' "$@"
+  for pid; do
+    printf '@command %s %.200s\n' "$pid" "$(tr '\000-\037\177' ' ' <"$pid/cmdline")"
+    while read -r group; do printf '@cgroup %s %s\n' "$pid" "$group"; done <"$pid/cgroup"
+  done
+fi 2>/dev/null
+printf '@end %s\n' "$code"
+"""
+
+_ANSWERED = frozenset({"0", "14"})
+"""14: the GPU's infoROM is damaged; the readings are there all the same."""
+_HUNG = frozenset({"124", "137", "143"})
+"""`timeout` ended it: as coreutils says so, after -k, and as busybox says so."""
+_HANGS = "nvidia-smi did not answer within 10 s: the driver hangs; see dmesg on the node, and reboot it"
+_CUT_OFF = "the answer about its GPUs was cut off; the next sample may be whole"
+_LOOK = "run nvidia-smi on the node to see more"
+_NO_DEVICES = "No devices were found"
+
+_REFUSED = re.compile(r'Field "(.*?)" is not a valid field to query')
+_COMPLAINTS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"Driver/library version mismatch"),
+        "the NVIDIA driver was updated while the old one is loaded; reboot the node, or reload the nvidia modules",
+    ),
+    (
+        re.compile(r"couldn't communicate with the NVIDIA driver"),
+        "the NVIDIA driver is not loaded; reboot the node, or reinstall the driver for the kernel that runs there",
+    ),
+    (
+        re.compile(r"couldn't find libnvidia-ml"),
+        "nvidia-smi does not find libnvidia-ml.so; reinstall the NVIDIA driver on the node",
+    ),
+    (
+        re.compile(r"Failed to initialize NVML: Insufficient Permissions"),
+        "this user may not open /dev/nvidia* on the node; add it to the group that owns them (often video or render)",
+    ),
+    (
+        re.compile(r"Failed to initialize NVML: (.+)"),
+        "the NVIDIA driver cannot be used ({}); reboot the node, or reinstall the driver",
+    ),
+    (
+        re.compile(r"the device handle for GPU ?(.+?)(?:: [A-Z].*)?$", re.MULTILINE),
+        "GPU {} does not answer, it may have fallen off the bus; reboot the node, check its seat, power and cooling",
+    ),
+    (_REFUSED, "the NVIDIA driver on the node is too old, it does not know {}; update it"),
+    (
+        re.compile(r"timeout: .*(?:not found|No such file)"),
+        "there is no timeout command; install coreutils on the node",
+    ),
+)
+
+_GPU_ROW = re.compile(r"[0-9]+, |\[")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
+_UUID = re.compile(r"[A-Za-z0-9-]+")
+_UUID_LENGTH = 36
+_WHOLE = re.compile(r"[0-9]{1,18}")
+_WATTS = re.compile(r"[0-9]{1,6}(?:\.[0-9]+)?")
+_DRIVER = re.compile(r"[0-9]+(?:\.[0-9]+)+|\[.*\]|N/A")
+_BUS = re.compile(r"[0-9A-Fa-f:.]{12,16}|\[.*\]|N/A")
+_PSTATE = re.compile(r"P[0-9]{1,2}")
+_UNAVAILABLE = re.compile(r"\[.*\]|N/A|ERR!|")
+_DEAD = frozenset({"[GPU requires reset]", "[GPU is lost]"})
+_MIG = {"Enabled": True, "Disabled": False}
+_COMPUTE_MODES = frozenset({"Default", "Exclusive_Thread", "Exclusive_Process", "Prohibited"})
+_CONTAINER = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+
+
+class Nvidia:
+    """The GPUs of one vendor on one node, as far as its driver tells."""
+
+    def sections(self) -> tuple[Section, ...]:
+        """One section; it needs no root and starts one short program per process that uses a GPU."""
+        return (Section("nvidia", _SCRIPT),)
+
+    def parse(self, sections: Mapping[str, Result]) -> GpuSample:
+        """The sample in the answer, `error` in one sentence. Where anything is amiss, processes are not known."""
+        answer = sections.get("nvidia")
+        lines = [line.rstrip("\r") for line in answer.out.split("\n")] if answer else []
+        said, code, rest = _until(lines, "@gpus ")
+        if code == "none":
+            return GpuSample()
+        gpus, error = _gpus(said, code)
+        if code not in _ANSWERED:
+            return GpuSample(gpus, () if not gpus and error is None else None, error, hung=code in _HUNG)
+        said, code, _ = _until(rest, "@end ")
+        processes, unknown = _processes(said, code, {gpu.uuid for gpu in gpus})
+        return GpuSample(gpus, processes, error or unknown, hung=code in _HUNG)
+
+
+def _until(lines: Sequence[str], mark: str) -> tuple[Sequence[str], str | None, Sequence[str]]:
+    """The lines before the mark, the word behind it, the lines after it. Without it, the last line is not whole."""
+    for at, line in enumerate(lines):
+        if line.startswith(mark):
+            return lines[:at], line[len(mark) :], lines[at + 1 :]
+    return lines[:-1], None, ()
+
+
+def _gpus(lines: Sequence[str], code: str | None) -> tuple[tuple[GpuReading, ...], str | None]:
+    rows: list[str] = []
+    talk: list[str] = []
+    for line in filter(None, lines):
+        (rows if _GPU_ROW.match(line) or line.count(", ") >= _BASE_COLUMNS - 1 else talk).append(line)
+    if not rows and talk == [_NO_DEVICES] and code in ("0", "6"):
+        return (), None
+    columns = _COLUMNS
+    if rows and any(_REFUSED.search(line) for line in talk):  # the second question was answered
+        columns = _BASE_COLUMNS
+        talk = [line for line in talk if not _REFUSED.search(line)]
+    found = dict.fromkeys(_gpu(row, columns) for row in rows)
+    gpus = tuple(gpu for gpu, _ in found if gpu)
+    error = _complaint(talk, code) or next((problem for _, problem in found if problem), None)
+    if len({gpu.index for gpu in gpus}) < len(gpus) or len({gpu.uuid for gpu in gpus}) < len(gpus):
+        gpus, error = (), error or f"nvidia-smi names one GPU twice, with different readings; {_LOOK}"
+    return gpus, error or (None if rows else f"nvidia-smi names no GPU; {_LOOK}")
+
+
+@lru_cache(maxsize=4096)
+def _gpu(row: str, columns: int) -> tuple[GpuReading | None, str | None]:
+    """The GPU in a row and what is wrong with it. What might have slipped into another column is not read at all."""
+    cells = row.split(", ")
+    # Only a name may hold commas; if it is another cell, the UUID is short or driver and bus id are out of place.
+    if (surplus := len(cells) - columns) > 0 and len(cells[1]) >= _UUID_LENGTH:
+        cells[2 : 3 + surplus] = [", ".join(cells[2 : 3 + surplus])]
+    if len(cells) < 3 or not _INDEX.fullmatch(cells[0]) or not _UUID.fullmatch(cells[1]):
+        return None, "nvidia-smi cannot read one of the GPUs; see dmesg on the node, and reboot it"
+    index, uuid = int(cells[0]), cells[1]
+    whole = len(cells) == columns and row.count("GPU-") <= 1  # two rows that ran together have two
+    if not whole or not _DRIVER.fullmatch(cells[3]) or not _BUS.fullmatch(cells[4]):
+        return GpuReading(index, uuid), f"nvidia-smi's line about GPU {index} is damaged; {_LOOK}"
+    identity = (index, uuid, _known(cells[2]), _known(cells[3]), pci_bus_id(cells[4]))
+    if not _DEAD.isdisjoint(cells):
+        reset = f"reboot the node or, as root, run nvidia-smi -r -i {index} there"
+        return GpuReading(*identity), f"GPU {index} needs a reset; {reset}"
+    cells += [""] * (_COLUMNS - columns)
+    reading = GpuReading(
+        *identity,
+        memory_total_mib=_whole(cells[5]),
+        memory_used_mib=_whole(cells[6]),
+        memory_free_mib=_whole(cells[7]),
+        utilization_pct=_whole(cells[8]),
+        memory_utilization_pct=_whole(cells[9]),
+        temperature_c=_whole(cells[10]),
+        power_w=_watts(cells[11]),
+        power_limit_w=_watts(cells[12]),
+        fan_pct=_whole(cells[13]),
+        clock_sm_mhz=_whole(cells[14]),
+        clock_memory_mhz=_whole(cells[15]),
+        pstate=cells[16] if _PSTATE.fullmatch(cells[16]) else None,
+        ecc_uncorrected=_whole(cells[17]),
+        mig=_MIG.get(cells[18]),
+        compute_mode=cells[19] if cells[19] in _COMPUTE_MODES else None,
+    )
+    return reading, None
+
+
+def _processes(
+    lines: Sequence[str], code: str | None, uuids: Collection[str]
+) -> tuple[tuple[GpuProcess, ...] | None, str | None]:
+    """Who uses the GPUs; None and why as soon as one line leaves a doubt: a GPU may be in use then."""
+    rows: list[str] = []
+    talk: list[str] = []
+    details: dict[tuple[str, str], str] = {}
+    for line in lines:
+        if line.startswith(">"):
+            (rows if ", " in line or line[1:2] == "[" else talk).append(line[1:])
+        elif line.startswith("@"):
+            kind, pid, text = (*line.split(" ", 2), "", "")[:3]
+            if kind != "@cgroup":
+                details[kind, pid] = text
+            elif container := _container(text):
+                details.setdefault((kind, pid), container)
+    if error := _complaint(talk, code):
+        return None, error
+    processes: list[GpuProcess] = []
+    for row in rows:
+        uuid, pid, rest = (*row.split(", ", 2), "", "")[:3]
+        if uuid not in uuids or not _WHOLE.fullmatch(pid) or any(other in rest for other in uuids):
+            hidden = f"nvidia-smi does not tell which processes use the GPUs ({_printable(row)[:80]})"
+            return None, f"{hidden}; {_LOOK}"
+        owner, command = details.get(("@owner", pid), ""), details.get(("@command", pid), "")
+        processes.append(_process(row, owner, command, details.get(("@cgroup", pid))))
+    return tuple(processes), None
+
+
+@lru_cache(maxsize=4096)
+def _process(row: str, owner: str, command: str, container: str | None) -> GpuProcess:
+    uuid, pid, *rest = row.split(", ")
+    uid, _, user = owner.partition(" ")
+    return GpuProcess(
+        uuid,
+        int(pid),
+        name=_known(", ".join(rest[:-1])),
+        memory_mib=_whole(rest[-1]) if len(rest) > 1 else None,
+        user=(uid if user in ("", "UNKNOWN") else _printable(user)) or None,
+        command=_printable(command) or None,
+        container=container,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _container(group: str) -> str | None:
+    """The container of a control group, in the spelling of any engine; the outermost one, if one runs in another."""
+    match = _CONTAINER.search(group)
+    return match[0] if match else None
+
+
+def _complaint(talk: Sequence[str], code: str | None) -> str | None:
+    """What nvidia-smi said beside its rows, as a sentence with the fix; None for a warning beside a good answer."""
+    if code in _HUNG:
+        return _HANGS
+    text = "\n".join(talk)
+    for pattern, sentence in _COMPLAINTS if text else ():
+        if match := pattern.search(text):
+            return sentence.format(*(_printable(group) for group in match.groups()))
+    if code is None:
+        return _CUT_OFF
+    if code in _ANSWERED:
+        return None
+    return f"nvidia-smi ended with exit code {code} ({_printable(text) or 'without a word'}); {_LOOK}"
+
+
+def _known(cell: str) -> str | None:
+    return None if _UNAVAILABLE.fullmatch(cell) else _printable(cell)
+
+
+def _printable(text: str) -> str:
+    text = text[:200]
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else " " for c in text)
+    return text.strip()
+
+
+def _whole(cell: str) -> int | None:
+    return int(cell) if _WHOLE.fullmatch(cell) else None
+
+
+def _watts(cell: str) -> float | None:
+    return float(cell) if _WATTS.fullmatch(cell) else None

@@ -1,0 +1,141 @@
+"""From what the controller knows to what it publishes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from agentless.model.cluster import Gpu, Node
+from agentless.model.node import NodeConfig
+from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Task
+from agentless.model.view import CheckView, GpuView, NodeView, TaskView
+
+
+def timestamp(seconds: float | None) -> str | None:
+    """Unix seconds as RFC 3339 in UTC with milliseconds."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def task_view(task: Task, *, mine: bool) -> TaskView:
+    """The task as people and scripts see it."""
+    status, placement = task.status, task.placement
+    started = status.started_at if isinstance(status, (Running, Paused, Lost, Ended)) else None
+    return TaskView(
+        id=task.id,
+        name=task.spec.name,
+        state=task.state,
+        node=task.target.node,
+        gpus=placement.gpus if placement else task.target.gpus,
+        gpu_uuids=placement.gpu_uuids if placement else (),
+        image=task.spec.image,
+        command=task.spec.command,
+        env_names=task.spec.env_names,
+        batch=task.batch,
+        owner=task.owner,
+        created_at=timestamp(task.created_at) or "",
+        started_at=timestamp(started),
+        ended_at=timestamp(status.ended_at) if isinstance(status, Ended) else None,
+        exit_code=status.exit_code if isinstance(status, Ended) else None,
+        reason=_reason(task),
+        container=None if isinstance(status, (Pending, Assigning)) else status.container,
+        target=str(task.target),
+        cores=task.spec.cores,
+        memory_bytes=task.spec.memory,
+        labels=dict(task.spec.labels),
+        mine=mine,
+    )
+
+
+def _reason(task: Task) -> str | None:
+    match task.status:
+        case Pending(reason=reason) | Lost(reason=reason):
+            return reason or None
+        case Assigning(step=step):
+            return step or None
+        case Ended(reason=ended):
+            return ended
+        case _:
+            return {"stop": "stopping", "kill": "being killed"}[task.stop] if task.stop else None
+
+
+def gpu_view(node: str, gpu: Gpu) -> GpuView:
+    """The GPU as people and scripts see it."""
+    reading = gpu.reading
+    return GpuView(
+        node=node,
+        index=reading.index,
+        uuid=reading.uuid,
+        name=reading.name,
+        driver=reading.driver,
+        memory_total_mib=reading.memory_total_mib,
+        memory_used_mib=reading.memory_used_mib,
+        memory_free_mib=reading.memory_free_mib,
+        utilization_pct=reading.utilization_pct,
+        temperature_c=reading.temperature_c,
+        power_w=reading.power_w,
+        power_limit_w=reading.power_limit_w,
+        state=gpu.state,
+        task=gpu.holder.task if gpu.holder else None,
+        owner=gpu.holder.owner if gpu.holder else None,
+        reason=gpu.reason,
+        processes=gpu.processes,
+    )
+
+
+def node_view(node: Node) -> NodeView:
+    """The node as people and scripts see it."""
+    seen, config = node.observation, node.config
+    return NodeView(
+        name=node.name,
+        state=node.state,
+        reason=node.reason,
+        gpus=len(node.gpus),
+        gpus_free=sum(gpu.state == "free" for gpu in node.gpus),
+        cores=seen.host.cores if seen.host else None,
+        memory_mib=seen.host.memory_mib if seen.host else None,
+        docker=seen.engine.version if seen.engine else None,
+        nvidia_docker=seen.engine.nvidia if seen.engine else None,
+        driver=next((gpu.reading.driver for gpu in node.gpus if gpu.reading.driver), None),
+        address=_address(config),
+        connection=config.connection,
+        labels=dict(config.labels),
+        sampled_at=timestamp(seen.sampled_at),
+    )
+
+
+def _address(config: NodeConfig) -> str:
+    if config.connection == "local":
+        return "this machine"
+    user = f"{config.user}@" if config.user else ""
+    return f"{user}{config.host}" + (f":{config.port}" if config.port else "")
+
+
+def checks(node: Node) -> tuple[CheckView, ...]:
+    """What `doctor` says of a node, in the order in which one thing needs the other."""
+    seen = node.observation
+    if seen.error is not None:
+        rest = (CheckView(node.name, what, None, "needs the step above") for what in ("docker", "nvidia", "toolkit"))
+        return (CheckView(node.name, "reach", False, seen.error), *rest)
+    found = [CheckView(node.name, "reach", True, f"{_address(node.config)} by {node.config.connection}")]
+    engine, sample = seen.engine, seen.sample
+    if engine is None or sample is None:
+        return (*found, CheckView(node.name, "docker", None, node.reason))
+    found.append(CheckView(node.name, "docker", engine.error is None, engine.error or f"version {engine.version}"))
+    if sample.error is not None:
+        found.append(CheckView(node.name, "nvidia", False, sample.error))
+    else:
+        count = len(sample.gpus)
+        driver = next((gpu.driver for gpu in sample.gpus if gpu.driver), None)
+        words = f"{count} GPU{'s' * (count != 1)}" + (f", driver {driver}" if driver else "")
+        found.append(CheckView(node.name, "nvidia", True, words if count else "no GPU: CPU tasks only"))
+    if not sample.gpus:
+        found.append(CheckView(node.name, "toolkit", True, "not needed without GPUs"))
+    elif engine.nvidia:
+        found.append(CheckView(node.name, "toolkit", True, "Docker can hand out GPUs"))
+    else:
+        fix = (
+            "install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure && sudo systemctl restart docker"
+        )
+        found.append(CheckView(node.name, "toolkit", None if engine.error else False, engine.error or fix))
+    return tuple(found)

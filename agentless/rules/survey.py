@@ -1,0 +1,107 @@
+"""The cluster out of inventory, observations and tasks: which GPU is free, and why the others are not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from agentless.model.claim import claim_of
+from agentless.model.cluster import Cluster, Gpu, GpuState, Holder, Node, NodeState, Observation
+from agentless.model.gpu import GpuProcess, GpuReading
+from agentless.model.node import NodeConfig
+from agentless.model.task import Task
+from agentless.model.units import format_size
+
+STALE_AFTER = 15.0
+"""Seconds without a sample after which a connected node is degraded: its GPUs are not known to be idle any more."""
+
+
+def survey(
+    nodes: Mapping[str, NodeConfig],
+    observations: Mapping[str, Observation],
+    tasks: Iterable[Task],
+    now: float,
+) -> Cluster:
+    """Everything known, put together. An unknown reading makes an unknown GPU, never a free one."""
+    held: dict[str, dict[str, Holder]] = defaultdict(dict)
+    for task in tasks:
+        if task.live and (placement := task.placement):
+            for uuid in placement.gpu_uuids:
+                held[placement.node][uuid] = Holder(task.id, task.owner)
+    return Cluster(
+        {name: _node(config, observations.get(name, Observation()), held[name], now) for name, config in nodes.items()}
+    )
+
+
+def _node(config: NodeConfig, seen: Observation, held: Mapping[str, Holder], now: float) -> Node:
+    state, reason = _node_state(seen, now)
+    holders = dict(held)
+    inside: set[str] = set()
+    for container in (seen.engine.containers or ()) if seen.engine else ():
+        if container.live and (claim := claim_of(container)):
+            inside.add(container.id)
+            for uuid in claim.gpu_uuids:
+                holders.setdefault(uuid, Holder(claim.task, claim.owner))
+    sample = seen.sample
+    readings = sample.gpus if sample else ()
+    processes: dict[str, list[GpuProcess]] = defaultdict(list)
+    for process in (sample.processes or ()) if sample else ():
+        processes[process.gpu_uuid].append(process)
+    known = sample is not None and sample.processes is not None and state == "online"
+    gpus = tuple(
+        _gpu(config, reading, holders.get(reading.uuid), tuple(processes[reading.uuid]), inside, known, reason)
+        for reading in readings
+    )
+    return Node(config, state, reason, gpus, seen)
+
+
+def _node_state(seen: Observation, now: float) -> tuple[NodeState, str]:
+    if seen.error is not None:
+        return "offline", seen.error
+    if seen.sample is None or seen.engine is None:
+        return "degraded", "no sample has arrived yet"
+    if seen.sample.error is not None:
+        return "degraded", seen.sample.error
+    if seen.sampled_at is not None and now - seen.sampled_at > STALE_AFTER:
+        return "degraded", f"its last sample is {now - seen.sampled_at:.0f} s old"
+    if seen.engine.error is not None:
+        return "degraded", seen.engine.error
+    return "online", ""
+
+
+def _gpu(
+    config: NodeConfig,
+    reading: GpuReading,
+    holder: Holder | None,
+    processes: tuple[GpuProcess, ...],
+    inside: set[str],
+    known: bool,
+    node_reason: str,
+) -> Gpu:
+    outside = [p for p in processes if p.container is None or p.container not in inside]
+    state: GpuState
+    if reading.index in config.exclude_gpus:
+        state, reason = "excluded", "excluded by the inventory"
+    elif holder is not None:
+        state, reason = "allocated", f"held by {holder}"
+    elif not known:
+        state, reason = "unknown", node_reason or "its processes cannot be read"
+    elif reading.memory_total_mib is None or reading.memory_used_mib is None:
+        state, reason = "unknown", "its memory cannot be read"
+    elif outside:
+        state, reason = "foreign", f"used by {describe(outside[0])}" + _more(len(outside) - 1)
+    else:
+        state, reason = "free", ""
+    return Gpu(reading, state, reason, holder, processes)
+
+
+def describe(process: GpuProcess) -> str:
+    """A process outside agentless in words: `bob's process 4711 (python train.py, 2.0 GiB)`."""
+    what = (process.command or process.name or "unknown program")[:60]
+    memory = "" if process.memory_mib is None else f", {format_size(process.memory_mib << 20)}"
+    who = f"{process.user}'s process" if process.user else "process"
+    return f"{who} {process.pid} ({what}{memory})"
+
+
+def _more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""

@@ -1,0 +1,271 @@
+"""Docker: every command is rendered from `templates/docker-*`, every answer parsed here. No I/O.
+
+Container facts come from `docker inspect` (State.Status, State.ExitCode, State.OOMKilled, times as RFC 3339 with
+nanoseconds); a claim is what `model/claim` writes into labels.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import orjson
+
+from agentless.errors import NoAnswer, Refused, RuntimeFailed
+from agentless.model.claim import labels_of
+from agentless.model.command import Command, Result, Section
+from agentless.model.container import Container
+from agentless.model.node import EngineFacts, NodeConfig
+from agentless.model.spec import Mount
+from agentless.model.task import Placement, Task
+from agentless.render import Renderer
+from agentless.runtimes._complaints import explain
+
+LOCK_WAIT = 20
+"""Seconds a launch waits for other launches on the same node."""
+
+_HELD, _LOCKED, _LIST_FAILED = 75, 76, 77
+_LIVE = '{{.ID}}|{{.Names}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}|{{.Label "agentless.gpus"}}'
+_INSPECT = (
+    '{"id":{{json .Id}},"name":{{json .Name}},"created":{{json .Created}},'
+    '"state":{{json .State}},"labels":{{json .Config.Labels}}}'
+)
+_INFO = '{"version":{{json .ServerVersion}},"runtimes":{{json .Runtimes}},"errors":{{json .ServerErrors}}}'
+_CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
+
+
+class ImageMissing(RuntimeFailed):
+    """The image is not on the node; it has to be pulled before the launch is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """Which part of a log: the last `tail` lines, `since` Unix seconds, and whether to stay for more."""
+
+    follow: bool = False
+    tail: int | None = None
+    since: float | None = None
+    timestamps: bool = False
+
+
+class Docker:
+    """The Docker engine of one node, spoken to by the `docker` command as the inventory writes it."""
+
+    def __init__(self, node: NodeConfig, renderer: Renderer) -> None:
+        self._node = node
+        self._docker = list(node.docker)
+        self._renderer = renderer
+
+    # ------------------------------------------------------------------ asking
+
+    def facts(self) -> tuple[Section, ...]:
+        """Version, NVIDIA support and our containers, as two sections."""
+        info = self._renderer.script("docker-facts.sh.j2", docker=self._docker, format=_INFO)
+        return (
+            Section("docker.info", info),
+            Section("docker.containers", self.containers().script),
+        )
+
+    def parse_facts(self, sections: Mapping[str, Result]) -> EngineFacts:
+        """The engine as it answered; what it could not do is a sentence in `error`."""
+        info = sections.get("docker.info")
+        listed = sections.get("docker.containers")
+        if info is None or listed is None:
+            return EngineFacts(error="its answer about Docker was cut off")
+        line, _, hooks = info.out.strip().partition("\n")
+        try:
+            fields = orjson.loads(line)
+            complaint = "; ".join(fields["errors"] or ())
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            fields, complaint = {}, info.out.strip()
+        if not info.ok or complaint or not fields.get("version"):
+            return EngineFacts(error=self.complaint(complaint))
+        if not listed.ok:
+            return EngineFacts(version=fields["version"], error=self.complaint(listed.out))
+        nvidia = "nvidia" in (fields["runtimes"] or {}) or bool(hooks.strip())
+        return EngineFacts(fields["version"], nvidia, None, self.parse_containers(listed))
+
+    def containers(self, name: str | None = None) -> Command:
+        """Ask for all containers of ours, or for the one of this exact name."""
+        filters = ["label=agentless.task", *([f"name=^/?{name}$"] if name else [])]
+        return self._script("docker-containers.sh.j2", filters=filters, format=_INSPECT)
+
+    def parse_containers(self, result: Result) -> tuple[Container, ...]:
+        """The containers in an answer of `containers`; lines that are none (removed meanwhile) are left out."""
+        found = []
+        for line in result.stdout.splitlines():
+            try:
+                found.append(_container(orjson.loads(line)))
+            except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+                continue
+        return tuple(found)
+
+    def events(self) -> Command:
+        """The stream of changes to our containers: one container id per line."""
+        return self._words("docker-events.j2", format='{{.ID}} {{.Action}} {{index .Actor.Attributes "name"}}')
+
+    def logs(self, container: str, query: LogQuery) -> Command:
+        """The container's two streams as a stream."""
+        since = None if query.since is None else f"{query.since:.9f}"
+        return self._words(
+            "docker-logs.j2",
+            container=container,
+            follow=query.follow,
+            tail=query.tail,
+            since=since,
+            timestamps=query.timestamps,
+        )
+
+    # ---------------------------------------------------------------- changing
+
+    def launch(self, task: Task, placement: Placement, secrets: Mapping[str, str]) -> Command:
+        """Lock, check, `docker run -d` as one script; `parse_launch` reads its answer."""
+        spec = task.spec
+        docker = self._docker
+        if secrets and docker[0] == "sudo":
+            docker = [docker[0], f"--preserve-env={','.join(sorted(secrets))}", *docker[1:]]
+        run = self._renderer.words(
+            "docker-run.j2",
+            docker=docker,
+            name=task.container_name,
+            labels=labels_of(task, placement),
+            gpu_uuids=placement.gpu_uuids,
+            env={
+                "AGENTLESS_TASK_ID": task.id,
+                "AGENTLESS_NODE": placement.node,
+                "AGENTLESS_GPUS": ",".join(map(str, placement.gpus)),
+                **spec.env,
+            },
+            secret_env=spec.secret_env,
+            cores=spec.cores,
+            cpus=placement.cpus,
+            numa=placement.numa,
+            memory=spec.memory,
+            shm_size=spec.shm_size,
+            mounts=[_mount(mount) for mount in spec.mounts],
+            workdir=spec.workdir,
+            user=spec.user,
+            network=spec.network,
+            privileged=spec.privileged,
+            stop_grace=max(1, round(spec.stop_grace)),
+            image=spec.image,
+            command=spec.command,
+        )
+        script = self._renderer.script(
+            "docker-launch.sh.j2",
+            docker=self._docker,
+            lock_wait=LOCK_WAIT,
+            format=_LIVE,
+            name=task.container_name,
+            gpu_uuids=placement.gpu_uuids,
+            run=run,
+        )
+        return Command(script, secrets=dict(secrets), timeout=LOCK_WAIT + 100.0)
+
+    def parse_launch(self, task: Task, result: Result) -> str:
+        """The id of the started container.
+
+        Raises Refused naming the holder, ImageMissing, RuntimeFailed with the fix, or NoAnswer when a container of this
+        name is there already and has to be looked at.
+        """
+        if result.ok:
+            ids = _CONTAINER_ID.findall(result.out)
+            if ids:
+                return str(ids[-1])
+            raise NoAnswer(f"{self._node.name} said nothing about the container it started")
+        if result.exit_code == _HELD:
+            raise Refused(self._held(result.out))
+        if result.exit_code == _LOCKED:
+            raise Refused(f"{self._node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
+        complaint = result.err.strip()
+        if "No such image" in complaint or "Unable to find image" in complaint:
+            raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
+        if "is already in use by container" in complaint:
+            raise NoAnswer(f"{self._node.name} has a container of this task already")
+        raise RuntimeFailed(f"{self._node.name}: {self.complaint(complaint)}")
+
+    def pull(self, image: str) -> Command:
+        """Fetch an image, outside the lock."""
+        return self._words("docker-pull.j2", image=image)
+
+    def signal(self, container: str, signal: str) -> Command:
+        """Send the container's first process a signal, by its name without SIG."""
+        return self._words("docker-kill.j2", container=container, signal=signal)
+
+    def pause(self, container: str) -> Command:
+        """Freeze."""
+        return self._words("docker-pause.j2", container=container)
+
+    def resume(self, container: str) -> Command:
+        """Thaw."""
+        return self._words("docker-unpause.j2", container=container)
+
+    def remove(self, container: str, *, force: bool = False) -> Command:
+        """Remove the container with its log."""
+        return self._words("docker-rm.j2", container=container, force=force)
+
+    def check(self, result: Result) -> None:
+        """Raise RuntimeFailed with the engine's complaint unless the command worked."""
+        if not result.ok:
+            raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip() or result.out.strip())}")
+
+    def complaint(self, words: str) -> str:
+        """What the engine complains of, as a sentence with the fix."""
+        return explain(words, self._node)
+
+    # ------------------------------------------------------------------ inside
+
+    def _words(self, template: str, **values: object) -> Command:
+        return Command(shlex.join(self._renderer.words(template, docker=self._docker, **values)) + "\n")
+
+    def _script(self, template: str, **values: object) -> Command:
+        return Command(self._renderer.script(template, docker=self._docker, **values) + "\n")
+
+    def _held(self, output: str) -> str:
+        holders: dict[str, list[str]] = {}
+        for line in output.splitlines():
+            word, _, rest = line.partition("|")
+            if word == "held" and rest.count("|") == 2:
+                gpu, task, owner = rest.split("|")
+                holders.setdefault(f"task {task} of {owner}", []).append(gpu)
+        words = "; ".join(f"{' and '.join(gpus)} is held by {who}" for who, gpus in holders.items())
+        return f"{self._node.name}: {words}"
+
+
+def _mount(mount: Mount) -> str:
+    # The engine reads this as one CSV record.
+    fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
+    if mount.read_only:
+        fields.append("readonly")
+    return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[",]', f) else f for f in fields)
+
+
+def _container(fields: Mapping[str, object]) -> Container:
+    state: Mapping[str, object] = fields["state"]  # type: ignore[assignment]
+    exit_code = state.get("ExitCode")
+    ended = state["Status"] in ("exited", "dead")
+    return Container(
+        id=str(fields["id"]),
+        name=str(fields["name"]).removeprefix("/"),
+        state=state["Status"],  # type: ignore[arg-type]
+        labels=dict(fields["labels"] or {}),  # type: ignore[call-overload]
+        exit_code=int(exit_code) if ended and isinstance(exit_code, int) else None,
+        oom_killed=bool(state.get("OOMKilled")),
+        error=str(state.get("Error") or ""),
+        created_at=_seconds(fields.get("created")),
+        started_at=_seconds(state.get("StartedAt")),
+        finished_at=_seconds(state.get("FinishedAt")),
+    )
+
+
+def _seconds(text: object) -> float | None:
+    """Unix seconds of the engine's RFC 3339 time; its zero time (year 1) means never."""
+    match = _RFC3339.fullmatch(str(text))
+    if match is None or match[1].startswith("0001"):
+        return None
+    fraction = float(f"0.{match[2]}") if match[2] else 0.0
+    return datetime.fromisoformat(match[1] + match[3].replace("Z", "+00:00")).timestamp() + fraction

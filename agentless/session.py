@@ -1,0 +1,327 @@
+"""Running commands on one node over any `Transport`, which can do nothing but start a `sh`.
+
+Everything goes through the stdin of such a shell: there is no argv in which another user could read it, no login
+shell that could quote it differently, and no length limit. A shell answers with marks on both its streams that carry
+a random number, so that the bytes between two marks are exactly what the command wrote.
+
+Each shell is the leader of its own process group. Ending a command early therefore means ending the group of its
+shell, and nothing it had started stays behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import secrets
+import shlex
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Self, TypeVar
+
+from agentless.errors import NoAnswer, Refused, Timeout, Unreachable
+from agentless.model.command import Command, Result
+from agentless.ports import Shell, Transport
+
+_T = TypeVar("_T")
+
+SHELLS = 3
+"""Short commands that run at once on one node; each has a shell of its own, which is kept for the next one."""
+START_TIMEOUT = 20.0
+"""Seconds in which a shell must have started: the rc files of a login shell may be slow, a dead link is silent."""
+KILL_TIMEOUT = 5.0
+GUARD_GRACE = 5.0
+"""Seconds by which the node's own guard ends a command later than we do: it is for the time when we are gone."""
+CHUNK = 256 * 1024
+
+_GREETING = """\
+read -r _al_a _al_b _al_c _al_d _al_g _al_e </proc/$$/stat; [ "$_al_g" = $$ ] || exec setsid sh -c '\
+printf "%s%s;" {mark} $$; printf "%s%s;" {mark} $$ >&2; exec sh'; \
+printf '%s%s;' {mark} $$; printf '%s%s;' {mark} $$ >&2
+"""
+"""Says the process group of the shell, whatever an rc file has printed before. Not every SSH server gives a shell a
+group of its own (OpenSSH does, dropbear does not); `setsid` does then."""
+
+_PRELUDE = """\
+exec 4>&2 2>/dev/null
+_al_guard() { ( trap '[ "$!" = "$_al_w" ] || kill -9 "$!"; exit' TERM; eval "exec $1" & wait "$!" && kill -9 0 ) \
+</dev/null >/dev/null 4>&- & _al_w=$!; }
+_al_mark() { printf '%s' "$1"; printf '%s' "$1" >&4; }
+_al_script() { ( _al_s=$1; set --; eval "$_al_s" ) 2>&4 4>&-; }
+_al_run() { _al_mark "$2<0;"; _al_guard "sleep $1"; _al_script "$3"; _al_c=$?; kill "$_al_w"; \
+_al_mark "$2>$_al_c;"; wait "$_al_w"; }
+_al_leash() { _al_guard 'cat <&3'; _al_script "$1" 3<&-; _al_c=$?; kill "$_al_w"; exit "$_al_c"; }
+"""
+"""What a shell is taught. A guard waits for a program to end and then kills the group it is in, itself included; it is
+called off with SIGTERM, takes its program along (with SIGKILL, which a child that has not yet exec'd cannot lose), and
+touches only a child of its own (`$!` is inherited). `_al_run` is guarded by time, `_al_leash` by the shell's stdin."""
+
+
+def backoff(attempt: int, random: float) -> float:
+    """Seconds to wait before connection try `attempt` (from 0): doubles from 0.5 s to 30 s at most.
+
+    `random` in [0, 1) takes up to half of it away, so that a hundred nodes do not come back in one moment.
+    """
+    return min(30.0, 0.5 * 2.0 ** min(attempt, 10)) * (1.0 - random / 2)
+
+
+class Stream:
+    """The output of a command while it runs: iterate for `(1 or 2, bytes)`; `exit_code` is known when it has ended."""
+
+    def __init__(self, shell: Shell, noticing: Callable[[], AbstractContextManager[None]]) -> None:
+        self.exit_code: int | None = None
+        self._shell = shell
+        self._noticing = noticing
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> tuple[int, bytes]:
+        with self._noticing():
+            chunk = await self._shell.read()
+            if chunk is not None:
+                return chunk
+            self.exit_code = await self._shell.wait()
+        raise StopAsyncIteration
+
+
+class Session:
+    """One node, kept connected. `name` is what it is called in messages."""
+
+    def __init__(self, transport: Transport, name: str = "the node") -> None:
+        self._transport = transport
+        self._name = name
+        self._connected = False
+        self._slots = asyncio.Semaphore(SHELLS)
+        self._idle: list[_Worker] = []
+        self._chores: set[asyncio.Task[Any]] = set()
+
+    @property
+    def connected(self) -> bool:
+        """False from the moment that something broke, or was closed, until the next `connect()`."""
+        return self._connected
+
+    async def connect(self) -> None:
+        """Reach the node; raises Unreachable, AuthFailed or HostKeyRejected. May be called again after a break."""
+        if not self._connected:
+            await self._drop_idle()
+        await self._transport.connect()
+        self._connected = True
+
+    async def close(self) -> None:
+        """End the connection; what is in flight raises Unreachable, streams end on the node. Never raises."""
+        self._connected = False
+        await self._drop_idle()
+        await self._transport.close()
+        if self._chores:
+            await asyncio.wait(self._chores)
+
+    async def run(self, command: Command) -> Result:
+        """Run a script to its end and return both its streams; a non-zero exit is a result.
+
+        Up to `SHELLS` commands run at once, a further one waits; one with `stdin` has a shell of its own and does
+        not. Raises Timeout when it did not end in its time and Unreachable when the connection broke. After a
+        Timeout, and after a cancellation, nothing that it had started is left on the node.
+        """
+        if command.stdin is not None:
+            return await self._finish(await self._open(), command)
+        async with self._slots:
+            while self._idle:
+                worker = self._idle.pop()
+                with contextlib.suppress(_NeverStarted):
+                    return await self._finish(worker, command)
+            return await self._finish(await self._open(), command)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, command: Command) -> AsyncIterator[Stream]:
+        """Run a script in a shell of its own and read its output as it comes, without an end in time.
+
+        It is on a leash: when the stream is left, or we die, or the node's sshd sees the link break, the script and
+        everything it had started is killed. `stdin` and `timeout` of the command have no meaning here. A slow reader
+        slows the script down. Iterating raises Unreachable when the connection broke.
+        """
+        worker = await self._open()
+        try:
+            with self._noticing():
+                await worker.shell.write(_line("_al_leash", _text(command)) + b" 3<&0 </dev/null; exit\n")
+            yield Stream(worker.shell, self._noticing)
+        finally:
+            await worker.shell.close()
+
+    async def _finish(self, worker: _Worker, command: Command) -> Result:
+        """Run it in this shell, which is idle afterwards or gone."""
+        over = False
+        try:
+            with self._noticing():
+                async with asyncio.timeout(command.timeout):
+                    result = await worker.run(command)
+            over = True
+        except TimeoutError:
+            raise Timeout(
+                f"{self._name} did not finish a command within {command.timeout:g} s; what it had started was ended"
+            ) from None
+        finally:
+            if over and not worker.ended and command.stdin is None and self._connected:
+                self._idle.append(worker)
+            else:
+                await asyncio.shield(self._chore(self._end(worker, kill=not over)))
+        return result
+
+    async def _end(self, worker: _Worker, *, kill: bool) -> None:
+        """Let go of a shell and, with `kill`, of everything in its group, through another shell."""
+        if kill and not worker.ended and self._connected:
+            # If this fails too, the node is as good as gone, and its own guard ends the command.
+            with contextlib.suppress(TimeoutError, NoAnswer, Refused):
+                async with asyncio.timeout(KILL_TIMEOUT):
+                    killer = await self._transport.shell()
+                    try:
+                        await killer.write(b"kill -s KILL -- -%d\n" % worker.group)
+                        await killer.write_eof()
+                        while await killer.read() is not None:
+                            pass
+                    finally:
+                        await killer.close()
+        await worker.shell.close()
+
+    async def _open(self) -> _Worker:
+        """A greeted shell. If the caller is cancelled meanwhile, it is let go of as soon as it is there."""
+        if not self._connected:
+            raise Unreachable(f"{self._name} is not connected")
+        opening = self._chore(self._greet())
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(self._let_go)
+            raise
+
+    async def _greet(self) -> _Worker:
+        with self._noticing():
+            try:
+                async with asyncio.timeout(START_TIMEOUT):
+                    worker = _Worker(await self._transport.shell())
+                    await worker.greet()
+                    return worker
+            except TimeoutError:
+                raise Timeout(
+                    f"{self._name} started no shell within {START_TIMEOUT:g} s; see what its login shell does at start"
+                ) from None
+            except _NeverStarted:
+                raise Unreachable(
+                    f"{self._name} ended the shell at once; see whether `ssh HOST exec sh` works with its login shell"
+                ) from None
+
+    def _let_go(self, opening: asyncio.Task[_Worker]) -> None:
+        if not opening.cancelled() and opening.exception() is None:
+            self._chore(opening.result().shell.close())
+
+    @contextlib.contextmanager
+    def _noticing(self) -> Iterator[None]:
+        """Marks the session as broken by what breaks in it."""
+        try:
+            yield
+        except Unreachable:
+            self._connected = False
+            raise
+
+    async def _drop_idle(self) -> None:
+        while self._idle:
+            await self._idle.pop().shell.close()
+
+    def _chore(self, work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Start what must come to its end, even if the caller is cancelled meanwhile."""
+        chore = asyncio.create_task(work)
+        self._chores.add(chore)
+        chore.add_done_callback(self._chores.discard)
+        return chore
+
+
+class _NeverStarted(Exception):
+    """The shell was gone before it took the command."""
+
+
+class _Ended(Exception):
+    """The shell ended before its mark came."""
+
+    def __init__(self, out: bytes, err: bytes) -> None:
+        super().__init__()
+        self.out, self.err = out, err
+
+
+class _Worker:
+    """A shell that speaks in marks: `NUMBER<0;` before the output of a command, `NUMBER>EXIT CODE;` after it."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.shell = shell
+        self.group = 0
+        self.ended = False
+        self._seen = {1: bytearray(), 2: bytearray()}
+
+    async def greet(self) -> None:
+        """Get past whatever the login shell printed, and learn the process group."""
+        mark = f"{secrets.token_hex(16)}="
+        await self.shell.write(_GREETING.format(mark=mark).encode())
+        try:
+            self.group, _, _ = await self._until(mark)
+        except _Ended:
+            raise _NeverStarted from None
+        await self.shell.write(_PRELUDE.encode())
+
+    async def run(self, command: Command) -> Result:
+        """Run one command. The end of the shell itself is an end like any other: a script may kill it."""
+        number = secrets.token_hex(16)
+        guard = str(math.ceil(command.timeout + GUARD_GRACE))
+        after = b" </dev/null\n" if command.stdin is None else b"; exit\n"
+        await self.shell.write(_line("_al_run", guard, number, _text(command)) + after)
+        try:
+            await self._until(f"{number}<")
+        except _Ended:
+            raise _NeverStarted from None
+        # Only now: a shell may have read ahead while it was looking for the end of the line.
+        feeding = asyncio.create_task(self._feed(command.stdin)) if command.stdin is not None else None
+        try:
+            return Result(*await self._until(f"{number}>"))
+        except _Ended as end:
+            return Result(await self.shell.wait(), end.out, end.err)
+        finally:
+            if feeding is not None:
+                feeding.cancel()
+                await asyncio.gather(feeding, return_exceptions=True)
+
+    async def _feed(self, data: bytes) -> None:
+        view = memoryview(data)
+        for start in range(0, len(data), CHUNK):
+            await self.shell.write(bytes(view[start : start + CHUNK]))
+        await self.shell.write_eof()
+
+    async def _until(self, mark: str) -> tuple[int, bytes, bytes]:
+        """Read up to the mark on both streams: the number in it, and what came before it on either."""
+        found: dict[int, tuple[int, bytes]] = {}
+        searched = {1: 0, 2: 0}
+        wanted = mark.encode()
+        while True:
+            for fd, seen in self._seen.items():
+                at = -1 if fd in found else seen.find(wanted, searched[fd])
+                end = -1 if at < 0 else seen.find(b";", at)
+                if end >= 0:
+                    found[fd] = int(seen[at + len(wanted) : end]), bytes(seen[:at])
+                    del seen[: end + 1]
+                else:
+                    searched[fd] = max(0, len(seen) - len(wanted)) if at < 0 else at
+            if len(found) == 2:
+                return found[1][0], found[1][1], found[2][1]
+            chunk = await self.shell.read()
+            if chunk is None:
+                self.ended = True
+                out, err = (found[fd][1] if fd in found else bytes(self._seen[fd]) for fd in (1, 2))
+                raise _Ended(out, err)
+            self._seen[chunk[0]] += chunk[1]
+
+
+def _text(command: Command) -> str:
+    # A newline before the closing quote: the script may end in a comment or in a here-document.
+    return command.text() + "\n"
+
+
+def _line(*words: str) -> bytes:
+    """The words of a shell command; what is no UTF-8 in an argument of ours passes as it came."""
+    return shlex.join(words).encode("utf-8", "surrogateescape")

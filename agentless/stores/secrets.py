@@ -1,0 +1,49 @@
+"""Secret values that wait for their task to start: one 0600 file each, gone when it has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import orjson
+
+from agentless.errors import StateError
+
+
+class SecretStore:
+    """Values by task id, in a folder of their own that only the user may enter."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def put(self, task: str, values: Mapping[str, str]) -> None:
+        """Keep the values of one task on disk."""
+        if not values:
+            return
+        try:
+            handle = os.open(self._folder / task, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(orjson.dumps(dict(values)))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            self.remove(task)
+            raise StateError(f"secrets cannot be kept in {self._folder}: {error.strerror}") from None
+
+    def get(self, task: str) -> dict[str, str]:
+        """The values of one task, empty when it has none (any more)."""
+        try:
+            values: dict[str, str] = orjson.loads((self._folder / task).read_bytes())
+        except FileNotFoundError:
+            return {}
+        return values
+
+    def remove(self, task: str) -> None:
+        """Forget them."""
+        (self._folder / task).unlink(missing_ok=True)
+
+    def tasks(self) -> list[str]:
+        """The ids of the tasks whose values are kept."""
+        return [path.name for path in self._folder.iterdir()]

@@ -1,0 +1,172 @@
+"""The live state: one TinyDB file that a crash cannot tear.
+
+TinyDB's stock storage truncates in place. Here every write is a new file that replaces the old one after it has
+reached the disk, the file before it is kept as `<name>.last`, and reads come from memory. The file carries
+a schema version; older versions load for ever (`UPGRADES`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+from tinydb.storages import Storage
+from tinydb.table import Document, Table
+
+from agentless.errors import StateError
+from agentless.model.task import Task
+
+VERSION = 1
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""From a version to the next: what to make of the whole document."""
+
+_TASK = TypeAdapter(Task)
+Tables = dict[str, dict[str, Any]]
+
+
+class AtomicStorage(Storage):
+    """TinyDB's `read`/`write` over a file that is whole at every moment."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self.warning: str | None = None
+        self._tables = self._load()
+
+    def read(self) -> Tables | None:
+        """All tables, from memory; None before the first write. A copy: TinyDB changes it before it writes."""
+        return None if self._tables is None else dict(self._tables)
+
+    def write(self, data: Tables) -> None:
+        """Replace the file; raises StateError, and then neither the file nor what `read` gives has changed."""
+        try:
+            self._replace(orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS))
+        except OSError as error:
+            raise StateError(_why(self._path, error)) from None
+        self._tables = data
+
+    @property
+    def _last(self) -> Path:
+        return self._path.with_name(self._path.name + ".last")
+
+    def _replace(self, content: bytes) -> None:
+        fresh = self._path.with_name(self._path.name + ".new")
+        try:
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
+        if self._path.exists():
+            # A second name for the old file, so that there is never a moment without a good one.
+            spare = self._path.with_name(self._path.name + ".spare")
+            spare.unlink(missing_ok=True)
+            os.link(self._path, spare)
+            os.replace(spare, self._last)
+        os.replace(fresh, self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _load(self) -> Tables | None:
+        if not self._path.exists() and not self._last.exists():
+            return None
+        problem = ""
+        for path in (self._path, self._last):
+            try:
+                tables = orjson.loads(path.read_bytes())
+            except orjson.JSONDecodeError:
+                problem = problem or f"{path} is torn"
+                continue
+            except FileNotFoundError:
+                problem = problem or f"{path} is missing"
+                continue
+            except OSError as error:
+                raise StateError(_why(path, error)) from None
+            if problem:
+                self.warning = f"{problem}; went on from the copy before it, {path.name}"
+            return _upgraded(tables, path)
+        raise StateError(
+            f"{problem}, and so is the copy before it; move both away and start again: "
+            "what runs on the nodes keeps running and is shown"
+        )
+
+
+def _upgraded(tables: Tables, path: Path) -> Tables:
+    try:
+        version = tables["meta"]["1"]["version"]
+    except (KeyError, TypeError):
+        raise StateError(f"{path} is no state file of agentless; move it away and start again") from None
+    if not isinstance(version, int) or version > VERSION:
+        raise StateError(
+            f"{path} is from a newer agentless (state version {version}, this one knows {VERSION}); "
+            "upgrade agentless, or use another state folder (XDG_STATE_HOME)"
+        )
+    for old in range(version, VERSION):
+        tables = UPGRADES[old](tables)
+    return tables
+
+
+def _why(path: Path, error: OSError) -> str:
+    fixes = {
+        errno.ENOSPC: "the disk is full; free some space there",
+        errno.EDQUOT: "your disk quota is used up; free some space there",
+        errno.EROFS: "the file system is read-only; make it writable or set XDG_STATE_HOME to a folder that is",
+        errno.EACCES: "it may not be read or written; give yourself the rights or set XDG_STATE_HOME to another folder",
+    }
+    return f"the state in {path.parent} cannot be used: {fixes.get(error.errno or 0, error.strerror)}"
+
+
+class _Tasks(Table):
+    """The `tasks` table: its ids are strings, and several documents are replaced in one write."""
+
+    document_id_class = str  # type: ignore[assignment]
+
+    def put(self, documents: dict[str, Document]) -> None:
+        """Insert or replace all of these in one write of the file."""
+        self._update_table(lambda table: table.update(documents))  # type: ignore[arg-type]
+
+
+class TaskStore:
+    """The live tasks with their allocations, by task id."""
+
+    def __init__(self, path: Path) -> None:
+        self._storage = AtomicStorage(str(path))
+        if self._storage.read() is None:
+            self._storage.write({"meta": {"1": {"version": VERSION}}})
+        self._tasks = _Tasks(self._storage, "tasks")
+
+    @property
+    def warning(self) -> str | None:
+        """What was wrong with the file when it was opened, None when it was whole."""
+        return self._storage.warning
+
+    def load(self) -> dict[str, Task]:
+        """All live tasks; raises StateError for a task that no version of agentless has written."""
+        tasks = {}
+        for document in self._tasks.all():
+            try:
+                task = _TASK.validate_python(dict(document))
+            except ValidationError as error:
+                raise StateError(f"the state file has a damaged task: {error.errors()[0]['msg']}") from None
+            tasks[task.id] = task
+        return tasks
+
+    def save(self, *tasks: Task) -> None:
+        """Keep these, on disk, in one write, before this returns."""
+        self._tasks.put(
+            {t.id: Document(_TASK.dump_python(t, mode="json"), doc_id=t.id) for t in tasks}  # type: ignore[arg-type]
+        )
+
+    def remove(self, task_id: str) -> None:
+        """Forget this one."""
+        if self._tasks.contains(doc_id=task_id):  # type: ignore[arg-type]
+            self._tasks.remove(doc_ids=[task_id])  # type: ignore[list-item]

@@ -1,0 +1,149 @@
+"""What the OpenSSH client configuration says about a host; see ssh_config(5).
+
+Read here and not by the SSH libraries, so that a node is the same machine whichever of them connects to it: each of
+them leaves out keywords that the other one knows, and neither looks below another home directory.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import re
+import shlex
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
+_REPEATABLE = frozenset({"identityfile"})
+_LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*?)\s*")
+_DEPTH = 16
+
+
+class HostConfig:
+    """The settings for one host, as `ssh HOST` would find them: the first value of a keyword counts.
+
+    `Match` knows `all`, `host`, `originalhost`, `user`, `localuser` and `exec`; a block with any other criterion does
+    not apply. `exec` runs a program, and that takes its time.
+    """
+
+    def __init__(self, host: str, *, home: Path, local_user: str, user: str | None = None) -> None:
+        self.host = host
+        self._home = home
+        self._local_user = local_user
+        self._user = user
+        self._values: dict[str, list[str]] = {}
+        for path in (home / ".ssh/config", SYSTEM_CONFIG):
+            self._read(path, path.parent, depth=0)
+
+    def line(self, keyword: str) -> str | None:
+        """The value as it is written, None when there is none."""
+        values = self._values.get(keyword.lower())
+        return values[0] if values else None
+
+    def get(self, keyword: str) -> str | None:
+        """The value of a keyword that takes one word, None when there is none."""
+        words = self.words(keyword)
+        return words[0] if words else None
+
+    def words(self, keyword: str) -> list[str]:
+        """The value's words; those of all lines for the keywords that add up."""
+        return [word for value in self._values.get(keyword.lower(), ()) for word in _words(value)]
+
+    def tokens(self, **more: str) -> dict[str, str]:
+        """What `%x` stands for, as far as it is known before connecting."""
+        hostname = re.sub("%h", self.host, self.get("HostName") or self.host)
+        name = socket.gethostname()
+        known = {
+            "%": "%",
+            "d": str(self._home),
+            "h": hostname,
+            "i": str(os.getuid()),
+            "L": name.split(".")[0],
+            "l": name,
+            "n": self.host,
+            "p": self.get("Port") or "22",
+            "r": self._user or self.get("User") or self._local_user,
+            "u": self._local_user,
+        } | more
+        route = known["l"] + known["h"] + known["p"] + known["r"] + known.get("j", "")
+        return known | {"C": hashlib.sha1(route.encode(), usedforsecurity=False).hexdigest()}
+
+    def path(self, text: str, tokens: Mapping[str, str]) -> Path:
+        """A file name with `~`, `%x` and `${VARIABLE}` replaced."""
+        text = re.sub(r"\$\{(\w+)\}", lambda m: os.environ.get(m[1], ""), expand(text, tokens))
+        if text == "~" or text.startswith("~/"):
+            return self._home / text[2:]
+        return Path(text).expanduser()
+
+    def _read(self, path: Path, base: Path, depth: int) -> None:
+        try:
+            lines = path.read_text("utf-8", "replace").splitlines()
+        except OSError:
+            return
+        active = True
+        for line in lines:
+            match = _LINE.fullmatch(line)
+            if match is None:
+                continue
+            keyword, value = match[1].lower(), match[2]
+            if keyword == "host":
+                active = matches(self.host, _words(value))
+            elif keyword == "match":
+                active = self._matches(_words(value))
+            elif active and keyword == "include" and depth < _DEPTH:
+                for name in _words(value):
+                    for found in sorted(glob.glob(str(base / self.path(name, {})))):
+                        self._read(Path(found), base, depth + 1)
+            elif active and (keyword in _REPEATABLE or keyword not in self._values):
+                self._values.setdefault(keyword, []).append(value)
+
+    def _matches(self, words: list[str]) -> bool:
+        tokens = self.tokens()
+        subjects = {"host": "h", "originalhost": "n", "user": "r", "localuser": "u"}
+        rest = iter(words)
+        for word in rest:
+            criterion = word.lstrip("!").lower()
+            if criterion == "all":
+                met = True
+            elif criterion == "exec":
+                command = expand(next(rest, "false"), tokens)
+                met = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False).returncode == 0
+            elif criterion in subjects:
+                met = matches(tokens[subjects[criterion]], next(rest, "").split(","))
+            else:
+                return False
+            if met == word.startswith("!"):
+                return False
+        return True
+
+
+def matches(name: str, patterns: list[str]) -> bool:
+    """Whether `name` matches one of the patterns (`*`, `?`) and none that begins with `!`."""
+    found = False
+    for pattern in patterns:
+        if _glob(pattern.lstrip("!").lower(), name.lower()):
+            if pattern.startswith("!"):
+                return False
+            found = True
+    return found
+
+
+def _glob(pattern: str, name: str) -> bool:
+    if "*" not in pattern and "?" not in pattern:
+        return pattern == name
+    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), name) is not None
+
+
+def expand(text: str, tokens: Mapping[str, str]) -> str:
+    """`%x` replaced; an unknown one stays as it is."""
+    return re.sub("%(.)", lambda m: tokens.get(m[1], m[0]), text)
+
+
+def _words(value: str) -> list[str]:
+    try:
+        return shlex.split(value, comments=True)
+    except ValueError:
+        return value.split()

@@ -1,0 +1,128 @@
+"""The way to a node: the machines to log in to, in order, as whom, with which keys, and who they have to be."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentless.errors import Unreachable
+from agentless.model.node import NodeConfig
+from agentless.ssh_hosts import parse_login
+from agentless.transports._config import HostConfig, expand
+from agentless.transports._known_hosts import HostKeys, read
+
+GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+_DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
+
+
+@dataclass(frozen=True, slots=True)
+class SshFiles:
+    """What of the user's SSH setup is used.
+
+    `home` is where `.ssh` is, `known_hosts` our own record beside the user's (it need not exist), `connect_timeout`
+    the seconds in which each machine on the way must have let us in.
+    """
+
+    home: Path
+    known_hosts: Path
+    connect_timeout: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One machine on the way. `node` is the node that it was first needed for.
+
+    Keys are offered in the order `identities` (named by somebody), then those of the agent at the socket `agent`,
+    then `defaults`; servers hang up after a few. With `identities_only` the agent offers no others than named.
+    """
+
+    node: str = field(compare=False)
+    name: str
+    host: str
+    port: int
+    user: str
+    identities: tuple[Path, ...]
+    defaults: tuple[Path, ...]
+    identities_only: bool
+    agent: str | None
+    proxy_command: str | None
+    gate: str | None
+    known_hosts: tuple[Path, ...]
+    host_key_alias: str | None
+
+    @property
+    def where(self) -> str:
+        """As a message names it: `node1 (ubuntu@10.0.0.11)`."""
+        return f"{self.name} ({self.user}@{self.host}{'' if self.port == 22 else f' port {self.port}'})"
+
+    def host_keys(self) -> HostKeys:
+        """What is on record now for the key that it has to show."""
+        return read(self.known_hosts, self.host, self.port, self.host_key_alias)
+
+
+def route(node: NodeConfig, files: SshFiles) -> tuple[Hop, ...]:
+    """The machines to log in to, the node itself last. Reads the SSH configuration; may run its `Match exec`."""
+    return _hops(node, files, node.host, node.name, node.user, node.port, node.identity_file, node.jump, ())
+
+
+def _hops(
+    node: NodeConfig,
+    files: SshFiles,
+    host: str,
+    name: str,
+    user: str | None,
+    port: int | None,
+    identity: str | None,
+    jump: str | None,
+    behind: tuple[str, ...],
+) -> tuple[Hop, ...]:
+    if host in behind:
+        circle = " → ".join((*behind, host))
+        raise Unreachable(f"{node.name}: the jump hosts lead in a circle ({circle}); correct jump or ProxyJump")
+    local_user = getpass.getuser()
+    config = HostConfig(host, home=files.home, local_user=local_user, user=user)
+    user = user or config.get("User") or local_user
+    port = port or int(config.get("Port") or 22)
+    tokens = config.tokens(r=user, p=str(port))
+    proxy = None if jump else config.line("ProxyCommand")
+    jump = jump or config.get("ProxyJump")
+    named = [identity] if identity else []
+    known = config.words("UserKnownHostsFile") or ["~/.ssh/known_hosts", "~/.ssh/known_hosts2"]
+    known += config.words("GlobalKnownHostsFile") or GLOBAL_KNOWN_HOSTS
+    identities = [*named, *(word for word in config.words("IdentityFile") if word != "none")]
+    here = Hop(
+        node=node.name,
+        name=name,
+        host=tokens["h"],
+        port=port,
+        user=user,
+        identities=tuple(config.path(text, tokens) for text in identities),
+        defaults=() if identities else tuple(files.home / ".ssh" / key for key in _DEFAULT_KEYS),
+        identities_only=config.get("IdentitiesOnly") == "yes",
+        agent=_agent(config, tokens),
+        proxy_command=expand(proxy, tokens) if proxy and proxy != "none" else None,
+        gate=proxy,
+        known_hosts=(*(config.path(text, tokens) for text in known if text != "none"), files.known_hosts),
+        host_key_alias=config.get("HostKeyAlias"),
+    )
+    if not jump or jump == "none":
+        return (here,)
+    before, _, last = jump.rpartition(",")
+    login = parse_login(last.removeprefix("ssh://"))
+    if login is None:
+        raise Unreachable(f"{node.name}: {last!r} is no jump host; write [USER@]HOST[:PORT] or a name of ~/.ssh/config")
+    name = f"jump host {login.host}"
+    way = _hops(node, files, login.host, name, login.user, login.port, None, before or None, (*behind, host))
+    return (*way, here)
+
+
+def _agent(config: HostConfig, tokens: dict[str, str]) -> str | None:
+    """The socket of the SSH agent, see IdentityAgent in ssh_config(5)."""
+    named = config.get("IdentityAgent") or "SSH_AUTH_SOCK"
+    if named == "none":
+        return None
+    if named == "SSH_AUTH_SOCK" or (named.startswith("$") and not named.startswith("${")):
+        return os.environ.get(named.removeprefix("$")) or None
+    return str(config.path(named, tokens))

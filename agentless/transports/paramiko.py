@@ -1,0 +1,262 @@
+"""SSH with paramiko, for servers that asyncssh does not get along with: slower, and with threads for what blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import subprocess
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import paramiko
+from paramiko.agent import AgentSSH
+
+from agentless.errors import Refused, Unreachable
+from agentless.model.node import NodeConfig
+from agentless.transports._keys import Encrypted, offer
+from agentless.transports._link import SshTransport
+from agentless.transports._route import Hop, SshFiles
+
+KEEPALIVE = 15.0
+"""Seconds between two questions whether the server is there; none answered for three times that is a broken link."""
+CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes256-ctr")
+CHUNK = 256 * 1024
+_THREADS = 32
+_T = TypeVar("_T")
+
+# The library logs what it also raises, and a program without logging would see it on stderr.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+def make(node: NodeConfig, ssh: SshFiles) -> SshTransport[_Connection]:
+    """A transport to the node."""
+    return SshTransport(node, ssh, _dial)
+
+
+async def _dial(hop: Hop, through: _Connection | None) -> _Connection:
+    threads = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"paramiko-{hop.name}")
+    with contextlib.ExitStack() as undo:
+        undo.callback(threads.shutdown, wait=False)
+        sock = await _socket(hop, through, undo)
+        library = paramiko.Transport(sock)
+        # Also ends the thread that may still be at the login.
+        undo.callback(library.close)
+        await asyncio.get_running_loop().run_in_executor(threads, _log_in, library, hop)
+        return _Connection(hop.name, library, threads, undo.pop_all())
+    raise AssertionError("unreachable")
+
+
+async def _socket(hop: Hop, through: _Connection | None, undo: contextlib.ExitStack) -> Any:
+    """A connected socket, or what behaves like one."""
+    if through is not None:
+        channel = await through.channel_to(hop)
+        undo.callback(channel.close)
+        return channel
+    if hop.proxy_command is not None:
+        ours, proxy = _proxy(hop.proxy_command)
+        undo.callback(proxy.wait)
+        undo.callback(proxy.kill)
+        undo.callback(ours.close)
+        return ours
+    loop = asyncio.get_running_loop()
+    error = OSError("it has no address")
+    for family, kind, protocol, _, address in await loop.getaddrinfo(hop.host, hop.port, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        undo.callback(sock.close)
+        sock.setblocking(False)
+        try:
+            await loop.sock_connect(sock, address)
+        except OSError as failed:
+            error = failed
+        else:
+            return sock
+    raise error
+
+
+def _proxy(command: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """A program that is the connection, and our end of it. The library's own one spins when the program ends."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        end = theirs.fileno()
+        program = ["/bin/sh", "-c", f"exec {command}"]
+        return ours, subprocess.Popen(program, stdin=end, stdout=end, stderr=subprocess.DEVNULL)
+
+
+def _log_in(library: paramiko.Transport, hop: Hop) -> None:
+    """Talk to the server until it has let us in. Blocks; ends when the transport is closed."""
+    known = hop.host_keys()
+    options = library.get_security_options()
+    options.ciphers = CIPHERS
+    options.key_types = known.algorithms()
+    try:
+        library.start_client()
+        key = library.get_remote_server_key()
+        known.check(f"{key.get_name()} {key.get_base64()}", hop.node)
+        _authenticate(library, hop)
+    except (paramiko.SSHException, EOFError) as error:
+        raise Unreachable(f"{hop.where} closed the connection during the login: {error}") from None
+
+
+def _authenticate(library: paramiko.Transport, hop: Hop) -> None:
+    agent = _Agent(hop.agent)
+    try:
+        held: list[paramiko.PKey] = list(agent.get_keys())
+        keys, tried = offer(hop, held, _load, lambda key: key.asbytes())
+        if not keys:
+            raise tried.refused(hop)
+        for key in keys:
+            try:
+                left = library.auth_publickey(hop.user, key)
+            except paramiko.SSHException:
+                if not library.is_active():
+                    break
+            else:
+                if not left:
+                    return
+        raise tried.refused(hop)
+    finally:
+        agent.close()
+
+
+class _Agent(AgentSSH):
+    """The SSH agent at any socket; one that cannot be reached holds no keys."""
+
+    def __init__(self, path: str | None) -> None:
+        super().__init__()
+        if path is not None:
+            with contextlib.suppress(OSError, paramiko.SSHException):
+                sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                sock.connect(path)
+                self._connect(sock)  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        self._close()  # type: ignore[attr-defined]
+
+
+def _load(path: Path) -> paramiko.PKey:
+    try:
+        return paramiko.PKey.from_path(path)
+    except (TypeError, paramiko.PasswordRequiredException):
+        raise Encrypted from None
+    except paramiko.SSHException as error:
+        raise ValueError(str(error)) from None
+
+
+class _Connection:
+    """A login. `undo` ends what belongs to it."""
+
+    def __init__(
+        self, name: str, library: paramiko.Transport, threads: ThreadPoolExecutor, undo: contextlib.ExitStack
+    ) -> None:
+        self._name = name
+        self._library = library
+        self._threads = threads
+        self._undo = undo
+        self._keeper = asyncio.create_task(self._keep())
+
+    @property
+    def alive(self) -> bool:
+        return bool(self._library.is_active())
+
+    async def call(self, function: Callable[..., _T], *args: object) -> _T:
+        """Have a thread do what blocks. Cancelled, it is the end of the channel or the connection that frees it."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
+        except (paramiko.SSHException, OSError, EOFError, RuntimeError):
+            if self.alive:
+                raise
+            raise Unreachable(f"{self._name} closed the connection") from None
+
+    async def shell(self) -> _Shell:
+        try:
+            return _Shell(self, self._name, await self.call(self._session))
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise Refused(
+                f"{self._name} takes no more sessions on this connection ({error}): its sshd allows MaxSessions of "
+                "them, 10 by default; end a `logs -f`, or allow more"
+            ) from None
+
+    def _session(self) -> paramiko.Channel:
+        channel = self._library.open_session()
+        channel.exec_command("exec sh")
+        return channel
+
+    async def channel_to(self, hop: Hop) -> paramiko.Channel:
+        """A stream to the SSH server of the next machine."""
+        try:
+            return await self.call(self._library.open_channel, "direct-tcpip", (hop.host, hop.port), ("127.0.0.1", 0))
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise Unreachable(f"{hop.where} cannot be reached from the machine before it: {error}") from None
+
+    async def close(self) -> None:
+        self._keeper.cancel()
+        await asyncio.to_thread(self._undo.close)
+
+    async def _keep(self) -> None:
+        """The library's own keepalive asks for no answer, and so would not notice that there is none."""
+        with contextlib.suppress(Unreachable):
+            while self.alive:
+                await asyncio.sleep(KEEPALIVE)
+                try:
+                    async with asyncio.timeout(2 * KEEPALIVE):
+                        await self.call(self._library.global_request, "keepalive@openssh.com")
+                except TimeoutError:
+                    await asyncio.to_thread(self._library.close)
+
+
+class _Shell:
+    def __init__(self, connection: _Connection, name: str, channel: paramiko.Channel) -> None:
+        self._connection = connection
+        self._name = name
+        self._channel = channel
+        self._news = _News(asyncio.get_running_loop())
+        channel.in_buffer.set_event(self._news)
+        channel.in_stderr_buffer.set_event(self._news)
+
+    async def read(self) -> tuple[int, bytes] | None:
+        while True:
+            self._news.awaited.clear()
+            over = self._channel.eof_received or self._channel.closed
+            if self._channel.recv_ready():
+                return 1, self._channel.recv(CHUNK)
+            if self._channel.recv_stderr_ready():
+                return 2, self._channel.recv_stderr(CHUNK)
+            if over:
+                if not self._channel.eof_received and not self._connection.alive:
+                    raise Unreachable(f"{self._name} closed the connection")
+                return None
+            await self._news.awaited.wait()
+
+    async def write(self, data: bytes) -> None:
+        with contextlib.suppress(paramiko.SSHException, OSError, EOFError, Unreachable):
+            await self._connection.call(self._channel.sendall, data)
+
+    async def write_eof(self) -> None:
+        with contextlib.suppress(paramiko.SSHException, OSError, EOFError, Unreachable):
+            await self._connection.call(self._channel.shutdown_write)
+
+    async def wait(self) -> int:
+        code = await self._connection.call(self._channel.recv_exit_status)
+        return 255 if code < 0 else code
+
+    async def close(self) -> None:
+        with contextlib.suppress(paramiko.SSHException, OSError, EOFError, Unreachable):
+            await self._connection.call(self._channel.close)
+
+
+class _News(threading.Event):
+    """Set by the library's thread whenever something has arrived, and passed on to the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self.awaited = asyncio.Event()
+        self._loop = loop
+
+    def set(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.awaited.set)

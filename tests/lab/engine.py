@@ -1,0 +1,170 @@
+"""A node's own Docker engine, and the one image it has: there is no registry to pull from."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import platform
+import shutil
+import socket
+import subprocess
+import tarfile
+import time
+from pathlib import Path
+
+from .network import enter
+from .processes import MARK
+
+IMAGE = "lab/busybox:latest"
+TAGS = [IMAGE, "busybox:latest"]
+SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
+# /run and /etc/docker are empty and its own: there the engine keeps a key and the sockets of its containers.
+# With its mount namespace they vanish when its processes end, and so do the mounts of its containers.
+_PRIVATE = 'mount -t tmpfs -o mode=755 tmpfs /run && mount -t tmpfs tmpfs /etc/docker && exec "$@"'
+
+
+class Engine:
+    """`dockerd` with a containerd of its own, in the node's network namespace, which it must not share."""
+
+    def __init__(self, folder: Path, lab: Path, netns: Path, cgroup: str) -> None:
+        self.socket = folder / "docker.sock"
+        self._folder, self._lab, self._netns, self._cgroup = folder, lab, netns, cgroup
+        self._process: subprocess.Popen[bytes] | None = None
+        if len(str(self.socket)) > 60:
+            raise ValueError(f"{folder}: too long for Unix sockets, take a shorter folder for the lab")
+        # An engine offers `--gpus` once a program of this name is on its PATH when it starts.
+        hook = folder / "engine-bin" / "nvidia-container-runtime-hook"
+        hook.parent.mkdir()
+        hook.write_text("#!/bin/sh\nexec cat >/dev/null\n")
+        hook.chmod(0o755)
+        folder.joinpath("tmp").mkdir()
+        folder.joinpath("daemon.json").write_text("{}")  # or it would read the machine's
+
+    def start(self) -> None:
+        """Start and wait until it answers; does nothing when it runs. Raises RuntimeError with its log."""
+        if self._process:
+            return
+        self.socket.unlink(missing_ok=True)
+        self._folder.joinpath("docker.pid").unlink(missing_ok=True)
+        at = self._folder
+        argv = ["dockerd", "--config-file", f"{at}/daemon.json", "--host", f"unix://{self.socket}"]
+        argv += ["--data-root", f"{at}/docker", "--exec-root", f"{at}/run", "--pidfile", f"{at}/docker.pid"]
+        argv += ["--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"{self._cgroup}/docker"]
+        argv += ["--iptables=false", "--ip6tables=false", "--ip-masq=false"]
+        with at.joinpath("dockerd.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*enter(self._netns), "unshare", "--mount", "sh", "-c", _PRIVATE, "sh", *argv],
+                # TMPDIR, since containerd leaves a file there when dockerd finds it too slow at the start
+                env={MARK: str(self._lab), "PATH": f"{at}/engine-bin:{SBIN}", "TMPDIR": f"{at}/tmp"},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        try:
+            self._wait_for_answer()
+        except OSError as error:
+            said = at.joinpath("dockerd.log").read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"dockerd does not start ({error}): {said}") from error
+
+    def stop(self) -> None:
+        """End it as a service manager does; its containers are killed after 1 s instead of Docker's 10 s."""
+        if not self._process:
+            return
+        if running := self.docker("ps", "--quiet").split():
+            self.docker("stop", "-t", "1", *running)
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def reap(self) -> None:
+        """Collect the engine after somebody else has ended it."""
+        if self._process:
+            self._process.wait(10)
+            self._process = None
+
+    def load(self, archive: Path) -> None:
+        """Give it the images of `archive`."""
+        self.docker("load", "--quiet", "--input", str(archive))
+
+    def remove_containers(self) -> None:
+        """All of them, whatever they do."""
+        if everyone := self.docker("ps", "--all", "--quiet").split():
+            self.docker("rm", "--force", "--volumes", *everyone)
+
+    def docker(self, *words: str) -> str:
+        """Run the Docker command against this engine; gives what it prints."""
+        argv = ["docker", "--host", f"unix://{self.socket}", *words]
+        env = {"PATH": SBIN}
+        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60, env=env).stdout
+
+    def _wait_for_answer(self) -> None:
+        """Ask once somebody listens on the socket: the engine takes the question early and answers when ready."""
+        assert self._process
+        deadline = time.monotonic() + 20
+        with socket.socket(socket.AF_UNIX) as connection:
+            while connection.connect_ex(str(self.socket)) != 0:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise OSError("nobody listens")
+                time.sleep(0.01)
+            connection.settimeout(20)
+            connection.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
+            if b"200" not in connection.recv(64):
+                raise OSError("it does not answer")
+
+
+def write_image(file: Path) -> None:
+    """Write an archive for `docker load`: a static busybox and all its commands.
+
+    Loaded and not imported, so that all nodes have the same image ID, as when they pull from one registry.
+    """
+    layer = _layer()
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    config = {
+        "architecture": machine,
+        "os": "linux",
+        "created": "2024-01-01T00:00:00Z",
+        "config": {"Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"], "Cmd": ["sh"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+        "history": [{"created": "2024-01-01T00:00:00Z", "created_by": "lab"}],
+    }
+    manifest = [{"Config": "config.json", "RepoTags": TAGS, "Layers": ["layer.tar"]}]
+    with tarfile.open(file, "w") as archive:
+        _add(archive, "config.json", json.dumps(config).encode())
+        _add(archive, "manifest.json", json.dumps(manifest).encode())
+        _add(archive, "layer.tar", layer)
+
+
+def _layer() -> bytes:
+    busybox = str(shutil.which("busybox"))
+    commands = subprocess.run([busybox, "--list"], check=True, capture_output=True, text=True).stdout.split()
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as layer:
+        for folder in ("bin", "etc", "usr", "root", "tmp"):
+            _add(layer, folder, mode=0o1777 if folder == "tmp" else 0o755, kind=tarfile.DIRTYPE)
+        _add(layer, "etc/passwd", b"root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n")
+        _add(layer, "etc/group", b"root:x:0:\nnogroup:x:65534:\n")
+        _add(layer, "bin/busybox", Path(busybox).read_bytes(), mode=0o755)
+        for command in commands:
+            if command != "busybox":
+                _add(layer, f"bin/{command}", kind=tarfile.SYMTYPE, target="busybox")
+        _add(layer, "usr/bin", kind=tarfile.SYMTYPE, target="../bin")
+    return out.getvalue()
+
+
+def _add(
+    tar: tarfile.TarFile,
+    name: str,
+    data: bytes = b"",
+    mode: int = 0o644,
+    kind: bytes = tarfile.REGTYPE,
+    target: str = "",
+) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.type, entry.linkname = len(data), mode, kind, target
+    tar.addfile(entry, io.BytesIO(data))

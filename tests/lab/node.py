@@ -1,0 +1,176 @@
+"""One real node, and what can go wrong with it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .engine import IMAGE, Engine
+from .gpus import Gpus
+from .network import Network, enter, set_link
+from .processes import MARK, SESSION_MARK, marked, processes
+from .sshd import Sshd
+
+
+class Node:
+    """A node of a `Lab`. Made by `Lab.add_node`; each fault has its cure beside it, and `reset` cures all.
+
+    The nodes share the machine's files and PIDs: `/` is one folder for all of them, and so is a lock on it.
+    """
+
+    standin_image = IMAGE
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        lab: Path,
+        netns: Path | None,
+        address: str,
+        port: int,
+        gpus: int,
+        bashrc: str,
+    ) -> None:
+        self.name, self.dir, self.host, self.port = name, folder, address, port
+        self.docker_socket = folder / "docker.sock"
+        self._lab, self._netns = lab, netns
+        self._gpus = Gpus(name, folder / "gpus", gpus)
+        folder.joinpath("home").mkdir()
+        folder.joinpath("home", ".bashrc").write_text(bashrc)
+        self._sshd = Sshd(folder, lab, address, port, netns, {**self.env(), SESSION_MARK: str(folder)})
+        self._engine: Engine | None = None
+        self._cut = False
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def add_engine(self, network: Network, image: Path) -> None:
+        """Give it a Docker engine that has the image in `image`."""
+        assert self._netns, f"{self.name} has no network of its own, which an engine needs"
+        self._engine = Engine(self.dir, self._lab, self._netns, f"/{network.name}")
+        self._engine.start()
+        self._engine.load(image)
+
+    @property
+    def gpu_uuids(self) -> list[str]:
+        """In the order of the GPUs' indices."""
+        return self._gpus.uuids
+
+    @property
+    def host_public_key(self) -> str:
+        """`ssh-ed25519 AAAA…`, the key that its sshd shows at present."""
+        return self._sshd.public_key
+
+    def env(self) -> dict[str, str]:
+        """The environment that makes `docker` and `nvidia-smi` mean this node.
+
+        DOCKER_HOST is set without an engine too: a command must never reach an engine of the machine itself.
+        """
+        return {
+            "PATH": f"{self.dir}/bin:/usr/bin:/bin",
+            "HOME": f"{self.dir}/home",
+            "DOCKER_HOST": f"unix://{self.docker_socket}",
+            "AGENTLESS_STANDIN_DIR": str(self._gpus.folder),
+            MARK: str(self._lab),
+        }
+
+    def sh(self, script: str) -> subprocess.CompletedProcess[str]:
+        """Run a script on the node, not over SSH. A non-zero exit is a result; one minute is the limit."""
+        argv = [*enter(self._netns), "sh", "-c", script]
+        return subprocess.run(argv, check=False, env=self.env(), capture_output=True, text=True, timeout=60)
+
+    def leftovers(self) -> list[tuple[int, str]]:
+        """What lives on this node of all that came in over SSH, as (PID, command line), without sshd itself.
+
+        That is the sessions that are open and whatever outlived one.
+        """
+        everyone = processes()
+        inside = self._sshd.descendants(everyone) | marked(SESSION_MARK, self.dir, everyone)
+        ours = [everyone[pid] for pid in inside if not everyone[pid].name.startswith("sshd")]
+        return sorted((process.pid, process.command) for process in ours)
+
+    def start_sshd(self) -> None:
+        """Listen again."""
+        self._sshd.start()
+
+    def stop_sshd(self) -> None:
+        """Connections are refused, and those that were open end."""
+        self._sshd.stop()
+
+    def kill_connections(self) -> None:
+        """SIGKILL the sshd process of each open connection of this node; new ones are taken."""
+        self._sshd.kill_connections()
+
+    def new_host_key(self) -> None:
+        """Come back with another host key. The lab's known_hosts keeps the first one."""
+        self._sshd.new_host_key()
+
+    def cut(self) -> None:
+        """Pull the network cable: open connections fall silent, a new one gets "no route" after some 3 s."""
+        self._plug(False)
+
+    def restore(self) -> None:
+        """Plug the cable in again; connections that were open go on."""
+        self._plug(True)
+
+    def start_docker(self) -> None:
+        """Start the engine again; its stopped containers are still there."""
+        assert self._engine, f"{self.name} has no engine"
+        self._engine.start()
+
+    def stop_docker(self) -> None:
+        """End the engine and, as a service manager does, its containers."""
+        assert self._engine, f"{self.name} has no engine"
+        self._engine.stop()
+
+    def set_gpus(self, rows: int | Sequence[Mapping[str, str]]) -> None:
+        """A number of idle GPUs, or per GPU the readings that differ from an idle one's, by field name."""
+        self._gpus.set(rows)
+
+    def fault(self, text: str | None) -> None:
+        """What nvidia-smi does: "hang", or "exit N" or "text" and lines to print. None: it works again."""
+        self._gpus.set_fault(text)
+
+    def add_process(self, gpu: int, argv: Sequence[str], memory_mib: int = 1024) -> subprocess.Popen[bytes]:
+        """Start a process on the node, outside any container, that uses a GPU."""
+        process = subprocess.Popen(
+            argv,
+            env=self.env(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self._processes.append(process)
+        self.use_gpu(gpu, process.pid, argv[0], memory_mib)
+        return process
+
+    def use_gpu(self, gpu: int, pid: int, name: str = "python", memory_mib: int = 1024) -> None:
+        """Show a process that exists, as one in a container, as a user of a GPU."""
+        self._gpus.use(gpu, pid, name, memory_mib)
+
+    def reset(self) -> None:
+        """As new: no fault, no container, no process of `add_process`, the first host key, idle GPUs."""
+        self._plug(True)
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        self._processes.clear()
+        self._gpus.reset()
+        self._sshd.first_host_key()
+        self._sshd.start()
+        if self._engine:
+            self._engine.start()
+            self._engine.remove_containers()
+
+    def reap(self) -> None:
+        """Collect the node's processes after the lab's teardown has ended them."""
+        for process in self._processes:
+            process.wait(10)
+        self._sshd.reap()
+        if self._engine:
+            self._engine.reap()
+
+    def _plug(self, into: bool) -> None:
+        if self._cut == into:
+            assert self._netns, f"{self.name} has no network of its own"
+            set_link(self._netns, into)
+            self._cut = not into

@@ -1,0 +1,53 @@
+"""What a machine lacks for a lab, in words that a skipped test can show."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from .engine import SBIN
+
+_SSH = {
+    "sshd": "openssh-server",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+    "bash": "bash",
+}
+_DOCKER = {
+    "dockerd": "docker.io",
+    "docker": "docker.io",
+    "containerd": "containerd",
+    "busybox": "busybox-static",
+}
+_TRY = "ip link add a0 type bridge && ip link add a1 type veth peer name a2 && mount -t tmpfs tmpfs /run"
+
+
+def requirements(docker: bool = True) -> list[str]:
+    """What is missing, nothing when a lab can run; without `docker`, a lab of nodes that have no engine."""
+    if os.geteuid() != 0:
+        return ["not root"]
+    programs = {**_SSH, **(_DOCKER if docker else {})}
+    missing = [
+        f"no {program} (Debian's package {package})"
+        for program, package in programs.items()
+        if not shutil.which(program, path=SBIN)
+    ]
+    if missing:
+        return missing
+    trial = ["unshare", "--net", "--mount", "sh", "-c", _TRY]
+    tried = subprocess.run(trial, check=False, capture_output=True, text=True)
+    if tried.returncode != 0:
+        missing.append(f"cannot make a network namespace, a bridge or a mount here: {tried.stderr.strip()}")
+    if docker:
+        with Path(str(shutil.which("busybox", path=SBIN))).open("rb") as program:
+            if b"/ld-" in program.read(4096):
+                missing.append("busybox is not static (Debian's package busybox-static)")
+        mounts = [line.split()[2:4] for line in Path("/proc/self/mounts").read_text().splitlines()]
+        if not any(kind == "cgroup2" or "devices" in options.split(",") for kind, options in mounts):
+            missing.append("no cgroups are mounted")
+    return missing

@@ -1,0 +1,130 @@
+"""A real OpenSSH server on loopback, with keys, a home directory and processes that belong to one test only."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import uuid
+from pathlib import Path
+
+PROGRAM = "/usr/sbin/sshd"
+WAIT = 10.0
+"""Seconds that anything which has to happen may take."""
+
+
+def keygen(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
+    """A new key pair."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-f", path], check=True)
+    return path
+
+
+def public(key: Path) -> str:
+    """Its public part as in `known_hosts`."""
+    return " ".join(key.with_name(f"{key.name}.pub").read_text().split()[:2])
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 on which nobody listens."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+class Sshd:
+    """A server. `home` is one of a user whom it lets in and who knows its host key, `tag` marks what it starts."""
+
+    def __init__(self, folder: Path, *options: str, kinds: tuple[str, ...] = ("ed25519",)) -> None:
+        self.port = free_port()
+        self.tag = f"AGENTLESS_TEST={uuid.uuid4().hex}"
+        self.home = folder / "home"
+        self.host_keys = [keygen(folder / f"host_{kind}", kind) for kind in kinds]
+        self.key = keygen(self.home / ".ssh/id_ed25519")
+        self.known_hosts = self.home / ".ssh/known_hosts"
+        self.known_hosts.write_text(f"{self.host_field} {public(self.host_keys[0])}\n")
+        (folder / "authorized_keys").write_text(public(self.key) + "\n")
+        self._config = folder / "sshd_config"
+        self._config.write_text(
+            "\n".join(
+                [
+                    "ListenAddress 127.0.0.1",
+                    f"Port {self.port}",
+                    *(f"HostKey {key}" for key in self.host_keys),
+                    f"AuthorizedKeysFile {folder}/authorized_keys",
+                    f"SetEnv {self.tag}",
+                    "PidFile none",
+                    "StrictModes no",
+                    "UsePAM no",
+                    "PasswordAuthentication no",
+                    "MaxStartups 100",
+                    *options,
+                ]
+            )
+        )
+        self.start()
+
+    @property
+    def host_field(self) -> str:
+        """Its name in `known_hosts`."""
+        return f"[127.0.0.1]:{self.port}"
+
+    def start(self) -> None:
+        """Listen; returns when it does."""
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)
+        self._process = subprocess.Popen(
+            [PROGRAM, "-D", "-e", "-f", self._config], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if b"Server listening" in line:
+                return
+        raise AssertionError("sshd did not start")
+
+    def stop(self) -> None:
+        """Stop listening and break all connections."""
+        self.break_connections()
+        self._process.kill()
+        self._process.communicate()
+
+    def connections(self) -> list[int]:
+        """The processes that each serve one connection."""
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                if int(stat.read_text().rpartition(")")[2].split()[1]) == self._process.pid:
+                    found.append(int(stat.parent.name))
+        return found
+
+    def break_connections(self) -> None:
+        """Kill those processes and their unprivileged halves, as a crash or a reboot would."""
+        for pid in self.connections():
+            halves = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            for victim in (pid, *map(int, halves)):
+                if Path(f"/proc/{victim}/exe").exists() and "sshd" in os.readlink(f"/proc/{victim}/exe"):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(victim, signal.SIGKILL)
+
+
+def processes(tag: str) -> dict[int, str]:
+    """The command lines, by pid, of all that runs with `tag` in its environment."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if tag.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    return found
+
+
+async def until(condition: object, message: str = "it did not happen") -> None:
+    """Wait for `condition()` to be true."""
+    assert callable(condition)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(WAIT):
+            while not condition():
+                await asyncio.sleep(0.02)
+    assert condition(), message

@@ -1,0 +1,88 @@
+"""`make test`: every check there is, and at the end, in words, what could not run here and why.
+
+The real ring needs a few Debian packages; as root on Debian they are installed. Elsewhere the ring is left out, and said so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("openssh-server", "docker.io", "busybox-static", "iproute2", "iptables", "sudo")
+PROGRAMS = ("sshd", "dockerd", "busybox", "ip", "iptables", "sudo")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One check: its name, its command, and why it cannot run here (None: it can)."""
+
+    name: str
+    command: tuple[str, ...]
+    missing: str | None = None
+
+
+def static() -> list[Step]:
+    """Style, types, import contracts."""
+    return [
+        Step("style", ("ruff", "check", "agentless", "tests")),
+        Step("format", ("ruff", "format", "--check", "agentless", "tests")),
+        Step("types", ("mypy",)),
+        Step("imports", ("lint-imports",)),
+    ]
+
+
+def rings(real: str | None) -> list[Step]:
+    """The three rings of tests."""
+    return [
+        Step("pure ring", ("pytest", "-q", "tests/pure")),
+        Step("fleet ring", ("pytest", "-q", "tests/fleet")),
+        Step("real ring", ("pytest", "-q", "tests/real", "tests/lab"), real),
+    ]
+
+
+def prepare_real() -> str | None:
+    """Install what the real ring needs where that is possible; why it cannot run, None when it can."""
+    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
+    os.environ["PATH"] = path
+    absent = [program for program in PROGRAMS if shutil.which(program) is None]
+    if absent and os.geteuid() == 0 and shutil.which("apt-get"):
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (("update",), ("install", "-y", "--no-install-recommends", *PACKAGES)):
+            subprocess.run(("apt-get", "-qq", *command), env=environment, stdout=subprocess.DEVNULL, check=False)
+        absent = [program for program in PROGRAMS if shutil.which(program) is None]
+    if os.geteuid() != 0:
+        return "it makes network namespaces and engines, which only root may"
+    if absent:
+        return f"{', '.join(absent)} missing (Debian: apt-get install {' '.join(PACKAGES)})"
+    sys.path.insert(0, str(ROOT))
+    from tests.lab.requirements import requirements
+
+    return "; ".join(requirements()) or None
+
+
+def main() -> int:
+    """Run all steps, also after one has failed."""
+    only_static = "--static" in sys.argv[1:]
+    steps = static() if only_static else [*static(), *rings(prepare_real())]
+    lines, failed = [], False
+    for step in steps:
+        if step.missing is not None:
+            lines.append(f"  NOT RUN  {step.name}: {step.missing}")
+            continue
+        print(f"--- {step.name}: {' '.join(step.command)}", flush=True)
+        began = time.monotonic()
+        code = subprocess.run(step.command, cwd=ROOT, check=False).returncode
+        failed = failed or code != 0
+        lines.append(f"  {'ok      ' if code == 0 else 'FAILED  '} {step.name} ({time.monotonic() - began:.0f} s)")
+    print("\n--- all checks\n" + "\n".join(lines))
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
