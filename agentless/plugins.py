@@ -1,4 +1,4 @@
-"""Finding the one-file parts: a new vendor, runtime or transport is a new file in its folder, and no registry to edit."""
+"""Finding the one-file parts: a new vendor, runtime or transport is one new file, and no registry to edit."""
 
 from __future__ import annotations
 

@@ -48,6 +48,8 @@ class Renderer:
             raise TemplateError(f"template {error.filename}:{error.lineno}: {error.message}") from None
         except jinja2.TemplateError as error:
             raise TemplateError(f"template {name}: {error.message}") from None
+        except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+            raise TemplateError(f"template {name}: {error}") from None
 
 
 def _word(value: object) -> str:

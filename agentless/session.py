@@ -150,26 +150,23 @@ class Session:
 
     async def _finish(self, worker: _Worker, command: Command) -> Result:
         """Run it in this shell, which is idle afterwards or gone."""
-        over = False
         try:
             with self._noticing():
                 async with asyncio.timeout(command.timeout):
-                    result = await worker.run(command)
-            over = True
+                    return await worker.run(command)
         except TimeoutError:
             raise Timeout(
                 f"{self._name} did not finish a command within {command.timeout:g} s; what it had started was ended"
             ) from None
         finally:
-            if over and not worker.ended and command.stdin is None and self._connected:
+            if worker.idle and self._connected:
                 self._idle.append(worker)
             else:
-                await asyncio.shield(self._chore(self._end(worker, kill=not over)))
-        return result
+                await asyncio.shield(self._chore(self._end(worker)))
 
-    async def _end(self, worker: _Worker, *, kill: bool) -> None:
-        """Let go of a shell and, with `kill`, of everything in its group, through another shell."""
-        if kill and not worker.ended and self._connected:
+    async def _end(self, worker: _Worker) -> None:
+        """Let go of a shell and, through another one, of everything that the command in it has started."""
+        if worker.busy and self._connected:
             # If this fails too, the node is as good as gone, and its own guard ends the command.
             with contextlib.suppress(TimeoutError, NoAnswer, Refused):
                 async with asyncio.timeout(KILL_TIMEOUT):
@@ -199,7 +196,11 @@ class Session:
             try:
                 async with asyncio.timeout(START_TIMEOUT):
                     worker = _Worker(await self._transport.shell())
-                    await worker.greet()
+                    try:
+                        await worker.greet()
+                    except BaseException:
+                        await worker.shell.close()
+                        raise
                     return worker
             except TimeoutError:
                 raise Timeout(
@@ -248,12 +249,16 @@ class _Ended(Exception):
 
 
 class _Worker:
-    """A shell that speaks in marks: `NUMBER<0;` before the output of a command, `NUMBER>EXIT CODE;` after it."""
+    """A shell that speaks in marks: `NUMBER<0;` before the output of a command, `NUMBER>EXIT CODE;` after it.
+
+    `group` is its process group, `busy` whether something of a command may be in it, `idle` whether it can take one.
+    """
 
     def __init__(self, shell: Shell) -> None:
         self.shell = shell
         self.group = 0
-        self.ended = False
+        self.busy = False
+        self.idle = False
         self._seen = {1: bytearray(), 2: bytearray()}
 
     async def greet(self) -> None:
@@ -268,6 +273,7 @@ class _Worker:
 
     async def run(self, command: Command) -> Result:
         """Run one command. The end of the shell itself is an end like any other: a script may kill it."""
+        self.busy, self.idle = True, False
         number = secrets.token_hex(16)
         guard = str(math.ceil(command.timeout + GUARD_GRACE))
         after = b" </dev/null\n" if command.stdin is None else b"; exit\n"
@@ -275,11 +281,14 @@ class _Worker:
         try:
             await self._until(f"{number}<")
         except _Ended:
+            self.busy = False
             raise _NeverStarted from None
         # Only now: a shell may have read ahead while it was looking for the end of the line.
         feeding = asyncio.create_task(self._feed(command.stdin)) if command.stdin is not None else None
         try:
-            return Result(*await self._until(f"{number}>"))
+            result = Result(*await self._until(f"{number}>"))
+            self.busy, self.idle = False, command.stdin is None
+            return result
         except _Ended as end:
             return Result(await self.shell.wait(), end.out, end.err)
         finally:
@@ -311,7 +320,6 @@ class _Worker:
                 return found[1][0], found[1][1], found[2][1]
             chunk = await self.shell.read()
             if chunk is None:
-                self.ended = True
                 out, err = (found[fd][1] if fd in found else bytes(self._seen[fd]) for fd in (1, 2))
                 raise _Ended(out, err)
             self._seen[chunk[0]] += chunk[1]

@@ -54,7 +54,9 @@ def demo(
 def _fleet(root: Path) -> Iterator[None]:
     """The simulated nodes in a process of their own, which ends when its stdin does: whatever becomes of us."""
     command = [sys.executable, "-m", "agentless.demo", str(root), "--nodes", _NODES]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - Popen's types
         try:
             if not process.stdout.readline().startswith("ready"):
@@ -90,10 +92,35 @@ def _walk(environment: dict[str, str]) -> None:
     )  # fmt: skip
     _step("What runs?", environment, "ps")
     _step("What has it printed?", environment, "logs", "train")
-    _step("Ask for one of its GPUs again: refused, with who holds it.", environment, "submit", "node1::1", "--", "true", wants=3)
-    _step("A GPU that somebody uses outside agentless is refused as well.", environment, "submit", _foreign(environment), "--", "true", wants=3)
+    _step(
+        "Ask for one of its GPUs again: refused, with who holds it.",
+        environment,
+        "submit",
+        "node1::1",
+        "--",
+        "true",
+        wants=3,
+    )
+    _step(
+        "A GPU that somebody uses outside agentless is refused as well.",
+        environment,
+        "submit",
+        _foreign(environment),
+        "--",
+        "true",
+        wants=3,
+    )
     _step("End it.", environment, "stop", "train")
-    _step("Now the GPU is free, and a short task runs to its end.", environment, "submit", "node1::1", "--follow", "--", "echo", "hello from node1")
+    _step(
+        "Now the GPU is free, and a short task runs to its end.",
+        environment,
+        "submit",
+        "node1::1",
+        "--follow",
+        "--",
+        "echo",
+        "hello from node1",
+    )
     _step("What was there today?", environment, "ps", "--all")
     print("\nThat is the main job. Now your own machines: agentless init")
 
@@ -114,4 +141,6 @@ def _step(why: str, environment: dict[str, str], *words: str, wants: int = 0) ->
 
 
 def _agentless(environment: dict[str, str], *words: str, quiet: bool = False) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "agentless", *words], env=environment, check=False, capture_output=quiet)
+    return subprocess.run(
+        [sys.executable, "-m", "agentless", *words], env=environment, check=False, capture_output=quiet
+    )

@@ -15,15 +15,29 @@ from agentless.errors import Refused
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes)]
 OptionalNode = Annotated[str | None, typer.Argument(metavar="[NODE]", autocompletion=complete.nodes)]
 
+
+def _memory(gpu: dict[str, Any]) -> str:
+    used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
+    return "-" if used is None or total is None else f"{used / 1024:.1f}/{total / 1024:.0f}G"
+
+
+def _gib(mib: int | None) -> str:
+    return "-" if mib is None else f"{mib / 1024:.0f}G"
+
+
+def _who(gpu: dict[str, Any]) -> str:
+    return f"{gpu['task']} {gpu['owner']}" if gpu["task"] else gpu["reason"]
+
+
 _GPU_COLUMNS = [
     Column("NODE", lambda gpu: gpu["node"]),
     Column("GPU", lambda gpu: str(gpu["index"]), right=True),
     Column("MODEL", lambda gpu: or_dash(gpu["name"] and gpu["name"].removeprefix("NVIDIA ").removeprefix("GeForce "))),
     Column("STATE", lambda gpu: gpu["state"]),
     Column("UTIL", lambda gpu: or_dash(gpu["utilization_pct"], "%"), right=True),
-    Column("MEMORY", lambda gpu: _memory(gpu), right=True),
+    Column("MEMORY", _memory, right=True),
     Column("TEMP", lambda gpu: or_dash(gpu["temperature_c"], "C"), right=True),
-    Column("WHO", lambda gpu: _who(gpu), flexible=True),
+    Column("WHO", _who, flexible=True),
 ]
 
 
@@ -155,16 +169,3 @@ def doctor(context: typer.Context, node: OptionalNode = None, as_json: Json = Fa
     for check in found:
         print(f"{check['node']:<12} {check['check']:<8} {marks[check['ok']]:<5} {check['detail']}")
     return int(bool(bad))
-
-
-def _memory(gpu: dict[str, Any]) -> str:
-    used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
-    return "-" if used is None or total is None else f"{used / 1024:.1f}/{total / 1024:.0f}G"
-
-
-def _gib(mib: int | None) -> str:
-    return "-" if mib is None else f"{mib / 1024:.0f}G"
-
-
-def _who(gpu: dict[str, Any]) -> str:
-    return f"{gpu['task']} {gpu['owner']}" if gpu["task"] else gpu["reason"]

@@ -34,7 +34,7 @@ class _WithCommand(TyperCommand):
 
 def add_to(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(cls=_WithCommand, options_metavar="[OPTIONS] -- COMMAND...")(submit)
+    app.command(cls=_WithCommand)(submit)
 
 
 def submit(
@@ -42,7 +42,7 @@ def submit(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TARGET]...",
+            metavar="TARGET... -- COMMAND...",
             help="Where: HOST[:NUMA][::GPU,...], like node1::0 or node2::0,1. Several make one batch.",
             autocompletion=complete.targets,
         ),

@@ -1,8 +1,7 @@
-"""The verbs about tasks: ps, show, wait, stop, kill, pause, resume, rm."""
+"""The verbs about given tasks: show, wait, stop, kill, pause, resume, rm."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any
@@ -10,14 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say, warn
-from agentless.cli.table import Column, or_dash, show
+from agentless.cli.words import local, ran, state, words
 from agentless.errors import AgentlessError
-from agentless.model.units import format_duration, format_size, parse_duration
+from agentless.model.units import format_size, parse_duration
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the verbs."""
-    app.command()(ps)
     app.command("show")(show_task)
     app.command()(wait)
     app.command()(stop)
@@ -25,40 +23,6 @@ def add_to(app: typer.Typer) -> None:
     app.command()(pause)
     app.command()(resume)
     app.command()(rm)
-
-
-def ps(
-    context: typer.Context,
-    ended: Annotated[bool, typer.Option("--all", "-a", help="Also those that have ended.")] = False,
-    mine: Annotated[bool, typer.Option("--mine", help="Only your own.")] = False,
-    batch: Annotated[str | None, typer.Option(metavar="TASK", help="Only the batch that this task is in.")] = None,
-    limit: Annotated[int, typer.Option(metavar="N", help="With --all: this many ended ones.")] = 100,
-    as_json: Json = False,
-) -> None:
-    """List tasks: what is live on the nodes, whoever started it."""
-    served = client(context)
-    found = served.get("/v1/tasks", ended=ended, mine=mine, batch=batch, limit=limit)
-    warn(served)
-    if as_json:
-        print_json(found)
-        return
-    if not found:
-        say("no live task" + ("" if ended else "; agentless ps --all lists those that have ended"))
-        return
-    columns = [
-        Column("ID", lambda task: task["id"]),
-        Column("STATE", _state),
-        Column("TARGET", lambda task: task["target"]),
-        Column("TIME", _time, right=True),
-        Column("NAME", lambda task: task["name"] or ""),
-        Column("OWNER", lambda task: task["owner"]),
-        Column("COMMAND", _what, flexible=True),
-    ]
-    if not any(task["name"] for task in found):
-        columns = [column for column in columns if column.title != "NAME"]
-    if all(task["mine"] for task in found):
-        columns = [column for column in columns if column.title != "OWNER"]
-    show(columns, found)
 
 
 def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
@@ -73,22 +37,22 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
     lines = {
         "id": found["id"],
         "name": found["name"],
-        "state": _state(found),
+        "state": state(found),
         "reason": found["reason"],
         "target": found["target"],
         "gpus": ", ".join(found["gpu_uuids"]),
         "image": found["image"],
-        "command": _words(found),
+        "command": words(found),
         "cores": found["cores"],
         "memory": format_size(memory) if memory else None,
         "variables": ", ".join(found["env_names"]),
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
         "batch": found["batch"] if found["batch"] != found["id"] else None,
         "owner": found["owner"],
-        "created": _local(found["created_at"]),
-        "started": _local(found["started_at"]),
-        "ended": _local(found["ended_at"]),
-        "ran": _time(found) if found["started_at"] else None,
+        "created": local(found["created_at"]),
+        "started": local(found["started_at"]),
+        "ended": local(found["ended_at"]),
+        "ran": ran(found) if found["started_at"] else None,
         "exit code": found["exit_code"],
         "container": found["container"] and found["container"][:12],
     }
@@ -171,45 +135,14 @@ def _each(tasks: list[str], as_json: bool, act: Callable[[str], dict[str, Any]],
 
     code, done = 0, []
     with ThreadPoolExecutor(len(tasks)) as pool:
-        for task, result in zip(tasks, pool.map(one, tasks), strict=True):
+        for result in pool.map(one, tasks):
             if isinstance(result, AgentlessError):
                 say(f"agentless: {result}")
                 code = code or result.exit_code
                 continue
             done.append(result)
             if not as_json:
-                print(f"{result['id']}  {word or _state(result)}")
+                print(f"{result['id']}  {word or state(result)}")
     if as_json:
         print_json(done)
     return code
-
-
-def _state(task: dict[str, Any]) -> str:
-    code = task["exit_code"]
-    return task["state"] + (f" ({code})" if code else "")
-
-
-def _words(task: dict[str, Any]) -> str:
-    import shlex
-
-    return shlex.join(task["command"])
-
-
-def _what(task: dict[str, Any]) -> str:
-    return _words(task) + (f"  [{task['reason']}]" if task["reason"] else "")
-
-
-def _seconds(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
-
-
-def _time(task: dict[str, Any]) -> str:
-    began = task["started_at"]
-    if began is None:
-        return or_dash(None)
-    ended = _seconds(task["ended_at"]) if task["ended_at"] else time.time()
-    return format_duration(ended - _seconds(began))
-
-
-def _local(text: str | None) -> str | None:
-    return None if text is None else datetime.fromtimestamp(_seconds(text)).strftime("%Y-%m-%d %H:%M:%S")

@@ -12,6 +12,7 @@ import sys
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
+from agentless.controller.wiring import run
 from agentless.errors import AgentlessError
 
 
@@ -24,12 +25,11 @@ def main() -> int:
         os.close(writer)
 
     try:
-        from agentless.controller.wiring import run
-
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         handler = RotatingFileHandler(state / "controller.log", maxBytes=1_000_000, backupCount=1, delay=True)
         logging.basicConfig(handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-        logging.getLogger("asyncssh").setLevel(logging.WARNING)
+        for name in ("asyncssh", "uvicorn.error"):
+            logging.getLogger(name).setLevel(logging.WARNING)
         run(state, inventory, ready=lambda: say("ready"), for_ever=False)
     except AgentlessError as error:
         say(json.dumps({"error": error.kind, "message": str(error), "exit_code": error.exit_code}))

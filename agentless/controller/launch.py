@@ -99,8 +99,8 @@ class Launcher:
             await self._answer(task.id)
             now = core.find(task.id)
             if isinstance(now.status, (Assigning, Lost)):
-                words = f"{error}; task {task.id} may have been started: agentless ps shows it when {placement.node} answers"
-                return StartView(target, core.view(now), error.exit_code, words)
+                words = f"task {task.id} may have been started: agentless ps shows it when {placement.node} answers"
+                return StartView(target, core.view(now), error.exit_code, f"{error}; {words}")
         now = core.find(task.id)
         failed = isinstance(now.status, Ended) and now.status.container is None
         reason = (now.status.reason if isinstance(now.status, Ended) else None) or ""
@@ -173,7 +173,7 @@ class Launcher:
                 look.cancel()
 
     def _relaunch(self, task: Task) -> None:
-        """Launch again a task of which the node knows nothing: under the lock it finds out by name what became of it."""
+        """Launch again a task that the node knows nothing of: under the lock, its name tells what became of it."""
         if task.id not in self._core.launching:
             self._core.launching.add(task.id)
             self._spawn(self._again(task.id))

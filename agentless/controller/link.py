@@ -151,7 +151,7 @@ class Link:
                 await self._watch()
             except AgentlessError as error:
                 self._gone(error)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - one node must not end the controller
                 _log.exception("%s: the link broke in an unforeseen way", self.node.name)
                 self._gone(Unreachable(f"agentless failed here: {error!r}; please report it"))
             await self.session.close()

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -136,16 +136,18 @@ class Controller:
         await asyncio.gather(*(link.close() for link in self.core.links.values()))
         self.core.history.close()
 
-    async def tick(self) -> None:
-        """What happens by the passing of time alone."""
+    async def tick(self, *, for_ever: bool) -> None:
+        """What happens by the passing of time alone: silent nodes lose their tasks, an idle controller leaves."""
         while True:
             await asyncio.sleep(TICK)
             try:
                 self.core.lose_silent()
             except AgentlessError as error:
                 _log.warning("%s", error)
+            if not for_ever and self._is_idle():
+                self.leave()
 
-    def is_idle(self) -> bool:
+    def _is_idle(self) -> bool:
         """Whether nobody would miss the controller."""
         quiet = self._clock.now() - self.traffic.last > LEAVE_AFTER
         return quiet and not self.traffic.open and not self.core.tasks
@@ -252,16 +254,13 @@ async def _serve(controller: Controller, listener: socket.socket, ready: Callabl
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, server.ask_to_leave)
     await controller.start()
-    watch = [asyncio.create_task(controller.tick())]
-    if not for_ever:
-        watch.append(asyncio.create_task(_leave_when_idle(controller)))
+    ticking = asyncio.create_task(controller.tick(for_ever=for_ever))
     ready()
     try:
         await server.serve(sockets=[listener])
     finally:
-        for task in watch:
-            task.cancel()
-        await asyncio.gather(*watch, return_exceptions=True)
+        ticking.cancel()
+        await asyncio.gather(ticking, return_exceptions=True)
         await controller.close()
 
 
@@ -270,12 +269,6 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     @contextlib.contextmanager
-    def capture_signals(self):  # type: ignore[no-untyped-def]
+    def capture_signals(self) -> Iterator[None]:
         """Signals are ours: uvicorn would raise them again after its end."""
         yield
-
-
-async def _leave_when_idle(controller: Controller) -> None:
-    while not controller.is_idle():
-        await asyncio.sleep(TICK)
-    controller.leave()

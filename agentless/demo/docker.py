@@ -11,7 +11,7 @@ from typing import NamedTuple
 from agentless.demo import changing, looking
 from agentless.demo.calls import Call
 from agentless.demo.engine import Complaint, Engine
-from agentless.demo.go_template import BadTemplate
+from agentless.demo.go_template import BadTemplate, render
 from agentless.demo.words import Words, parse
 
 _DOWN = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
@@ -44,17 +44,14 @@ async def docker(engine: Engine, call: Call) -> int:
 
 async def docker_without_engine(call: Call) -> int:
     """What the command prints when its engine does not run."""
-    match call.words[:1]:
-        case ["run"]:
+    match call.words:
+        case ["run", *_]:
             await call.complain(f"docker: {_DOWN}.\nSee 'docker run --help'.")
             return 125
-        case ["info"]:
-            await call.print(call.words[-1].partition("{{")[0])
-            await call.complain(
-                'template: :1:18: executing "" at <.ServerVersion>: reflect: indirection through nil pointer to '
-                "embedded struct field Info"
-            )
-            return 1
+        case ["info", "--format", template]:
+            # It asks the engine and reports that it could not, which is an answer.
+            await call.print(render(template, {"ServerErrors": [_DOWN]}))
+            return 0
         case _:
             await call.complain(_DOWN)
             return 1

@@ -178,8 +178,8 @@ class Engine:
         return next((c for c in self.containers.values() if c.config.name == name), None)
 
     def _failed(self, container: Container, why: str, exit_code: int, code: int) -> Complaint:
-        container.error, container.exit_code = f"{_NOT_STARTED}: {why}", exit_code
-        return Complaint(f"{container.error}: unknown", code)
+        container.error, container.exit_code = f"{_NOT_STARTED}: {why}: unknown", exit_code
+        return Complaint(container.error, code)
 
     def _environment(self, container: Container) -> Mapping[str, str]:
         """What Docker sets, then what was asked for. The folder is also the mark that `guard.py` looks for."""

@@ -1,7 +1,7 @@
 """The few Go templates that `docker --format` is given.
 
-They are `{{.A.B}}`, `{{json .A.B}}`, `{{index .A "key"}}` and `{{.Label "key"}}`, and print what Docker prints.
-Anything else is an error, since half an answer would be worse than none.
+They are `{{.A.B}}`, `{{json .A.B}}`, `{{index .A "key"}}`, `{{.Label "key"}}` and `{{if not .A}}…{{end}}`, and print what
+Docker prints. Anything else is an error, since half an answer would be worse than none.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 
+_UNLESS = re.compile(r"\{\{\s*if not \.(\w+)\s*\}\}(.*?)\{\{\s*end\s*\}\}", re.DOTALL)
 _ACTION = re.compile(r"\{\{\s*(.*?)\s*\}\}")
 _EXPRESSION = re.compile(r'(?:(json|index)\s+)?\.([\w.]*)(?:\s+"([^"]*)")?')
 
@@ -20,7 +21,8 @@ class BadTemplate(Exception):
 
 def render(template: str, value: Mapping[str, object]) -> str:
     """The template filled in from `value`."""
-    return _ACTION.sub(lambda action: _evaluate(action[1], value), template)
+    chosen = _UNLESS.sub(lambda part: "" if _walk(value, part[1]) else part[2], template)
+    return _ACTION.sub(lambda action: _evaluate(action[1], value), chosen)
 
 
 def _evaluate(expression: str, value: Mapping[str, object]) -> str:

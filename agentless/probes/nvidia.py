@@ -125,7 +125,7 @@ _COMPLAINTS: tuple[tuple[re.Pattern[str], str], ...] = (
 _GPU_ROW = re.compile(r"[0-9]+, |\[")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
 _UUID = re.compile(r"[A-Za-z0-9-]+")
-_UUID_LENGTH = 36
+_WHOLE_UUID = re.compile(r"(?:GPU-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _WATTS = re.compile(r"[0-9]{1,6}(?:\.[0-9]+)?")
 _DRIVER = re.compile(r"[0-9]+(?:\.[0-9]+)+|\[.*\]|N/A")
@@ -191,8 +191,8 @@ def _gpus(lines: Sequence[str], code: str | None) -> tuple[tuple[GpuReading, ...
 def _gpu(row: str, columns: int) -> tuple[GpuReading | None, str | None]:
     """The GPU in a row and what is wrong with it. What might have slipped into another column is not read at all."""
     cells = row.split(", ")
-    # Only a name may hold commas; if it is another cell, the UUID is short or driver and bus id are out of place.
-    if (surplus := len(cells) - columns) > 0 and len(cells[1]) >= _UUID_LENGTH:
+    # Only a name may hold commas; if it is another cell, the UUID is cut or driver and bus id are out of place.
+    if (surplus := len(cells) - columns) > 0 and _WHOLE_UUID.fullmatch(cells[1]):
         cells[2 : 3 + surplus] = [", ".join(cells[2 : 3 + surplus])]
     if len(cells) < 3 or not _INDEX.fullmatch(cells[0]) or not _UUID.fullmatch(cells[1]):
         return None, "nvidia-smi cannot read one of the GPUs; see dmesg on the node, and reboot it"

@@ -39,11 +39,11 @@ def apply(task: Task, event: Event, now: float) -> Task:
         case (Assigning() | Lost()) as status, Launched(container=container):
             began = (status.started_at if isinstance(status, Lost) else None) or now
             return replace(task, status=Running(status.placement, container, began))
-        case (Assigning() | Lost()) as status, LaunchFailed(reason=reason):
+        case (Assigning() | Lost(container=None)) as status, LaunchFailed(reason=reason):
             outcome: Outcome = "cancelled" if task.stop else "failed"
             return replace(task, status=Ended(outcome, now, reason=reason, placement=status.placement))
-        case (Running() | Lost()) as status, Froze() if status.container is not None:
-            return replace(task, status=Paused(status.placement, status.container, status.started_at or now))
+        case Running() as status, Froze():
+            return replace(task, status=Paused(status.placement, status.container, status.started_at))
         case Paused() as status, Thawed():
             return replace(task, status=Running(status.placement, status.container, status.started_at))
         case (Running() | Paused() | Lost()) as status, Exited() as exited:
@@ -70,14 +70,18 @@ def apply(task: Task, event: Event, now: float) -> Task:
 
 
 def _ended(task: Task, status: Running | Paused | Lost, exited: Exited, now: float) -> Ended:
-    # The node's clock may be hours off: its durations are used, its dates are not.
-    began = status.started_at
-    ended = now if began is None or exited.seconds is None else min(now, began + exited.seconds)
+    # The node's clock may be hours off: its durations are used, its dates are not. A start that was noticed late is
+    # moved back, so that the duration stays what the engine measured.
+    began, ended = status.started_at, now
+    if began is not None and exited.seconds is not None:
+        began = max(task.created_at, min(began, now - exited.seconds))
+        ended = min(now, began + exited.seconds)
+    word = outcome(task, exited)
     return Ended(
-        outcome(task, exited),
+        word,
         ended,
         exit_code=exited.exit_code,
-        reason=exited.error or ("out of memory: the kernel ended it" if exited.oom_killed else None),
+        reason=exited.error or ("out of memory: the kernel ended it" if word == "killed_oom" else None),
         placement=status.placement,
         container=status.container,
         started_at=began,
@@ -85,8 +89,11 @@ def _ended(task: Task, status: Running | Paused | Lost, exited: Exited, now: flo
 
 
 def outcome(task: Task, exited: Exited) -> Outcome:
-    """The word for an ending. Out of memory is what the engine reports, never guessed from 137."""
-    if exited.oom_killed:
+    """The word for an ending. Out of memory is what the engine reports, never guessed from 137.
+
+    The engine reports it also when the kernel ended a child process and the task went on to a good end of its own.
+    """
+    if exited.oom_killed and exited.exit_code != 0:
         return "killed_oom"
     if task.stop:
         return "killed" if task.stop == "kill" else "stopped"

@@ -19,7 +19,7 @@ def place(cluster: Cluster, target: Target, spec: TaskSpec) -> Placement:
         raise Refused(f"{target}: " + "; ".join(reasons))
     by_index = {gpu.reading.index: gpu for gpu in node.gpus}
     host = node.observation.host
-    numa = next((n for n in host.numa if n.id == target.numa), None) if host else None
+    numa = next((n for n in (host.numa if host else ()) if n.id == target.numa), None)
     return Placement(
         node=node.name,
         gpus=target.gpus,
@@ -35,12 +35,11 @@ def obstacles(node: Node, target: Target, spec: TaskSpec) -> tuple[str, ...]:
     if node.state != "online":
         reasons.append(f"{node.name} is {node.state}: {node.reason}")
     by_index = {gpu.reading.index: gpu for gpu in node.gpus}
-    for index in target.gpus:
-        if (reason := _gpu_obstacle(index, by_index, node)) is not None:
-            reasons.append(reason)
+    reasons += filter(None, (_gpu_obstacle(index, by_index, node) for index in target.gpus))
     host = node.observation.host
-    if target.numa is not None and host is not None and target.numa not in {n.id for n in host.numa}:
-        have = ", ".join(str(n.id) for n in host.numa) or "none"
+    numas = [n.id for n in host.numa] if host else []
+    if target.numa is not None and target.numa not in numas:
+        have = ", ".join(map(str, numas)) or "none"
         reasons.append(f"NUMA node {target.numa} is not there ({node.name} has {have})")
     if host is not None and spec.cores and host.cores and spec.cores > host.cores:
         reasons.append(f"{spec.cores:g} cores are asked for and {node.name} has {host.cores}")

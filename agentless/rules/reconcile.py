@@ -24,7 +24,7 @@ def reconcile(task: Task, container: Container | None, now: float) -> tuple[Even
     events: list[Event] = []
     if container.state == "created":
         return ()
-    if isinstance(status, Assigning) or (isinstance(status, Lost) and container.state != "paused"):
+    if isinstance(status, (Assigning, Lost)):
         events.append(Launched(container.id))
     if container.state in ("exited", "dead"):
         events.append(ending(container))

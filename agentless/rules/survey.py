@@ -36,10 +36,8 @@ def survey(
 def _node(config: NodeConfig, seen: Observation, held: Mapping[str, Holder], now: float) -> Node:
     state, reason = _node_state(seen, now)
     holders = dict(held)
-    inside: set[str] = set()
     for container in (seen.engine.containers or ()) if seen.engine else ():
         if container.live and (claim := claim_of(container)):
-            inside.add(container.id)
             for uuid in claim.gpu_uuids:
                 holders.setdefault(uuid, Holder(claim.task, claim.owner))
     sample = seen.sample
@@ -49,7 +47,7 @@ def _node(config: NodeConfig, seen: Observation, held: Mapping[str, Holder], now
         processes[process.gpu_uuid].append(process)
     known = sample is not None and sample.processes is not None and state == "online"
     gpus = tuple(
-        _gpu(config, reading, holders.get(reading.uuid), tuple(processes[reading.uuid]), inside, known, reason)
+        _gpu(config, reading, holders.get(reading.uuid), tuple(processes[reading.uuid]), known, reason)
         for reading in readings
     )
     return Node(config, state, reason, gpus, seen)
@@ -66,6 +64,8 @@ def _node_state(seen: Observation, now: float) -> tuple[NodeState, str]:
         return "degraded", f"its last sample is {now - seen.sampled_at:.0f} s old"
     if seen.engine.error is not None:
         return "degraded", seen.engine.error
+    if seen.engine.containers is None:
+        return "degraded", "its containers cannot be listed"
     return "online", ""
 
 
@@ -74,11 +74,9 @@ def _gpu(
     reading: GpuReading,
     holder: Holder | None,
     processes: tuple[GpuProcess, ...],
-    inside: set[str],
     known: bool,
     node_reason: str,
 ) -> Gpu:
-    outside = [p for p in processes if p.container is None or p.container not in inside]
     state: GpuState
     if reading.index in config.exclude_gpus:
         state, reason = "excluded", "excluded by the inventory"
@@ -88,8 +86,9 @@ def _gpu(
         state, reason = "unknown", node_reason or "its processes cannot be read"
     elif reading.memory_total_mib is None or reading.memory_used_mib is None:
         state, reason = "unknown", "its memory cannot be read"
-    elif outside:
-        state, reason = "foreign", f"used by {describe(outside[0])}" + _more(len(outside) - 1)
+    elif processes:
+        # Also one in a container of ours: whoever uses a GPU that it does not claim is foreign to it.
+        state, reason = "foreign", f"used by {describe(processes[0])}" + _more(len(processes) - 1)
     else:
         state, reason = "free", ""
     return Gpu(reading, state, reason, holder, processes)

@@ -13,15 +13,15 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "or write 'docker: sudo docker' for it in the inventory",
     ),
     (
-        r"sudo: .*(password is required|terminal is required|no tty|askpass)",
+        r"sudo: .*(password is required|terminal is required|must have a tty|no tty|authentication is required)",
         "sudo on {node} wants a password; allow docker without one in sudoers (NOPASSWD: /usr/bin/docker)",
     ),
     (
-        r"sudo: sorry, you are not allowed to (preserve|set)",
+        r"sudo: (sorry, )?you are not allowed to (preserve|set)",
         "sudo on {node} does not let secrets through; add SETENV to its sudoers rule (NOPASSWD:SETENV: /usr/bin/docker)",
     ),
     (
-        r"(sudo: .*not allowed|is not in the sudoers file|may not run sudo)",
+        r"(sorry, user \S+ (is not allowed to|may not)|is not in the sudoers file|may not run sudo|sudo: I'm sorry)",
         "{user} may not use sudo for docker on {node}; add a sudoers rule or put {user} into the docker group",
     ),
     (
@@ -29,9 +29,10 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "there is no sudo on {node}; write 'docker: docker' for it in the inventory",
     ),
     (
-        r"(docker: (command )?not found|docker: No such file|docker: inaccessible or not found)",
+        r"docker'?: ((command )?not found|No such file|inaccessible or not found)",
         "there is no docker command on {node}; install Docker there, or name it with 'docker:' in the inventory",
     ),
+    (r"flock: ((command )?not found|inaccessible)", "there is no flock command on {node}; install util-linux there"),
     (
         r"(Cannot connect to the Docker daemon|failed to connect to the docker API|error during connect|"
         r"Is the docker daemon running|docker\.sock: connect: (no such file|connection refused))",
@@ -39,7 +40,8 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "sudo systemctl start docker",
     ),
     (
-        r"could not select device driver.*(gpu|nvidia)|unknown or invalid runtime name: nvidia",
+        r"(could not select device driver.*(gpu|nvidia)|discover GPU vendor from CDI|"
+        r"(unknown or invalid runtime name:|Unknown runtime specified) nvidia)",
         "Docker on {node} cannot hand out NVIDIA GPUs; install nvidia-container-toolkit there and run: "
         "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
     ),
@@ -47,7 +49,7 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         r"exec: \"?(?P<what>[^\"]+)\"?: (executable file not found|stat .*no such file|permission denied)",
         "{what!r} cannot be run in the image: it is not there, or not executable",
     ),
-    (r"bind source path does not exist: (?P<what>\S+)", "there is no {what} on {node} to mount"),
+    (r"bind source path does not exist: (?P<what>.+?)\.?\s*($|\n\n|See 'docker)", "there is no {what} on {node} to mount"),
     (r"no space left on device", "the disk of {node} is full"),
 )
 
@@ -65,4 +67,5 @@ def explain(complaint: str, node: NodeConfig) -> str:
             )
     line = re.sub(r"\s+", " ", complaint).strip()
     line = re.sub(r"^(docker: )?(Error response from daemon: )?", "", line)
-    return (line[:300] or "Docker failed without a word").removesuffix(" See 'docker run --help'.").rstrip(".")
+    line = re.sub(r"\.? ?(See|Run) 'docker [a-z ]*--help'.*", "", line)
+    return line[:300].rstrip(".") or "Docker failed without a word"

@@ -27,13 +27,21 @@ from agentless.runtimes._complaints import explain
 LOCK_WAIT = 20
 """Seconds a launch waits for other launches on the same node."""
 
-_HELD, _LOCKED, _LIST_FAILED = 75, 76, 77
-_LIVE = '{{.ID}}|{{.Names}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}|{{.Label "agentless.gpus"}}'
+_HELD, _LOCKED = 75, 76
+# The claim before the words that others chose: a bar in those cannot hide it.
+_LIVE = (
+    '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}'
+    '|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}'
+)
 _INSPECT = (
     '{"id":{{json .Id}},"name":{{json .Name}},"created":{{json .Created}},'
     '"state":{{json .State}},"labels":{{json .Config.Labels}}}'
 )
-_INFO = '{"version":{{json .ServerVersion}},"runtimes":{{json .Runtimes}},"errors":{{json .ServerErrors}}}'
+# Docker 20.10 has no other fields when its engine does not answer.
+_INFO = (
+    '{"errors":{{json .ServerErrors}}'
+    '{{if not .ServerErrors}},"version":{{json .ServerVersion}},"runtimes":{{json .Runtimes}}{{end}}}'
+)
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
 
@@ -76,18 +84,21 @@ class Docker:
         listed = sections.get("docker.containers")
         if info is None or listed is None:
             return EngineFacts(error="its answer about Docker was cut off")
-        line, _, hooks = info.out.strip().partition("\n")
+        # The answer is one line: sudo and docker print warnings before it, newer dockers print their errors after it.
+        lines = info.out.splitlines()
+        answer = next((line for line in lines if line.startswith("{")), "{}")
+        others = [line for line in lines if line.strip() and line != answer]
         try:
-            fields = orjson.loads(line)
-            complaint = "; ".join(fields["errors"] or ())
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            fields, complaint = {}, info.out.strip()
-        if not info.ok or complaint or not fields.get("version"):
-            return EngineFacts(error=self.complaint(complaint))
+            fields = orjson.loads(answer)
+        except orjson.JSONDecodeError:
+            fields = {}
+        version = fields.get("version")
+        if not info.ok or not version:
+            return EngineFacts(error=self.complaint("; ".join(fields.get("errors") or others)))
         if not listed.ok:
-            return EngineFacts(version=fields["version"], error=self.complaint(listed.out))
-        nvidia = "nvidia" in (fields["runtimes"] or {}) or bool(hooks.strip())
-        return EngineFacts(fields["version"], nvidia, None, self.parse_containers(listed))
+            return EngineFacts(version, error=self.complaint(listed.out))
+        nvidia = "nvidia" in (fields.get("runtimes") or {}) or any("/nvidia-c" in line for line in others)
+        return EngineFacts(version, nvidia, None, self.parse_containers(listed))
 
     def containers(self, name: str | None = None) -> Command:
         """Ask for all containers of ours, or for the one of this exact name."""
@@ -95,7 +106,7 @@ class Docker:
         return self._script("docker-containers.sh.j2", filters=filters, format=_INSPECT)
 
     def parse_containers(self, result: Result) -> tuple[Container, ...]:
-        """The containers in an answer of `containers`; lines that are none (removed meanwhile) are left out."""
+        """The containers in an answer of `containers`; lines that are none, like warnings, are left out."""
         found = []
         for line in result.stdout.splitlines():
             try:
@@ -105,7 +116,7 @@ class Docker:
         return tuple(found)
 
     def events(self) -> Command:
-        """The stream of changes to our containers: one container id per line."""
+        """The stream of changes to our containers: id, action and name per line; an action may have blanks in it."""
         return self._words("docker-events.j2", format='{{.ID}} {{.Action}} {{index .Actor.Attributes "name"}}')
 
     def logs(self, container: str, query: LogQuery) -> Command:
@@ -123,10 +134,15 @@ class Docker:
     # ---------------------------------------------------------------- changing
 
     def launch(self, task: Task, placement: Placement, secrets: Mapping[str, str]) -> Command:
-        """Lock, check, `docker run -d` as one script; `parse_launch` reads its answer."""
+        """Lock, check, `docker run -d` as one script; `parse_launch` reads its answer.
+
+        Raises RuntimeFailed when the value of a secret is gone: docker would leave the variable out without a word.
+        """
         spec = task.spec
+        if missing := sorted(set(spec.secret_env).difference(secrets)):
+            raise RuntimeFailed(f"the value of the secret {missing[0]} is gone; submit the task again")
         docker = self._docker
-        if secrets and docker[0] == "sudo":
+        if secrets and docker[0].rpartition("/")[2] == "sudo":
             docker = [docker[0], f"--preserve-env={','.join(sorted(secrets))}", *docker[1:]]
         run = self._renderer.words(
             "docker-run.j2",
@@ -178,7 +194,7 @@ class Docker:
                 return str(ids[-1])
             raise NoAnswer(f"{self._node.name} said nothing about the container it started")
         if result.exit_code == _HELD:
-            raise Refused(self._held(result.out))
+            raise Refused(self._held(task, result.out))
         if result.exit_code == _LOCKED:
             raise Refused(f"{self._node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
         complaint = result.err.strip()
@@ -225,15 +241,12 @@ class Docker:
     def _script(self, template: str, **values: object) -> Command:
         return Command(self._renderer.script(template, docker=self._docker, **values) + "\n")
 
-    def _held(self, output: str) -> str:
-        holders: dict[str, list[str]] = {}
-        for line in output.splitlines():
-            word, _, rest = line.partition("|")
-            if word == "held" and rest.count("|") == 2:
-                gpu, task, owner = rest.split("|")
-                holders.setdefault(f"task {task} of {owner}", []).append(gpu)
-        words = "; ".join(f"{' and '.join(gpus)} is held by {who}" for who, gpus in holders.items())
-        return f"{self._node.name}: {words}"
+    def _held(self, task: Task, output: str) -> str:
+        placement = task.placement or Placement(self._node.name)
+        index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
+        held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
+        words = (f"GPU {index.get(gpu, gpu)} is held by task {other} of {owner}" for gpu, other, owner in held)
+        return f"{task.target}: " + "; ".join(words)
 
 
 def _mount(mount: Mount) -> str:
@@ -241,7 +254,7 @@ def _mount(mount: Mount) -> str:
     fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
     if mount.read_only:
         fields.append("readonly")
-    return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[",]', f) else f for f in fields)
+    return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[",\r\n]', f) else f for f in fields)
 
 
 def _container(fields: Mapping[str, object]) -> Container:

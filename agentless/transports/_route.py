@@ -78,14 +78,15 @@ def _hops(
     jump: str | None,
     behind: tuple[str, ...],
 ) -> tuple[Hop, ...]:
-    if host in behind:
-        circle = " → ".join((*behind, host))
-        raise Unreachable(f"{node.name}: the jump hosts lead in a circle ({circle}); correct jump or ProxyJump")
     local_user = getpass.getuser()
     config = HostConfig(host, home=files.home, local_user=local_user, user=user)
     user = user or config.get("User") or local_user
     port = port or int(config.get("Port") or 22)
     tokens = config.tokens(r=user, p=str(port))
+    address = f"{tokens['h']}:{port}"
+    if address in behind:
+        circle = " → ".join((*behind, address))
+        raise Unreachable(f"{node.name}: the jump hosts lead in a circle ({circle}); correct jump or ProxyJump")
     proxy = None if jump else config.line("ProxyCommand")
     jump = jump or config.get("ProxyJump")
     named = [identity] if identity else []
@@ -114,7 +115,7 @@ def _hops(
     if login is None:
         raise Unreachable(f"{node.name}: {last!r} is no jump host; write [USER@]HOST[:PORT] or a name of ~/.ssh/config")
     name = f"jump host {login.host}"
-    way = _hops(node, files, login.host, name, login.user, login.port, None, before or None, (*behind, host))
+    way = _hops(node, files, login.host, name, login.user, login.port, None, before or None, (*behind, address))
     return (*way, here)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -43,11 +44,12 @@ class Engine:
 
     def start(self) -> None:
         """Start and wait until it answers; does nothing when it runs. Raises RuntimeError with its log."""
-        if self._process:
+        if self._process and self._process.poll() is None:
             return
-        self.socket.unlink(missing_ok=True)
-        self._folder.joinpath("docker.pid").unlink(missing_ok=True)
         at = self._folder
+        # What a killed engine left: it would wait for a containerd whose PID is still there, as a zombie's is.
+        for stale in (self.socket, at / "docker.pid", at / "run" / "containerd" / "containerd.pid"):
+            stale.unlink(missing_ok=True)
         argv = ["dockerd", "--config-file", f"{at}/daemon.json", "--host", f"unix://{self.socket}"]
         argv += ["--data-root", f"{at}/docker", "--exec-root", f"{at}/run", "--pidfile", f"{at}/docker.pid"]
         argv += ["--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"{self._cgroup}/docker"]
@@ -72,8 +74,9 @@ class Engine:
         """End it as a service manager does; its containers are killed after 1 s instead of Docker's 10 s."""
         if not self._process:
             return
-        if running := self.docker("ps", "--quiet").split():
-            self.docker("stop", "-t", "1", *running)
+        with contextlib.suppress(subprocess.CalledProcessError):  # one may have ended by itself meanwhile
+            if running := self.docker("ps", "--quiet").split():
+                self.docker("stop", "-t", "1", *running)
         self._process.terminate()
         try:
             self._process.wait(10)
@@ -81,6 +84,12 @@ class Engine:
             self._process.kill()
             self._process.wait()
         self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL it. What it had running ends too and is found dead by the next start."""
+        if self._process:
+            self._process.kill()
+            self.reap()
 
     def reap(self) -> None:
         """Collect the engine after somebody else has ended it."""
@@ -93,9 +102,10 @@ class Engine:
         self.docker("load", "--quiet", "--input", str(archive))
 
     def remove_containers(self) -> None:
-        """All of them, whatever they do."""
-        if everyone := self.docker("ps", "--all", "--quiet").split():
-            self.docker("rm", "--force", "--volumes", *everyone)
+        """All of them, whatever they do; one that somebody else removes meanwhile is no error."""
+        while everyone := self.docker("ps", "--all", "--quiet").split():
+            with contextlib.suppress(subprocess.CalledProcessError):
+                self.docker("rm", "--force", "--volumes", *everyone)
 
     def docker(self, *words: str) -> str:
         """Run the Docker command against this engine; gives what it prints."""

@@ -193,7 +193,8 @@ class Lab:
     def _shared_network(self) -> Network:
         if not self._network:
             self._network = Network.create()
-            self._write_state()
+            self._write_state()  # before anything else, so that an interrupted lab is removed with it
+            self._network.up()
         return self._network
 
     def _image(self) -> Path:
@@ -204,7 +205,9 @@ class Lab:
 
     def _write_state(self) -> None:
         """What `remove` needs to know and cannot see."""
-        self.root.joinpath(STATE).write_text(json.dumps({"network": self.network}))
+        new = self.root / f".{STATE}"
+        new.write_text(json.dumps({"network": self.network}))
+        new.replace(self.root / STATE)
 
     def _write_ssh_files(self) -> None:
         """OpenSSH takes the home folder from the password database, not $HOME, so each path is in full."""

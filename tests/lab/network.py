@@ -34,9 +34,12 @@ class Network:
                 continue
             claim = ["ip", "link", "add", network.name, "type", "bridge"]
             if subprocess.run(claim, check=False, capture_output=True).returncode == 0:
-                _ip(f"addr add {network.address(1)}/24 dev {network.name}", f"link set {network.name} up")
                 return network
         raise RuntimeError(f"no network is left for a lab: of agl0 … agl{LABS - 1} and 10.213.0.0/16")
+
+    def up(self) -> None:
+        """Give the machine its address in it."""
+        _ip(f"addr add {self.address(1)}/24 dev {self.name}", f"link set {self.name} up")
 
     def address(self, number: int) -> str:
         """0 is the subnet itself, 1 the machine, 2 and up the nodes."""

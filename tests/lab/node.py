@@ -122,6 +122,11 @@ class Node:
         assert self._engine, f"{self.name} has no engine"
         self._engine.stop()
 
+    def kill_docker(self) -> None:
+        """A crash, or a power cut: after `start_docker` the containers that ran have exited with 255."""
+        assert self._engine, f"{self.name} has no engine"
+        self._engine.kill()
+
     def set_gpus(self, rows: int | Sequence[Mapping[str, str]]) -> None:
         """A number of idle GPUs, or per GPU the readings that differ from an idle one's, by field name."""
         self._gpus.set(rows)

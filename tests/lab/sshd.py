@@ -49,7 +49,7 @@ class Sshd:
 
     def start(self) -> None:
         """Listen; does nothing when it already does. Raises RuntimeError with the log when sshd refuses."""
-        if self._process:
+        if self._process and self._process.poll() is None:
             return
         Path("/run/sshd").mkdir(exist_ok=True)
         log = self._folder / "sshd.log"

@@ -181,6 +181,14 @@ def test_docker_stops_and_starts(node: Node) -> None:
     assert node.sh("docker inspect -f '{{.State.Status}}' survivor").stdout == "exited\n"
 
 
+def test_docker_crashes(node: Node) -> None:
+    """As after a power cut, Docker knows of the container that ran and says 255."""
+    node.sh("docker run -d --name victim busybox sleep 100")
+    node.kill_docker()
+    node.start_docker()
+    assert node.sh("docker inspect -f '{{.State.Status}} {{.State.ExitCode}}' victim").stdout == "exited 255\n"
+
+
 def test_host_key_changes(lab: Lab, node: Node) -> None:
     """OpenSSH refuses the new key, and `reset` brings the first one back."""
     first = node.host_public_key

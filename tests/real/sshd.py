@@ -111,7 +111,7 @@ class Sshd:
 
 
 def processes(tag: str) -> dict[int, str]:
-    """The command lines, by pid, of all that runs with `tag` in its environment."""
+    """The command lines, by pid, of all that runs with `tag` in its environment; "" is in every one."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -123,7 +123,8 @@ async def test_exit_code_of_a_signal(connected):
 
 
 async def test_a_script_that_kills_its_own_shell_has_ended_and_the_next_one_runs(connected):
-    assert (await connected.run(Command("echo before; kill -9 $$; echo after"))).stdout == b"before\n"
+    result = await connected.run(Command("echo before; kill -9 $$"))
+    assert (result.exit_code in (137, 255), result.stdout) == (True, b"before\n")
     assert (await connected.run(Command("echo next"))).stdout == b"next\n"
 
 
@@ -328,7 +329,7 @@ async def test_a_stream_outlives_the_timeout_of_its_command(connected):
 async def test_a_slow_reader_slows_the_writer_down(connected, tmp_path):
     progress = tmp_path / "progress"
     progress.write_text("0")
-    script = f"i=0; while :; do head -c {MB} /dev/zero; i=$((i+1)); echo $i >{progress}; done"
+    script = f"i=0; while :; do head -c {MB // 10} /dev/zero; i=$((i+1)); echo $i >{progress}; done"
     seen = []
 
     def stands_still():
@@ -337,7 +338,7 @@ async def test_a_slow_reader_slows_the_writer_down(connected, tmp_path):
 
     async with connected.stream(Command(script)):
         await until(stands_still, "the writer never waits")
-        assert int(progress.read_text()) < 10
+        assert int(progress.read_text()) < 40
 
 
 async def test_the_death_of_the_controller_ends_its_streams(node, mark):
@@ -495,10 +496,10 @@ async def test_a_login_shell_that_lets_nobody_in(start, library):
     await it.close()
 
 
-async def test_no_more_sessions_than_the_server_allows(start, library):
+async def test_no_more_sessions_than_the_server_allows(start, library, mark):
     it = node_of(start("MaxSessions 2"), library).session()
     await it.connect()
-    async with it.stream(Command("cat")), it.stream(Command("cat")):
+    async with it.stream(Command(f"sleep {mark}")), it.stream(Command(f"sleep {mark}")):
         with pytest.raises(Refused, match="MaxSessions"):
             await it.run(Command("true"))
     assert it.connected
@@ -782,13 +783,9 @@ async def test_a_proxy_command(shared_server, library, tmp_path):
     it = node.session()
     await it.connect()
     assert (await it.run(Command("cat", stdin=b"x" * MB))).stdout == b"x" * MB
-    assert str(relay) in all_processes()
+    assert any(str(relay) in line for line in processes("").values())
     await it.close()
-    await until(lambda: str(relay) not in all_processes())
-
-
-def all_processes() -> str:
-    return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    await until(lambda: not any(str(relay) in line for line in processes("").values()))
 
 
 @pytest.fixture

@@ -1,0 +1,50 @@
+"""`agentless ps`: the tasks, one line each."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from agentless.cli.common import Json, client, print_json, say, warn
+from agentless.cli.table import Column, show
+from agentless.cli.words import ran, state, what
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(ps)
+
+
+def ps(
+    context: typer.Context,
+    ended: Annotated[bool, typer.Option("--all", "-a", help="Also those that have ended.")] = False,
+    mine: Annotated[bool, typer.Option("--mine", help="Only your own.")] = False,
+    batch: Annotated[str | None, typer.Option(metavar="TASK", help="Only the batch that this task is in.")] = None,
+    limit: Annotated[int, typer.Option(metavar="N", help="With --all: this many ended ones.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """List tasks: what is live on the nodes, whoever started it."""
+    served = client(context)
+    found = served.get("/v1/tasks", ended=ended, mine=mine, batch=batch, limit=limit)
+    warn(served)
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        say("no live task" + ("" if ended else "; agentless ps --all lists those that have ended"))
+        return
+    columns = [
+        Column("ID", lambda task: task["id"]),
+        Column("STATE", state),
+        Column("TARGET", lambda task: task["target"]),
+        Column("TIME", ran, right=True),
+        Column("NAME", lambda task: task["name"] or ""),
+        Column("OWNER", lambda task: task["owner"]),
+        Column("COMMAND", what, flexible=True),
+    ]
+    if not any(task["name"] for task in found):
+        columns = [column for column in columns if column.title != "NAME"]
+    if all(task["mine"] for task in found):
+        columns = [column for column in columns if column.title != "OWNER"]
+    show(columns, found)

@@ -1,0 +1,44 @@
+"""A task in words, for tables and lines."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from datetime import datetime
+from typing import Any
+
+from agentless.model.units import format_duration
+
+
+def state(task: dict[str, Any]) -> str:
+    """Its state, with an exit code that is not 0."""
+    code = task["exit_code"]
+    return str(task["state"]) + (f" ({code})" if code else "")
+
+
+def words(task: dict[str, Any]) -> str:
+    """Its command, as it would be typed."""
+    return shlex.join(task["command"])
+
+
+def what(task: dict[str, Any]) -> str:
+    """Its command, and why it is not simply running."""
+    return words(task) + (f"  [{task['reason']}]" if task["reason"] else "")
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def ran(task: dict[str, Any]) -> str:
+    """How long it has run, or did."""
+    began = task["started_at"]
+    if began is None:
+        return "-"
+    ended = _seconds(task["ended_at"]) if task["ended_at"] else time.time()
+    return format_duration(ended - _seconds(began))
+
+
+def local(text: str | None) -> str | None:
+    """A published time by the clock on the wall."""
+    return None if text is None else datetime.fromtimestamp(_seconds(text)).strftime("%Y-%m-%d %H:%M:%S")

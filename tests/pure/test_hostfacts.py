@@ -1,0 +1,117 @@
+"""The host's facts: the script in every common shell, and its parser on recorded and on broken output."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentless import hostfacts
+from agentless.model.command import Result, join_sections, split_sections
+from agentless.model.gpu import pci_bus_id
+from agentless.model.node import HostFacts, NumaNode
+
+RECORDS = sorted((Path(__file__).parent / "data" / "hostfacts").glob("*.json"))
+SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
+SCRIPT = join_sections(hostfacts.sections())
+
+
+def parse(output: bytes) -> HostFacts:
+    return hostfacts.parse({"host": Result(0, output)})
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_output_is_read_as_its_record_says(path: Path) -> None:
+    """Each record: cores, memory, and what is near what."""
+    record = json.loads(path.read_text())
+    found = json.loads(json.dumps(asdict(parse("\n".join(record["output"]).encode()))))
+    assert record["expected"] == found
+
+
+def test_a_section_that_never_came_is_nothing_known() -> None:
+    """No answer is no facts, not a machine without memory."""
+    assert hostfacts.parse({}) == HostFacts()
+
+
+@given(st.binary() | st.text("online cores memory node gpu 0123456789-,:.\n").map(str.encode))
+def test_any_bytes_make_facts(output: bytes) -> None:
+    """Nothing is raised, and nothing impossible comes out."""
+    facts = parse(output)
+    assert (facts.cores or 1) > 0
+    assert (facts.memory_mib or 1) > 0
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest) -> list[str]:
+    if not shutil.which(SHELLS[request.param][0]):
+        pytest.skip(f"{request.param} is not installed")
+    return SHELLS[request.param]
+
+
+def ask(shell: list[str], script: str = SCRIPT) -> HostFacts:
+    done = subprocess.run(shell, input=script.encode(), capture_output=True, timeout=30, check=True)
+    return hostfacts.parse(split_sections(done.stdout))
+
+
+def test_this_machine_is_read_as_it_is(shell: list[str]) -> None:
+    """From real kernel files: some of them answer a shell's `read` with nothing."""
+    nodes = sorted(Path("/sys/devices/system/node").glob("node[0-9]*"), key=lambda path: int(path.name[4:]))
+    cpus = [text for node in nodes if (text := (node / "cpulist").read_text().strip())]
+    facts = ask(shell)
+    assert facts.cores == os.sysconf("SC_NPROCESSORS_ONLN")
+    assert facts.memory_mib == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
+    assert [node.cpus for node in facts.numa] == cpus
+
+
+def test_gpus_are_found_by_vendor_and_class(shell: list[str], tmp_path: Path) -> None:
+    """Other vendors' cards, and the audio function of an NVIDIA card, are no GPUs of ours."""
+    for address, vendor, kind, numa in (
+        ("0000:3b:00.0", "0x10de", "0x030200", "0"),
+        ("0000:af:00.0", "0x10de", "0x030000", "1"),
+        ("0000:af:00.1", "0x10de", "0x040300", "1"),
+        ("0000:b0:00.0", "0x1002", "0x030000", "1"),
+        ("0000:c4:00.0", "0x10de", "0x068000", "0"),
+    ):
+        device = tmp_path / "sys/bus/pci/devices" / address
+        device.mkdir(parents=True)
+        for name, value in (("vendor", vendor), ("class", kind), ("numa_node", numa)):
+            (device / name).write_text(f"{value}\n")
+    for number, cpus in ((0, "0-3"), (1, "4-7")):
+        node = tmp_path / f"sys/devices/system/node/node{number}"
+        node.mkdir(parents=True)
+        (node / "cpulist").write_text(f"{cpus}\n")
+    found = ask(shell, SCRIPT.replace("/sys/", f"{tmp_path}/sys/"))
+    assert found.numa == (NumaNode(0, "0-3", ("0000:3b:00.0",)), NumaNode(1, "4-7", ("0000:af:00.0",)))
+
+
+def test_a_machine_without_these_files_is_asked_in_vain(shell: list[str], tmp_path: Path) -> None:
+    """A stripped container: what is not there is None, and the script ends well."""
+    facts = ask(shell, SCRIPT.replace("/sys/", f"{tmp_path}/").replace("/proc/", f"{tmp_path}/"))
+    assert (facts.memory_mib, facts.numa) == (None, ())
+    assert facts.cores == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("00000000:3B:00.0", "0000:3b:00.0"),
+        ("0000:3b:00.0", "0000:3b:00.0"),
+        ("0000000F:01:00.0", "000f:01:00.0"),
+        ("00010000:01:00.0", "10000:01:00.0"),
+        ("10000:01:00.0", "10000:01:00.0"),
+        ("[N/A]", None),
+        ("3b:00.0", None),
+        ("0000:3b:00.0 ", None),
+        ("0000:3b:00.8", None),
+    ],
+)
+def test_a_pci_address_is_spelled_in_one_way(text: str, address: str | None) -> None:
+    """nvidia-smi's spelling and the kernel's compare equal."""
+    assert pci_bus_id(text) == address
