@@ -36,14 +36,10 @@ def demo(
     """Try agentless on three simulated nodes: no GPU, no Docker, nothing left behind."""
     root = Path(tempfile.mkdtemp(prefix="agentless-demo-"))
     try:
-        with _fleet(root):
-            environment = {**os.environ, "XDG_CONFIG_HOME": f"{root}/config", "XDG_STATE_HOME": f"{root}/state"}
-            environment.pop("AGENTLESS_INVENTORY", None)
+        with _fleet(root) as variables:
+            environment = {**os.environ, **variables}
             try:
-                if keep:
-                    _stay(environment)
-                else:
-                    _walk(environment)
+                _stay(variables) if keep else _walk(environment)
             finally:
                 _agentless(environment, "controller", "stop", quiet=True)
     finally:
@@ -51,28 +47,38 @@ def demo(
 
 
 @contextlib.contextmanager
-def _fleet(root: Path) -> Iterator[None]:
-    """The simulated nodes in a process of their own, which ends when its stdin does: whatever becomes of us."""
-    command = [sys.executable, "-m", "agentless.demo", str(root), "--nodes", _NODES]
+def _fleet(root: Path) -> Iterator[dict[str, str]]:
+    """The simulated nodes in a process of their own, which ends when its stdin does: whatever becomes of us.
+
+    Gives the environment variables that make another shell use them.
+    """
+    command = [sys.executable, "-m", "agentless.demo", str(root / "fleet"), "--nodes", _NODES]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - Popen's types
         try:
-            if not process.stdout.readline().startswith("ready"):
+            word, _, inventory = process.stdout.readline().strip().partition(" ")
+            if word != "ready":
                 raise DemoFailed("the simulated nodes did not come up")
-            yield
+            config = root / "config" / "agentless"
+            config.mkdir(parents=True)
+            shutil.copy(root / "fleet" / "known_hosts", config)
+            yield {
+                "AGENTLESS_INVENTORY": inventory,
+                "XDG_CONFIG_HOME": str(root / "config"),
+                "XDG_STATE_HOME": str(root / "state"),
+            }
         finally:
             process.stdin.close()
 
 
-def _stay(environment: dict[str, str]) -> None:
-    variables = ("XDG_CONFIG_HOME", "XDG_STATE_HOME")
+def _stay(variables: dict[str, str]) -> None:
     print("Three SIMULATED nodes are up. In another shell:\n")
-    print("  export " + " ".join(f"{name}={shlex.quote(environment[name])}" for name in variables))
+    print("  export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items()))
     print("  agentless gpus\n\nCtrl-C here ends them.", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
-        sys.stdin.read() if not sys.stdin.isatty() else _sleep()
+        _sleep() if sys.stdin.isatty() else sys.stdin.read()
     print("\nending the simulated nodes ...")
 
 

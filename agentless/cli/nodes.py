@@ -166,6 +166,13 @@ def doctor(context: typer.Context, node: OptionalNode = None, as_json: Json = Fa
         print_json(found)
         return int(bool(bad))
     marks = {True: "ok", False: "FAIL", None: "-"}
-    for check in found:
-        print(f"{check['node']:<12} {check['check']:<8} {marks[check['ok']]:<5} {check['detail']}")
+    show(
+        [
+            Column("NODE", lambda check: check["node"]),
+            Column("CHECK", lambda check: check["check"]),
+            Column("", lambda check: marks[check["ok"]]),
+            Column("DETAIL", lambda check: check["detail"]),
+        ],
+        found,
+    )
     return int(bool(bad))

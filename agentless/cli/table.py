@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_STYLES = {
-    "running": "green", "completed": "green", "free": "green", "online": "green",
-    "assigning": "yellow", "paused": "yellow", "pending": "yellow", "degraded": "yellow", "stopped": "yellow",
-    "failed": "red", "killed": "red", "killed_oom": "red", "timeout": "red", "lost": "red", "offline": "red",
-    "foreign": "magenta", "unknown": "red", "allocated": "cyan", "excluded": "bright_black",
+_GAP = "  "
+_COLOURS = {
+    "running": 32, "completed": 32, "free": 32, "online": 32, "ok": 32,
+    "assigning": 33, "paused": 33, "pending": 33, "degraded": 33, "stopped": 33, "drained": 33,
+    "failed": 31, "killed": 31, "killed_oom": 31, "timeout": 31, "lost": 31, "offline": 31, "unknown": 31, "FAIL": 31,
+    "foreign": 35, "allocated": 36, "excluded": 90,
 }  # fmt: skip
+"""ANSI colours of the words that states are: each is readable without its colour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its title, and its text for a row. The `flexible` one gives way when the terminal is narrow."""
+    """A column: its title, and its text for a row. The `flexible` one, the last, is cut when the terminal is narrow."""
 
     title: str
     text: Callable[[dict[str, Any]], str]
@@ -26,40 +30,41 @@ class Column:
 
 
 def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
-    """Print the rows. On a terminal one line each, cut to its width; to a pipe nothing is cut."""
-    cells = [[" ".join(column.text(row).split()) for column in columns] for row in rows]
-    if sys.stdout.isatty():
-        _to_terminal(columns, cells)
-        return
-    widths = [max(len(line[i]) for line in [[c.title for c in columns], *cells]) for i in range(len(columns))]
-    for line in [[c.title for c in columns], *cells]:
-        padded = [
-            text.rjust(width) if column.right else text.ljust(width)
-            for column, text, width in zip(columns, line, widths, strict=True)
-        ]
-        print("  ".join(padded).rstrip())
+    """Print the rows, one line each. On a terminal no line is longer than it is wide; to a pipe nothing is cut."""
+    titles = [column.title for column in columns]
+    lines = [titles, *([" ".join(column.text(row).split()) for column in columns] for row in rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for number, line in enumerate(lines):
+        cells = [_padded(*cell) for cell in zip(columns, line, widths, strict=True)]
+        if room is not None:
+            cells = _cut(columns, cells, room)
+        print(_coloured(_GAP.join(cells).rstrip(), cells, is_title=number == 0))
 
 
-def _to_terminal(columns: Sequence[Column], cells: list[list[str]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _padded(column: Column, text: str, width: int) -> str:
+    return text.rjust(width) if column.right else text.ljust(width)
 
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(
-            column.title,
-            justify="right" if column.right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            ratio=1 if column.flexible else None,
-            min_width=None
-            if column.flexible
-            else max([len(column.title), *(len(line[columns.index(column)]) for line in cells)]),
-        )
-    for line in cells:
-        table.add_row(*(Text(text, style=_STYLES.get(text, "")) for text in line))
-    Console(highlight=False).print(table)
+
+def _cut(columns: Sequence[Column], cells: list[str], room: int) -> list[str]:
+    fixed = sum(len(cell) + len(_GAP) for column, cell in zip(columns, cells, strict=True) if not column.flexible)
+    left = max(8, room - fixed)
+    return [
+        cell.rstrip()[: left - 1] + "…" if column.flexible and len(cell.rstrip()) > left else cell
+        for column, cell in zip(columns, cells, strict=True)
+    ]
+
+
+def _coloured(line: str, cells: list[str], *, is_title: bool) -> str:
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return line
+    if is_title:
+        return f"\033[1m{line}\033[0m"
+    for cell in cells:
+        word = cell.strip().partition(" ")[0]
+        if colour := _COLOURS.get(word):
+            return line.replace(word, f"\033[{colour}m{word}\033[0m", 1)
+    return line
 
 
 def or_dash(value: object, unit: str = "") -> str:

@@ -11,7 +11,7 @@ GPUs are called "Simulated …", the engine's version and the default image "sim
     engine.py     the containers of a node, and their events; container.py: one of them; log.py: what it printed
     docker.py     the `docker` command: words.py takes it apart, looking.py and changing.py are its verbs,
                   go_template.py its --format
-    calls.py      how `bin/docker` and `flock` reach this process; flock.py: the node's own lock
+    calls.py      how `bin/docker` and `bin/flock` reach this process; flock.py: the node's own lock
     gpus.py       the tables that nvidia-smi prints
     processes.py  child processes that end with all they started; guard.py: also after kill -9; pipes.py: their streams
 """

@@ -1,4 +1,4 @@
-"""How the programs of a simulated node (`bin/docker`) reach the simulation, see there for their side.
+"""How the programs of a simulated node (`bin/docker`, `bin/flock`) reach the simulation, see there for their side.
 
 A program writes its PID into the node's FIFO `engine`. Its arguments and environment are read from /proc/PID, its
 output is written to what it has open as 7 (its standard output) and 2, and its exit code to 9, a pipe of its own, where

@@ -69,6 +69,22 @@ def _devices(text: str) -> list[str]:
             raise Complaint("cannot set both Count and DeviceIDs on device request")
 
 
+async def start(engine: Engine, words: Words, call: Call) -> int:
+    """Start a container that was created and never ran."""
+
+    async def begin(reference: str) -> None:
+        try:
+            container = _found(engine, reference)
+            if container.state != "created":
+                raise Complaint("the simulation starts a container only once")
+            engine.start(container)
+        except Complaint as complaint:
+            failed = f"\nError: failed to start containers: {reference}"
+            raise Complaint(f"Error response from daemon: {complaint}{failed}") from None
+
+    return await _each(words, call, begin)
+
+
 async def pull(_engine: Engine, words: Words, _call: Call) -> int:
     """Refuse: there is nowhere to pull from."""
     raise Complaint(f"Error response from daemon: a simulated node has no registry to pull {' '.join(words.rest)} from")

@@ -71,6 +71,7 @@ _COMMANDS: dict[str, Command] = {
     "logs": Command(looking.logs, frozenset({"--tail", "--since"}), frozenset({"--follow", "--timestamps"})),
     "events": Command(looking.events, frozenset({"--format", "--filter"})),
     "run": Command(changing.run, frozenset(_RUN_OPTIONS.split()), frozenset({"--detach", "--privileged"})),
+    "start": Command(changing.start, frozenset()),
     "pull": Command(changing.pull, frozenset(), frozenset({"--quiet"})),
     "kill": Command(changing.kill, frozenset({"--signal"})),
     "pause": Command(changing.pause, frozenset()),

@@ -103,7 +103,6 @@ class Fleet:
         shutil.copytree(_PROGRAMS, folder)
         for program in folder.iterdir():
             program.chmod(0o755)
-        folder.joinpath("flock").symlink_to("docker")
         return folder
 
     def _write_files(self) -> None:

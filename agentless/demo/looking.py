@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Mapping
 from itertools import groupby
 
 from agentless.demo.calls import Call
-from agentless.demo.container import rfc3339
+from agentless.demo.container import Container, rfc3339
 from agentless.demo.engine import VERSION, Complaint, Engine
 from agentless.demo.go_template import render
 from agentless.demo.words import Words
@@ -62,6 +63,7 @@ async def ps(engine: Engine, words: Words, call: Call) -> int:
                 "ID": container.id if "--no-trunc" in words.options else container.id[:12],
                 "Names": name,
                 "State": container.state,
+                "Status": _status(container),
                 "Image": container.config.image,
                 "Labels": container.config.labels,
                 "CreatedAt": rfc3339(container.created),
@@ -69,6 +71,18 @@ async def ps(engine: Engine, words: Words, call: Call) -> int:
             lines.append(render(template, facts) + "\n")
     await call.write(1, "".join(lines).encode("utf-8", "surrogateescape"))
     return 0
+
+
+def _status(container: Container) -> str:
+    """The state as a person reads it: how long, and with what end."""
+    now = time.time_ns()
+    match container.state:
+        case "created":
+            return "Created"
+        case "exited":
+            return f"Exited ({container.exit_code}) {(now - container.finished) // 10**9} seconds ago"
+        case state:
+            return f"Up {(now - container.started) // 10**9} seconds" + (" (Paused)" if state == "paused" else "")
 
 
 def _has_label(labels: Mapping[str, str], asked: str) -> bool:

@@ -101,8 +101,8 @@ class Writer:
         if self._full:
             self._full = False
             asyncio.get_running_loop().remove_writer(self._fd)
-            self._resume()
-        if self._eof:
+            self._resume()  # which may write at once
+        if self._eof and not self._waiting:
             self.close()
 
 

@@ -7,13 +7,14 @@ the same nodes.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter
 
 from agentless.errors import AgentlessError
 from agentless.model.container import Container
-from agentless.model.spec import Mount, TaskSpec
+from agentless.model.spec import TaskSpec
 from agentless.model.target import parse_target
 from agentless.model.task import Assigning, Ended, Outcome, Paused, Placement, Running, Task
 
@@ -32,6 +33,22 @@ class Claim:
     gpu_uuids: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """The label `agentless.spec`: what no other label says of the task."""
+
+    target: str
+    batch: str
+    created_at: Annotated[float, Field(ge=0, lt=1e11)]
+    gpus: tuple[int, ...]
+    spec: TaskSpec
+    cpus: str | None = None
+    numa: int | None = None
+
+
+_WHOLE = TypeAdapter(_Whole)
+
+
 def claim_of(container: Container) -> Claim | None:
     """The claim of a container of ours, None for any other."""
     task = container.labels.get(TASK)
@@ -43,22 +60,15 @@ def claim_of(container: Container) -> Claim | None:
 
 def labels_of(task: Task, placement: Placement) -> dict[str, str]:
     """The labels that carry `task` placed at `placement`. Secrets are in it by name only."""
-    whole = {
-        "target": str(task.target),
-        "batch": task.batch,
-        "created_at": task.created_at,
-        "gpus": placement.gpus,
-        "cpus": placement.cpus,
-        "numa": placement.numa,
-        "node": placement.node,
-        "spec": {key: value for key, value in asdict(task.spec).items() if value not in (None, (), {}, False)},
-    }
+    whole = _Whole(
+        str(task.target), task.batch, task.created_at, placement.gpus, task.spec, placement.cpus, placement.numa
+    )
     return {
         **task.spec.labels,
         TASK: task.id,
         OWNER: task.owner,
         GPUS: ",".join(placement.gpu_uuids),
-        SPEC: json.dumps(whole, separators=(",", ":")),
+        SPEC: _WHOLE.dump_json(whole, exclude_none=True).decode(),
     }
 
 
@@ -68,19 +78,13 @@ def task_of(container: Container, node: str) -> Task | None:
     if claim is None:
         return None
     try:
-        whole = json.loads(container.labels[SPEC])
-        return _task(container, claim, node, whole)
-    except (KeyError, TypeError, ValueError, AgentlessError):
+        return _task(container, claim, node, _WHOLE.validate_json(container.labels[SPEC]))
+    except (KeyError, ValueError, AgentlessError):
         return None
 
 
-def _task(container: Container, claim: Claim, node: str, whole: Mapping[str, object]) -> Task:
-    spec = dict(whole["spec"])  # type: ignore[call-overload]
-    for key in ("command", "secret_env"):
-        spec[key] = tuple(spec.get(key, ()))
-    spec["mounts"] = tuple(Mount(**mount) for mount in spec.get("mounts", ()))
-    gpus = tuple(int(index) for index in whole["gpus"])  # type: ignore[attr-defined]
-    placement = Placement(node, gpus, claim.gpu_uuids, whole["cpus"], whole["numa"])  # type: ignore[arg-type]
+def _task(container: Container, claim: Claim, node: str, whole: _Whole) -> Task:
+    placement = Placement(node, whole.gpus, claim.gpu_uuids, whole.cpus, whole.numa)
     began = container.started_at or container.created_at or 0.0
     status: Assigning | Running | Paused | Ended
     if container.state == "created":
@@ -98,10 +102,10 @@ def _task(container: Container, claim: Claim, node: str, whole: Mapping[str, obj
         )
     return Task(
         id=claim.task,
-        spec=TaskSpec(**spec),
-        target=parse_target(str(whole["target"])),
-        batch=str(whole["batch"]),
+        spec=whole.spec,
+        target=parse_target(whole.target),
+        batch=whole.batch,
         owner=claim.owner,
-        created_at=float(whole["created_at"]),  # type: ignore[arg-type]
+        created_at=whole.created_at,
         status=status,
     )

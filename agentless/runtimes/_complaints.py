@@ -49,7 +49,10 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         r"exec: \"?(?P<what>[^\"]+)\"?: (executable file not found|stat .*no such file|permission denied)",
         "{what!r} cannot be run in the image: it is not there, or not executable",
     ),
-    (r"bind source path does not exist: (?P<what>.+?)\.?\s*($|\n\n|See 'docker)", "there is no {what} on {node} to mount"),
+    (
+        r"bind source path does not exist: (?P<what>.+?)\.?\s*($|\n\n|See 'docker)",
+        "there is no {what} on {node} to mount",
+    ),
     (r"no space left on device", "the disk of {node} is full"),
 )
 

@@ -27,7 +27,7 @@ from agentless.runtimes._complaints import explain
 LOCK_WAIT = 20
 """Seconds a launch waits for other launches on the same node."""
 
-_HELD, _LOCKED = 75, 76
+_HELD, _LOCKED, _UNCLEAR = 75, 76, 78
 # The claim before the words that others chose: a bar in those cannot hide it.
 _LIVE = (
     '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}'
@@ -185,8 +185,8 @@ class Docker:
     def parse_launch(self, task: Task, result: Result) -> str:
         """The id of the started container.
 
-        Raises Refused naming the holder, ImageMissing, RuntimeFailed with the fix, or NoAnswer when a container of this
-        name is there already and has to be looked at.
+        Raises Refused naming the holder, ImageMissing, RuntimeFailed with the fix (then nothing of it is on the node),
+        or NoAnswer when the container may be there all the same and has to be looked for.
         """
         if result.ok:
             ids = _CONTAINER_ID.findall(result.out)
@@ -197,11 +197,11 @@ class Docker:
             raise Refused(self._held(task, result.out))
         if result.exit_code == _LOCKED:
             raise Refused(f"{self._node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
+        if result.exit_code == _UNCLEAR or result.exit_code > 127:
+            raise NoAnswer(f"{self._node.name} may have started task {task.id}, or not: the launch was interrupted")
         complaint = result.err.strip()
         if "No such image" in complaint or "Unable to find image" in complaint:
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
-        if "is already in use by container" in complaint:
-            raise NoAnswer(f"{self._node.name} has a container of this task already")
         raise RuntimeFailed(f"{self._node.name}: {self.complaint(complaint)}")
 
     def pull(self, image: str) -> Command:

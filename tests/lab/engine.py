@@ -35,8 +35,8 @@ class Engine:
         if len(str(self.socket)) > 60:
             raise ValueError(f"{folder}: too long for Unix sockets, take a shorter folder for the lab")
         # An engine offers `--gpus` once a program of this name is on its PATH when it starts.
-        hook = folder / "engine-bin" / "nvidia-container-runtime-hook"
-        hook.parent.mkdir()
+        hook = folder / "bin" / "nvidia-container-runtime-hook"
+        hook.parent.mkdir(exist_ok=True)
         hook.write_text("#!/bin/sh\nexec cat >/dev/null\n")
         hook.chmod(0o755)
         folder.joinpath("tmp").mkdir()
@@ -58,7 +58,7 @@ class Engine:
             self._process = subprocess.Popen(
                 [*enter(self._netns), "unshare", "--mount", "sh", "-c", _PRIVATE, "sh", *argv],
                 # TMPDIR, since containerd leaves a file there when dockerd finds it too slow at the start
-                env={MARK: str(self._lab), "PATH": f"{at}/engine-bin:{SBIN}", "TMPDIR": f"{at}/tmp"},
+                env={MARK: str(self._lab), "PATH": f"{at}/bin:{SBIN}", "TMPDIR": f"{at}/tmp"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

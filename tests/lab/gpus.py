@@ -20,7 +20,7 @@ class Gpus:
         self._rows: list[dict[str, str]] = []
         self._apps: list[tuple[str, int, str, int]] = []
         folder.mkdir()
-        folder.parent.joinpath("bin").mkdir()
+        folder.parent.joinpath("bin").mkdir(exist_ok=True)
         shutil.copy(STANDIN, folder.parent / "bin")
         self.reset()
 
