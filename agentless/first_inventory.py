@@ -23,13 +23,13 @@ version: 1
 # Every node may have these keys too, and what is written there wins. To use one, take its '# ' away.
 # What is said nowhere is as in ~/.ssh/config.
 defaults:
+  image: python:3.12-slim             # for tasks that name no image
   # user: ubuntu                      # login name
   # port: 22                          # SSH port
   # identity_file: ~/.ssh/id_ed25519  # private key
   # jump: bastion                     # host to go through, like ssh -J
   # connection: asyncssh              # or paramiko; local is this machine itself, without SSH
   # docker: sudo docker               # how to call Docker, where your user may not do so directly
-  # image: python:3.12-slim           # for tasks that name no image
   # shared_dir: /mnt/shared           # folder that all nodes have; a task sees it as /shared
   # labels: {site: lab}               # words to find nodes by
   # exclude_gpus: [0]                 # GPUs that agentless must never use

@@ -11,7 +11,10 @@ import typer
 from agentless import paths
 from agentless.cli import complete
 from agentless.client import Client
-from agentless.errors import InventoryError
+from agentless.errors import ControllerError, InventoryError
+
+WAIT_TURN = 30
+"""Seconds of one turn of waiting."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON with documented field names.")]
 TaskArgument = Annotated[
@@ -38,6 +41,22 @@ def client(context: typer.Context) -> Client:
         if not Client(paths.state_dir(), None).is_running():
             raise
     return Client(paths.state_dir(), inventory)
+
+
+def wait_for(served: Client, task: str) -> dict[str, Any]:
+    """The task once it has ended. Asked in turns, so that it survives a controller that dies and comes back."""
+    failures = 0
+    while True:
+        try:
+            found: dict[str, Any] = served.get(f"/v1/tasks/{task}/wait", within=WAIT_TURN)
+        except ControllerError:
+            failures += 1
+            if failures == 3:
+                raise
+            continue
+        if found["ended_at"] is not None:
+            return found
+        task, failures = found["id"], 0
 
 
 def warn(served: Client) -> None:

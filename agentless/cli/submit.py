@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, print_json, say, warn
+from agentless.cli.common import Json, client, print_json, say, wait_for, warn
 from agentless.cli.logs import copy_log
 from agentless.client import Client
 from agentless.errors import UsageError
@@ -178,11 +178,10 @@ def _announce(task: dict[str, Any], *, quiet: bool) -> None:
 
 def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
     try:
-        ended: dict[str, Any] = served.get(f"/v1/tasks/{task['id']}/wait")
+        return wait_for(served, task["id"])
     except KeyboardInterrupt:
         say(f"\nThe task goes on. See it: agentless logs -f {task['id']}    end it: agentless stop {task['id']}")
         raise
-    return ended
 
 
 def _worst(codes: Any) -> int:

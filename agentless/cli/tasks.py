@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say, warn
+from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say, wait_for, warn
 from agentless.cli.words import local, ran, state, words
 from agentless.errors import AgentlessError
 from agentless.model.units import format_size, parse_duration
@@ -71,7 +71,7 @@ def wait(context: typer.Context, tasks: TaskArguments, as_json: Json = False) ->
     ended = []
     for task in tasks:
         try:
-            ended.append(served.get(f"/v1/tasks/{task}/wait"))
+            ended.append(wait_for(served, task))
         except KeyboardInterrupt:
             say(f"\nThe task goes on. End it: agentless stop {task}")
             raise

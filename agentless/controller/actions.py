@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
 
 from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.errors import Refused, RuntimeFailed, Unreachable
 from agentless.model.command import Command
 from agentless.model.event import StopAsked
-from agentless.model.task import Assigning, Ended, Paused, Pending, StopKind, Task
+from agentless.model.task import Assigning, Ended, Paused, Pending, Running, StopKind, Task
 from agentless.model.view import TaskView
 from agentless.runtimes.docker import LogQuery
 
@@ -23,6 +24,7 @@ class Actions:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._stopping: set[str] = set()
 
     async def stop(self, reference: str, how: StopKind, grace: float | None = None) -> TaskView:
         """End a task: SIGTERM, the grace time in seconds (None: as submitted), SIGKILL; `kill` is SIGKILL at once."""
@@ -32,21 +34,37 @@ class Actions:
         if task.id in self._core.tasks:
             # Saved before anything is sent: a stop survives the controller, and wins over a start under way.
             task = self._core.apply(task.id, StopAsked(how))
-        if isinstance(task.status, (Pending, Assigning, Ended)):
-            return self._core.view(await self.wait(task.id, KILL_WITHIN))
+        self._stopping.add(task.id)
+        try:
+            return self._core.view(await self._end(task, how, task.spec.stop_grace if grace is None else grace))
+        finally:
+            self._stopping.discard(task.id)
+
+    def resume_stops(self) -> list[Coroutine[Any, Any, TaskView]]:
+        """What is left to do for stops that a controller before this one was asked for, or that came before a start."""
+        return [
+            self.stop(task.id, task.stop)
+            for task in self._core.tasks.values()
+            if task.stop and isinstance(task.status, (Running, Paused)) and task.id not in self._stopping
+        ]
+
+    async def _end(self, task: Task, how: StopKind, grace: float) -> Task:
+        if isinstance(task.status, Assigning):
+            task = await self._started(task)
+        if isinstance(task.status, Ended):
+            return task
         link = self._link(task)
-        with_grace = task.spec.stop_grace if grace is None else grace
         if how == "stop":
             if isinstance(task.status, Paused):
                 await self._do(link, task, link.runtime.resume(task.container_name))
             await self._do(link, task, link.runtime.signal(task.container_name, "TERM"))
-            task = await self.wait(task.id, with_grace)
+            task = await self.wait(task.id, grace)
         if task.live:
             await self._do(link, task, link.runtime.signal(task.container_name, "KILL"))
             task = await self.wait(task.id, KILL_WITHIN)
         if task.live:
             raise RuntimeFailed(f"{link.node.name} has not ended task {task.id} {KILL_WITHIN:.0f} s after SIGKILL")
-        return self._core.view(task)
+        return task
 
     async def pause(self, reference: str) -> TaskView:
         """Freeze a running task; it keeps its GPUs and their memory."""

@@ -131,7 +131,8 @@ def make(house: House) -> FastAPI:
     ) -> list[TaskView]:
         """Live tasks on the nodes, whoever started them; with `ended` also the newest `limit` that have ended."""
         await answered(core.links)
-        known: dict[str, Task] = {**core.others(), **core.tasks}
+        others = {key: task for key, task in core.others().items() if task.live or ended}
+        known: dict[str, Task] = {**others, **core.tasks}
         if ended:
             known = {task.id: task for task in core.history.newest(limit)} | known
         if batch is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 
@@ -42,6 +43,7 @@ class Core:
         self.hub = hub
         self.clock = clock
         self.links: dict[str, Link] = {}
+        self.shared_dir: str | None = None
         self.tasks: dict[str, Task] = {}
         self.relaunch: Callable[[Task], None] | None = None
         self.launching: set[str] = set()
@@ -69,39 +71,34 @@ class Core:
         )
 
     def others(self) -> dict[str, Task]:
-        """Live tasks on the nodes that other controllers started, by id."""
+        """Tasks on the nodes that other controllers started, by id; ended ones as long as their container is there."""
         found: dict[str, Task] = {}
         for name, link in self.links.items():
             engine = link.observation.engine
             for container in (engine.containers or ()) if engine else ():
-                task = task_of(container, name) if container.live else None
+                task = task_of(container, name)
                 if task and task.id not in self.tasks and not self._ended_here(task.id):
                     found[task.id] = task
         return found
 
     def find(self, reference: str) -> Task:
-        """The task that an id, a unique beginning of one, or a name means; raises NotFound with the candidates."""
+        """The task that an id, a unique beginning of one, or a name means; raises NotFound with the candidates.
+
+        A name means the live task of that name, else the last one that ended.
+        """
         known = {**self.others(), **self.tasks}
         if reference in known:
             return known[reference]
-        named = [task for task in known.values() if task.spec.name == reference]
-        begun = [task for task in known.values() if task.id.startswith(reference)]
-        if len(named) == 1:
-            return named[0]
-        found = {task.id: task for task in (*named, *begun)} if reference else {}
-        if not found or begun:
-            # An ended task may have the same beginning; a name means the live one first, then the newest.
-            ended = self.history.find(reference) if reference else []
-            begun_ended = [task for task in ended if task.id.startswith(reference)]
-            found.update({task.id: task for task in begun_ended})
-            if not found and ended:
-                return ended[0]
+        every = {task.id: task for task in self.history.find(reference)} | known
+        named = [task for _, task in sorted(every.items(), reverse=True) if task.spec.name == reference]
+        begun = [task for task in every.values() if reference and task.id.startswith(reference)]
+        found = [task for task in named if task.live] or named[:1] or begun
         if len(found) == 1:
-            return next(iter(found.values()))
+            return found[0]
         if not found:
             hint = nearest(reference, [*known, *(t.spec.name for t in known.values() if t.spec.name)])
             raise NotFound(f"no task {reference!r}{hint}; agentless ps --all lists them")
-        ids = ", ".join(sorted(found)[:5])
+        ids = ", ".join(sorted(task.id for task in found)[:5])
         raise NotFound(f"{reference!r} means {len(found)} tasks ({ids}); type more of the id")
 
     def link(self, node: str) -> Link:
@@ -146,7 +143,7 @@ class Core:
         return new
 
     def _publish(self, task: Task, event: Event, now: float) -> None:
-        news = {"kind": "task", "at": now, "event": type(event).__name__.lower(), "task": asdict(self.view(task))}
+        news = {"kind": "task", "at": now, "event": _words(event), "task": asdict(self.view(task))}
         self.history.record(now, task.id, orjson.dumps(news))
         self.hub.publish(news)
 
@@ -161,7 +158,7 @@ class Core:
     def node_changed(self, link: Link) -> None:
         """Something new is known of a node; publishes it when it is more than fresh numbers."""
         seen = link.observation
-        gist = (seen.error, seen.sample and seen.sample.error, seen.engine and seen.engine.error)
+        gist = (seen.error, seen.sample and seen.sample.error, seen.engine)
         if self._gists.get(link.node.name) != gist:
             self._gists[link.node.name] = gist
             node = self.cluster().nodes[link.node.name]
@@ -200,6 +197,11 @@ class Core:
         unanswered = isinstance(task.status, (Assigning, Lost)) and task.status.placement and not _container_of(task)
         if container is None and unanswered and not task.stop and self.relaunch:
             self.relaunch(task)
+
+
+def _words(event: Event) -> str:
+    """`stop-asked` for StopAsked."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(event).__name__).lower()
 
 
 def _container_of(task: Task) -> str | None:

@@ -12,12 +12,15 @@ from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed, UsageError
 from agentless.model.event import Assigned, Launched, LaunchFailed, Step
-from agentless.model.spec import TaskSpec, check_spec
+from agentless.model.spec import Mount, TaskSpec, check_spec
 from agentless.model.target import Target
 from agentless.model.task import Assigning, Ended, Lost, Task, new_task_id
 from agentless.model.view import StartView
 from agentless.rules.place import place
 from agentless.runtimes.docker import ImageMissing
+
+SHARED = "/shared"
+"""Where a task sees the folder that all nodes have (`shared_dir` of the inventory)."""
 
 ANSWER_WITHIN = 15.0
 """Seconds a submit waits for the truth after the answer to its launch was lost."""
@@ -63,9 +66,16 @@ class Launcher:
             now = core.clock.now()
             self._last_id = new_task_id(now, self._last_id)
             batch = tasks[0].id if tasks else self._last_id
-            spec = replace(request.spec, image=image)
+            spec = replace(request.spec, image=image, mounts=self._mounts(request.spec))
             tasks.append(Task(self._last_id, spec, target, batch, core.owner, now))
         return tasks
+
+    def _mounts(self, spec: TaskSpec) -> tuple[Mount, ...]:
+        """The spec's mounts, and the folder that all nodes share, unless the spec has something else in its place."""
+        shared = self._core.shared_dir
+        if shared is None or any(mount.target == SHARED for mount in spec.mounts):
+            return spec.mounts
+        return (*spec.mounts, Mount(shared, SHARED))
 
     async def _rehearse(self, task: Task, secrets: Mapping[str, str]) -> StartView:
         link = self._core.link(task.target.node)
@@ -132,9 +142,6 @@ class Launcher:
             return
         finally:
             core.launching.discard(task_id)
-        if (task := core.tasks[task_id]).stop:
-            signal = "KILL" if task.stop == "kill" else "TERM"
-            await link.run(link.runtime.signal(task.container_name, signal))
 
     async def _try(self, link: Link, task: Task) -> str:
         placement = task.placement

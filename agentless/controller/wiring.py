@@ -10,9 +10,10 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import filelock
 import uvicorn
@@ -84,6 +85,7 @@ class Controller:
         self.actions = Actions(self.core)
         self.trust = Trust(self._known_hosts)
         self.traffic = Traffic(last=self._clock.now())
+        self._chores: set[asyncio.Task[None]] = set()
 
     # -------------------------------------------------------------------- House
 
@@ -144,6 +146,9 @@ class Controller:
                 self.core.lose_silent()
             except AgentlessError as error:
                 _log.warning("%s", error)
+            for stop in self.actions.resume_stops():
+                self._chores.add(chore := asyncio.create_task(_quietly(stop)))
+                chore.add_done_callback(self._chores.discard)
             if not for_ever and self._is_idle():
                 self.leave()
 
@@ -172,6 +177,7 @@ class Controller:
         for gone in links.values():
             await gone.close()
         self.core.links = fresh
+        self.core.shared_dir = inventory.shared_dir
 
     def _link(self, node: NodeConfig) -> Link:
         files = SshFiles(home=Path.home(), known_hosts=self._known_hosts)
@@ -185,6 +191,14 @@ class Controller:
             self.core.node_changed,
             self.core.sighted,
         )
+
+
+async def _quietly(work: Coroutine[Any, Any, object]) -> None:
+    """Work that nobody waits for: what goes wrong is tried again at the next tick."""
+    try:
+        await work
+    except AgentlessError as error:
+        _log.warning("%s", error)
 
 
 class Counting:

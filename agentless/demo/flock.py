@@ -1,8 +1,8 @@
 """The `flock` of a simulated node: `flock -n FD`, where FD is the root folder, as a launch takes it.
 
-All simulated nodes have this machine's root folder. With the kernel's lock on it they would be one node, whose launches
-wait for each other; so each node has a lock of its own. As the kernel's, it goes with the process that holds it: the one
-that called flock, which is the parent of the program.
+All simulated nodes have this machine's root folder. With the kernel's lock on it they would be one node, whose
+launches wait for each other; so each node has a lock of its own. As the kernel's, it goes with the process that holds
+it: the one that called flock, which is the parent of the program.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The few Go templates that `docker --format` is given.
 
-They are `{{.A.B}}`, `{{json .A.B}}`, `{{index .A "key"}}`, `{{.Label "key"}}` and `{{if not .A}}…{{end}}`, and print what
-Docker prints. Anything else is an error, since half an answer would be worse than none.
+They are `{{.A.B}}`, `{{json .A.B}}`, `{{index .A "key"}}`, `{{.Label "key"}}` and `{{if not .A}}…{{end}}`, and print
+what Docker prints. Anything else is an error, since half an answer would be worse than none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a node knows of a task: the labels of its container. They are the truth; the controller only remembers.
 
 `agentless.task`, `.owner` and `.gpus` are what other controllers arbitrate by (plain words, readable in `docker ps`);
-`agentless.spec` is the whole task as JSON, for `recover`. Changing a label's meaning breaks controllers of older versions on
-the same nodes.
+`agentless.spec` is the whole task as JSON, for `recover`. Changing a label's meaning breaks controllers of older
+versions on the same nodes.
 """
 
 from __future__ import annotations

@@ -17,10 +17,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LABEL_KEY = re.compile(r"[a-z0-9A-Z][a-z0-9A-Z._/-]*")
 _RESERVED = ("AGENTLESS_", "NVIDIA_VISIBLE_DEVICES")
-_NEVER_SECRET = frozenset(
-    "PATH HOME IFS ENV LD_PRELOAD LD_LIBRARY_PATH UID EUID PPID SHELLOPTS BASHOPTS DOCKER_HOST DOCKER_CONTEXT "
-    "DOCKER_CONFIG DOCKER_API_VERSION DOCKER_CERT_PATH DOCKER_TLS DOCKER_TLS_VERIFY DOCKER_DEFAULT_PLATFORM".split()
-)
+_NEVER_SECRET = frozenset({
+    "PATH", "HOME", "IFS", "ENV", "LD_PRELOAD", "LD_LIBRARY_PATH", "UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS",
+    "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_API_VERSION", "DOCKER_CERT_PATH", "DOCKER_TLS",
+    "DOCKER_TLS_VERIFY", "DOCKER_DEFAULT_PLATFORM",
+})  # fmt: skip
 """A secret is exported on the node before docker runs there; these would change how, or where, it runs."""
 
 

@@ -128,14 +128,12 @@ _UUID = re.compile(r"[A-Za-z0-9-]+")
 _WHOLE_UUID = re.compile(r"(?:GPU-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _WATTS = re.compile(r"[0-9]{1,6}(?:\.[0-9]+)?")
-_DRIVER = re.compile(r"[0-9]+(?:\.[0-9]+)+|\[.*\]|N/A")
-_BUS = re.compile(r"[0-9A-Fa-f:.]{12,16}|\[.*\]|N/A")
 _PSTATE = re.compile(r"P[0-9]{1,2}")
 _UNAVAILABLE = re.compile(r"\[.*\]|N/A|ERR!|")
 _DEAD = frozenset({"[GPU requires reset]", "[GPU is lost]"})
 _MIG = {"Enabled": True, "Disabled": False}
 _COMPUTE_MODES = frozenset({"Default", "Exclusive_Thread", "Exclusive_Process", "Prohibited"})
-_CONTAINER = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_CONTAINER = re.compile(r"[0-9a-f]{64}")
 
 
 class Nvidia:
@@ -191,16 +189,18 @@ def _gpus(lines: Sequence[str], code: str | None) -> tuple[tuple[GpuReading, ...
 def _gpu(row: str, columns: int) -> tuple[GpuReading | None, str | None]:
     """The GPU in a row and what is wrong with it. What might have slipped into another column is not read at all."""
     cells = row.split(", ")
-    # Only a name may hold commas; if it is another cell, the UUID is cut or driver and bus id are out of place.
-    if (surplus := len(cells) - columns) > 0 and _WHOLE_UUID.fullmatch(cells[1]):
+    surplus = len(cells) - columns
+    # Only a name may hold commas; if it is another cell, the UUID is cut or the bus id is out of place.
+    if surplus > 0 and _WHOLE_UUID.fullmatch(cells[1]):
         cells[2 : 3 + surplus] = [", ".join(cells[2 : 3 + surplus])]
     if len(cells) < 3 or not _INDEX.fullmatch(cells[0]) or not _UUID.fullmatch(cells[1]):
         return None, "nvidia-smi cannot read one of the GPUs; see dmesg on the node, and reboot it"
     index, uuid = int(cells[0]), cells[1]
-    whole = len(cells) == columns and row.count("GPU-") <= 1  # two rows that ran together have two
-    if not whole or not _DRIVER.fullmatch(cells[3]) or not _BUS.fullmatch(cells[4]):
+    bus = pci_bus_id(cells[4]) if len(cells) == columns else None
+    in_place = bus or (surplus == 0 and _UNAVAILABLE.fullmatch(cells[4]))
+    if not in_place or row.count("GPU-") > 1:  # two, where two rows ran together
         return GpuReading(index, uuid), f"nvidia-smi's line about GPU {index} is damaged; {_LOOK}"
-    identity = (index, uuid, _known(cells[2]), _known(cells[3]), pci_bus_id(cells[4]))
+    identity = (index, uuid, _known(cells[2]), _known(cells[3]), bus)
     if not _DEAD.isdisjoint(cells):
         reset = f"reboot the node or, as root, run nvidia-smi -r -i {index} there"
         return GpuReading(*identity), f"GPU {index} needs a reset; {reset}"
@@ -241,7 +241,7 @@ def _processes(
             if kind != "@cgroup":
                 details[kind, pid] = text
             elif container := _container(text):
-                details.setdefault((kind, pid), container)
+                details[kind, pid] = container
     if error := _complaint(talk, code):
         return None, error
     processes: list[GpuProcess] = []

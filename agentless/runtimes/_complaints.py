@@ -9,8 +9,10 @@ from agentless.model.node import NodeConfig
 _KNOWN: tuple[tuple[str, str], ...] = (
     (
         r"permission denied.*(docker\.sock|docker daemon socket|docker API)",
-        "{user} may not use Docker on {node}; on the node run: sudo usermod -aG docker {user} (then log in again), "
-        "or write 'docker: sudo docker' for it in the inventory",
+        (
+            "{user} may not use Docker on {node}; on the node run: sudo usermod -aG docker {user} (then log in again), "
+            "or write 'docker: sudo docker' for it in the inventory"
+        ),
     ),
     (
         r"sudo: .*(password is required|terminal is required|must have a tty|no tty|authentication is required)",
@@ -18,7 +20,10 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     ),
     (
         r"sudo: (sorry, )?you are not allowed to (preserve|set)",
-        "sudo on {node} does not let secrets through; add SETENV to its sudoers rule (NOPASSWD:SETENV: /usr/bin/docker)",
+        (
+            "sudo on {node} does not let secrets through; add SETENV to its sudoers rule "
+            "(NOPASSWD:SETENV: /usr/bin/docker)"
+        ),
     ),
     (
         r"(sorry, user \S+ (is not allowed to|may not)|is not in the sudoers file|may not run sudo|sudo: I'm sorry)",
@@ -34,16 +39,24 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     ),
     (r"flock: ((command )?not found|inaccessible)", "there is no flock command on {node}; install util-linux there"),
     (
-        r"(Cannot connect to the Docker daemon|failed to connect to the docker API|error during connect|"
-        r"Is the docker daemon running|docker\.sock: connect: (no such file|connection refused))",
-        "the Docker daemon on {node} does not run or listens elsewhere{socket}; on the node run: "
-        "sudo systemctl start docker",
+        (
+            r"(Cannot connect to the Docker daemon|failed to connect to the docker API|error during connect|"
+            r"Is the docker daemon running|docker\.sock: connect: (no such file|connection refused))"
+        ),
+        (
+            "the Docker daemon on {node} does not run or listens elsewhere{socket}; on the node run: "
+            "sudo systemctl start docker"
+        ),
     ),
     (
-        r"(could not select device driver.*(gpu|nvidia)|discover GPU vendor from CDI|"
-        r"(unknown or invalid runtime name:|Unknown runtime specified) nvidia)",
-        "Docker on {node} cannot hand out NVIDIA GPUs; install nvidia-container-toolkit there and run: "
-        "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker",
+        (
+            r"(could not select device driver.*(gpu|nvidia)|discover GPU vendor from CDI|"
+            r"(unknown or invalid runtime name:|Unknown runtime specified) nvidia)"
+        ),
+        (
+            "Docker on {node} cannot hand out NVIDIA GPUs; install nvidia-container-toolkit there and run: "
+            "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
+        ),
     ),
     (
         r"exec: \"?(?P<what>[^\"]+)\"?: (executable file not found|stat .*no such file|permission denied)",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from agentless.errors import StateError
 from agentless.model.task import Task
@@ -17,11 +16,19 @@ CREATE TABLE IF NOT EXISTS tasks (
   id TEXT PRIMARY KEY, name TEXT, owner TEXT NOT NULL, batch TEXT NOT NULL, document BLOB NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS tasks_name ON tasks (name) WHERE name IS NOT NULL;
+CREATE INDEX IF NOT EXISTS tasks_batch ON tasks (batch);
 CREATE TABLE IF NOT EXISTS events (
   seq INTEGER PRIMARY KEY, at REAL NOT NULL, task TEXT NOT NULL, document BLOB NOT NULL
 );
 CREATE INDEX IF NOT EXISTS events_task ON events (task);
 PRAGMA user_version = 1;
+"""
+# Each half stops at its limit, in the order of an index: a short beginning or a common name means thousands of tasks.
+_FIND = """
+SELECT document FROM tasks WHERE id IN (
+  SELECT * FROM (SELECT id FROM tasks WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT ?) UNION
+  SELECT * FROM (SELECT id FROM tasks WHERE name = ? ORDER BY id DESC LIMIT ?)
+) ORDER BY id DESC LIMIT ?
 """
 
 
@@ -49,10 +56,7 @@ class History:
 
     def find(self, reference: str, limit: int = 20) -> list[Task]:
         """The tasks whose id begins with `reference` or whose name it is, newest first."""
-        return self._tasks(
-            "SELECT document FROM tasks WHERE (id >= ? AND id < ?) OR name = ? ORDER BY id DESC LIMIT ?",
-            (reference, reference + "\x7f", reference, limit),
-        )
+        return self._tasks(_FIND, (reference, reference + "\x7f", limit, reference, limit, limit))
 
     def newest(self, limit: int) -> list[Task]:
         """The last `limit` tasks by creation, newest first."""
@@ -60,7 +64,7 @@ class History:
 
     def batch(self, batch: str) -> list[Task]:
         """The ended tasks of one batch."""
-        return self._tasks("SELECT document FROM tasks WHERE id >= ? AND batch = ? ORDER BY id", (batch[:8], batch))
+        return self._tasks("SELECT document FROM tasks WHERE batch = ? ORDER BY id", (batch,))
 
     def remove(self, task_id: str) -> None:
         """Forget an ended task; its events stay."""
@@ -72,15 +76,23 @@ class History:
 
     def events(self, task: str) -> list[bytes]:
         """All events of a task, oldest first."""
-        rows = self._db.execute("SELECT document FROM events WHERE task = ? ORDER BY seq", (task,))
-        return [row[0] for row in rows]
+        return self._documents("SELECT document FROM events WHERE task = ? ORDER BY seq", (task,))
 
     def close(self) -> None:
         """Let go of the file."""
         self._db.close()
 
-    def _tasks(self, query: str, values: Iterable[object]) -> list[Task]:
-        return [_TASK.validate_json(row[0]) for row in self._db.execute(query, tuple(values))]
+    def _tasks(self, query: str, values: tuple[object, ...]) -> list[Task]:
+        try:
+            return [_TASK.validate_json(document) for document in self._documents(query, values)]
+        except ValidationError as error:
+            raise StateError(f"the history has a damaged task ({error.errors()[0]['msg']}); move it away") from None
+
+    def _documents(self, query: str, values: tuple[object, ...]) -> list[bytes]:
+        try:
+            return [row[0] for row in self._db.execute(query, values)]
+        except sqlite3.Error as error:
+            raise StateError(f"the history cannot be read ({error}); make it readable or move it away") from None
 
     def _write(self, query: str, values: tuple[object, ...]) -> None:
         try:

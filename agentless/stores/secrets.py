@@ -16,7 +16,10 @@ class SecretStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateError(f"the folder {folder} cannot be made: {error.strerror}") from None
 
     def put(self, task: str, values: Mapping[str, str]) -> None:
         """Keep the values of one task on disk."""

@@ -7,6 +7,7 @@ a schema version; older versions load for ever (`UPGRADES`).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Callable
@@ -77,35 +78,42 @@ class AtomicStorage(Storage):
             os.close(folder)
 
     def _load(self) -> Tables | None:
-        if not self._path.exists() and not self._last.exists():
-            return None
         problem = ""
         for path in (self._path, self._last):
             try:
-                tables = orjson.loads(path.read_bytes())
+                tables = _upgraded(orjson.loads(path.read_bytes()), path)
             except orjson.JSONDecodeError:
                 problem = problem or f"{path} is torn"
-                continue
             except FileNotFoundError:
                 problem = problem or f"{path} is missing"
-                continue
             except OSError as error:
                 raise StateError(_why(path, error)) from None
-            if problem:
-                self.warning = f"{problem}; went on from the copy before it, {path.name}"
-            return _upgraded(tables, path)
+            else:
+                if problem:
+                    self.warning = f"{problem}; went on from the copy before it, {path.name}"
+                    self._set_aside()
+                return tables
+        if not self._path.exists() and not self._last.exists():
+            return None
         raise StateError(
             f"{problem}, and so is the copy before it; move both away and start again: "
             "what runs on the nodes keeps running and is shown"
         )
+
+    def _set_aside(self) -> None:
+        """Keep a torn file for a look at it; left in place, the next write would put it over the only good copy."""
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self._path, self._path.with_name(self._path.name + ".torn"))
 
 
 def _upgraded(tables: Tables, path: Path) -> Tables:
     try:
         version = tables["meta"]["1"]["version"]
     except (KeyError, TypeError):
-        raise StateError(f"{path} is no state file of agentless; move it away and start again") from None
-    if not isinstance(version, int) or version > VERSION:
+        version = None
+    if not isinstance(version, int) or version < 1:
+        raise StateError(f"{path} is no state file of agentless; move it away and start again")
+    if version > VERSION:
         raise StateError(
             f"{path} is from a newer agentless (state version {version}, this one knows {VERSION}); "
             "upgrade agentless, or use another state folder (XDG_STATE_HOME)"
@@ -139,6 +147,7 @@ class TaskStore:
     """The live tasks with their allocations, by task id."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._storage = AtomicStorage(str(path))
         if self._storage.read() is None:
             self._storage.write({"meta": {"1": {"version": VERSION}}})
@@ -156,7 +165,11 @@ class TaskStore:
             try:
                 task = _TASK.validate_python(dict(document))
             except ValidationError as error:
-                raise StateError(f"the state file has a damaged task: {error.errors()[0]['msg']}") from None
+                why = error.errors()[0]["msg"]
+                raise StateError(
+                    f"{self._path} has a damaged task ({why}); move it away and start again: "
+                    "what runs on the nodes keeps running and is shown"
+                ) from None
             tasks[task.id] = task
         return tasks
 

@@ -70,8 +70,8 @@ def test_this_machine_is_read_as_it_is(shell: list[str]) -> None:
     assert [node.cpus for node in facts.numa] == cpus
 
 
-def test_gpus_are_found_by_vendor_and_class(shell: list[str], tmp_path: Path) -> None:
-    """Other vendors' cards, and the audio function of an NVIDIA card, are no GPUs of ours."""
+def test_a_machine_is_read_from_its_sysfs(shell: list[str], tmp_path: Path) -> None:
+    """Online CPUs and NUMA nodes; other vendors' cards, NVIDIA's audio functions and NVSwitches are no GPUs of ours."""
     for address, vendor, kind, numa in (
         ("0000:3b:00.0", "0x10de", "0x030200", "0"),
         ("0000:af:00.0", "0x10de", "0x030000", "1"),
@@ -87,8 +87,12 @@ def test_gpus_are_found_by_vendor_and_class(shell: list[str], tmp_path: Path) ->
         node = tmp_path / f"sys/devices/system/node/node{number}"
         node.mkdir(parents=True)
         (node / "cpulist").write_text(f"{cpus}\n")
+    online = tmp_path / "sys/devices/system/cpu/online"
+    online.parent.mkdir()
+    online.write_text("0-6\n")
     found = ask(shell, SCRIPT.replace("/sys/", f"{tmp_path}/sys/"))
-    assert found.numa == (NumaNode(0, "0-3", ("0000:3b:00.0",)), NumaNode(1, "4-7", ("0000:af:00.0",)))
+    near = (NumaNode(0, "0-3", ("0000:3b:00.0",)), NumaNode(1, "4-7", ("0000:af:00.0",)))
+    assert (found.cores, found.numa) == (7, near)
 
 
 def test_a_machine_without_these_files_is_asked_in_vain(shell: list[str], tmp_path: Path) -> None:

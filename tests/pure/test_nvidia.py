@@ -86,12 +86,12 @@ class Node:
             assert found, f"{program} is not installed"
             (folder / program).symlink_to(found)
 
-    def answers(self, gpus: str, apps: str = "", *, gpus_exit: int = 0, base: str | None = None) -> None:
+    def answers(self, gpus: str, apps: str = "", *, gpus_exit: int = 0, apps_exit: int = 0, base: str = "") -> None:
         (self.folder / "gpus").write_text(gpus)
         (self.folder / "apps").write_text(apps)
-        (self.folder / "base").write_text(base or "")
+        (self.folder / "base").write_text(base)
         self.install(
-            'case $* in *compute-apps*) cat "$here/apps" ;;\n'
+            f'case $* in *compute-apps*) cat "$here/apps" >&2; exit {apps_exit} ;;\n'
             f'*mig.mode*) cat "$here/gpus"; exit {gpus_exit} ;;\n'
             '*) cat "$here/base" ;; esac'
         )
@@ -159,6 +159,16 @@ def test_a_process_is_told_with_its_owner_and_one_clean_line_of_command(node: No
     assert len(found.command) == 200
 
 
+def test_a_long_command_line_stays_on_the_node(node: Node) -> None:
+    """A sample is taken every other second: a class path of 100 kB does not travel each time."""
+    with subprocess.Popen([sys.executable, "-c", "input()", "x" * 100_000], stdin=subprocess.PIPE) as process:
+        node.answers(GPU + MORE, f"GPU-a, {process.pid}, python, 512\n")
+        output = node.run()
+        process.communicate(b"\n")
+    assert b"input() xxx" in output
+    assert max(map(len, output.split(b"\n"))) < 300
+
+
 def test_a_process_on_several_gpus_is_looked_up_once(node: Node) -> None:
     """One training process on eight GPUs is one look into /proc."""
     node.answers(GPU + MORE, f"GPU-a, {os.getpid()}, python, 1\nGPU-b, {os.getpid()}, python, 2\n")
@@ -198,6 +208,18 @@ def test_a_driver_that_refuses_a_field_is_asked_for_what_every_driver_knows(node
     assert (sample.error, sample.processes) == (None, ())
     (gpu,) = sample.gpus
     assert (gpu.memory_used_mib, gpu.utilization_pct, gpu.mig, gpu.temperature_c) == (7, 0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("apps", "apps_exit"),
+    [("", 3), ("Unable to determine the device handle for GPU0000:02:00.0: Unknown Error\n", 0)],
+    ids=["exit code", "words"],
+)
+def test_a_process_list_that_failed_is_no_empty_list(node: Node, apps: str, apps_exit: int) -> None:
+    """By its exit code or by what it says, on whichever of its outputs."""
+    node.answers(GPU + MORE, apps, apps_exit=apps_exit)
+    sample = node.sample()
+    assert (len(sample.gpus), sample.processes) == (1, None)
 
 
 def test_a_driver_that_fails_is_not_asked_for_processes(node: Node) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 import uuid
 from pathlib import Path
 
@@ -39,33 +40,29 @@ class Sshd:
     """A server. `home` is one of a user whom it lets in and who knows its host key, `tag` marks what it starts."""
 
     def __init__(self, folder: Path, *options: str, kinds: tuple[str, ...] = ("ed25519",)) -> None:
-        self.port = free_port()
         self.tag = f"AGENTLESS_TEST={uuid.uuid4().hex}"
         self.home = folder / "home"
         self.host_keys = [keygen(folder / f"host_{kind}", kind) for kind in kinds]
         self.key = keygen(self.home / ".ssh/id_ed25519")
         self.known_hosts = self.home / ".ssh/known_hosts"
-        self.known_hosts.write_text(f"{self.host_field} {public(self.host_keys[0])}\n")
-        (folder / "authorized_keys").write_text(public(self.key) + "\n")
-        self._config = folder / "sshd_config"
-        self._config.write_text(
-            "\n".join(
-                [
-                    "ListenAddress 127.0.0.1",
-                    f"Port {self.port}",
-                    *(f"HostKey {key}" for key in self.host_keys),
-                    f"AuthorizedKeysFile {folder}/authorized_keys",
-                    f"SetEnv {self.tag}",
-                    "PidFile none",
-                    "StrictModes no",
-                    "UsePAM no",
-                    "PasswordAuthentication no",
-                    "MaxStartups 100",
-                    *options,
-                ]
-            )
-        )
+        self.authorized_keys = folder / "authorized_keys"
+        self.authorized_keys.write_text(public(self.key) + "\n")
+        self._folder = folder
+        self._options = [
+            *options,
+            *(f"HostKey {key}" for key in self.host_keys),
+            f"AuthorizedKeysFile {self.authorized_keys}",
+            # Also a home of its own: no rc file of whoever runs the tests has a part in them.
+            f"SetEnv {self.tag} HOME={self.home}",
+            "PidFile none",
+            "StrictModes no",
+            "UsePAM no",
+            "PasswordAuthentication no",
+            "MaxStartups 100",
+        ]
+        self.port = free_port()
         self.start()
+        self.known_hosts.write_text(f"{self.host_field} {public(self.host_keys[0])}\n")
 
     @property
     def host_field(self) -> str:
@@ -76,20 +73,21 @@ class Sshd:
         """Listen; returns when it does."""
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
-        self._process = subprocess.Popen(
-            [PROGRAM, "-D", "-e", "-f", self._config], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
-        )
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            if b"Server listening" in line:
-                return
-        raise AssertionError("sshd did not start")
+        config, log = self._folder / "sshd_config", self._folder / "log"
+        config.write_text("\n".join(["ListenAddress 127.0.0.1", f"Port {self.port}", *self._options]))
+        with log.open("wb") as stderr:
+            self._process = subprocess.Popen([PROGRAM, "-D", "-e", "-f", config], stderr=stderr)
+        deadline = time.monotonic() + WAIT
+        while "Server listening" not in log.read_text():
+            assert time.monotonic() < deadline, log.read_text()
+            assert self._process.poll() is None, log.read_text()
+            time.sleep(0.01)
 
     def stop(self) -> None:
         """Stop listening and break all connections."""
         self.break_connections()
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
 
     def connections(self) -> list[int]:
         """The processes that each serve one connection."""

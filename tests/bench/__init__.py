@@ -1,0 +1,12 @@
+"""Speed as ratios against what else one would use, measured in pairs on the same machine: `make bench`.
+
+    submit.py     `agentless submit` against `ssh NODE docker run -d`, both as whole processes
+    overhead.py   a submit inside the controller against the same two docker commands without it
+    sweep.py      one question to 50 nodes against parallel-ssh and Ansible
+    ps.py         `agentless ps` as a whole process against `import typer`
+    history.py    a submit after 100,000 ended tasks against one after none
+    scale.py      what a controller takes with 100 nodes that it samples every 2 s
+    measure.py    pairs, medians, rows; houses.py: nodes, real and simulated, with a controller that serves them
+
+`python -m tests.bench NAME` runs one. What a machine lacks is said in the row that needs it.
+"""

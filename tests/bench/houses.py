@@ -1,0 +1,88 @@
+"""What is measured on: real nodes of `tests/lab` or simulated ones, and a controller of its own that serves them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from agentless import paths
+from agentless.client import Client
+from tests.bench.measure import timed
+from tests.lab import IMAGE, Lab, Node
+
+AGENTLESS = str(Path(sys.executable).parent / "agentless")
+_SIMULATED = "simulated/python:3.12"
+
+
+@contextlib.contextmanager
+def real_nodes(*names: str, docker: bool = True) -> Iterator[Lab]:
+    """A lab with nodes of two GPUs each; without `docker` they are mere sshds on loopback."""
+    with Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab:
+        lab.add_nodes(dict.fromkeys(names, 2), docker=docker, namespace=docker)
+        yield lab
+
+
+@contextlib.contextmanager
+def simulated_nodes(count: int, gpus: int) -> Iterator[Path]:
+    """The folder of a simulation that runs in a process of its own."""
+    root = Path(tempfile.mkdtemp(prefix="agentless-bench-"))
+    argv = [sys.executable, "-m", "agentless.demo", str(root / "fleet"), "--nodes", ",".join([str(gpus)] * count)]
+    try:
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as process:
+            if not process.stdout.readline().startswith(b"ready"):
+                raise RuntimeError("the simulated nodes did not come up")
+            yield root
+            process.stdin.close()
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def real_env(lab: Lab) -> dict[str, str]:
+    """The environment of a user of the lab's nodes."""
+    return {**lab.env(), "AGENTLESS_INVENTORY": str(lab.inventory)}
+
+
+def simulated_env(root: Path, name: str = "main") -> dict[str, str]:
+    """The environment of a user of the simulated nodes; another name has a controller of its own."""
+    folders = {"XDG_CONFIG_HOME": root / name / "config", "XDG_STATE_HOME": root / name / "state"}
+    for folder in folders.values():
+        folder.joinpath("agentless").mkdir(parents=True)
+    shutil.copy(root / "fleet" / "known_hosts", folders["XDG_CONFIG_HOME"] / "agentless")
+    mine = {"AGENTLESS_INVENTORY": str(root / "fleet" / "inventory.yaml"), **{k: str(v) for k, v in folders.items()}}
+    return {**os.environ, **mine}
+
+
+@contextlib.contextmanager
+def controller(env: Mapping[str, str]) -> Iterator[Client]:
+    """A controller that every node has answered; the client to it stays in this process."""
+    try:
+        timed([AGENTLESS, "nodes"], env)
+        yield Client(paths.state_dir(env), paths.find_inventory(None, env))
+    finally:
+        timed([AGENTLESS, "controller", "stop"], env)
+
+
+def request(target: str, *command: str, image: str = _SIMULATED) -> dict[str, object]:
+    """What `agentless submit` sends for this."""
+    return {"targets": [target], "spec": {"command": command, "image": image}}
+
+
+def forget(client: Client, task: str) -> None:
+    """Wait for the end of a task and remove it with its container."""
+    client.get(f"/v1/tasks/{task}/wait")
+    client.delete(f"/v1/tasks/{task}")
+
+
+def docker_run(node: Node, name: str) -> list[str]:
+    """What `agentless submit node::0 -- true` runs on the node, as one would type it: the same without the labels."""
+    options = ["--detach", "--pull", "never", "--name", name, "--gpus", f"device={node.gpu_uuids[0]}"]
+    variables = {"AGENTLESS_TASK_ID": name, "AGENTLESS_NODE": node.name, "AGENTLESS_GPUS": "0"}
+    for key, value in variables.items():
+        options += ["--env", f"{key}={value}"]
+    return ["docker", "run", *options, "--stop-timeout", "10", IMAGE, "true"]

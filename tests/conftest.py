@@ -1,0 +1,6 @@
+"""What all rings share: properties are not timed, since the machine is shared with other tests."""
+
+from hypothesis import settings
+
+settings.register_profile("ci", deadline=None)
+settings.load_profile("ci")

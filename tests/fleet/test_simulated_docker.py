@@ -1,0 +1,182 @@
+"""The simulated docker does with a task what Docker does, as far as agentless can tell."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from agentless.errors import Refused, RuntimeFailed
+from agentless.model.claim import task_of
+from agentless.model.command import Result
+from agentless.runtimes.docker import ImageMissing, LogQuery
+from tests.fleet.client import Client, gone, proc, until
+
+
+async def test_a_task_comes_back_whole_from_the_labels_of_its_container(client: Client):
+    task, placement = client.task("sleep", "600", gpus=(0, 2), env={"A": "b c\n'"}, labels={"x": "ü|"}, memory=1 << 30)
+    cid = client.docker.parse_launch(task, await client.run(client.docker.launch(task, placement, {})))
+    found = task_of(await client.container(cid), "n1")
+    assert (found.id, found.spec, found.placement, found.state) == (task.id, task.spec, placement, "running")
+
+
+async def test_of_two_launches_for_one_gpu_one_wins_and_the_other_is_told_who_holds_it(client: Client):
+    tries = [client.task("sleep", "600", gpus=gpus) for gpus in ((0, 1), (1, 2))]
+    results = await asyncio.gather(*(client.run(client.docker.launch(*each, {})) for each in tries))
+    assert sorted(result.exit_code for result in results) == [0, 75]
+    loser = 0 if results[0].exit_code else 1
+    with pytest.raises(Refused, match=f"is held by task {tries[1 - loser][0].id} of ann@laptop"):
+        client.docker.parse_launch(tries[loser][0], results[loser])
+
+
+async def test_a_gpu_is_free_again_when_its_task_has_ended(client: Client):
+    await client.ended(await client.launch("true", gpus=(0,)))
+    await client.launch("sleep", "600", gpus=(0,))
+
+
+async def test_the_same_task_launched_twice_is_one_container(client: Client):
+    launch = client.docker.launch(*client.task("sleep", "600", gpus=(0,)), {})
+    first, second = await client.run(launch), await client.run(launch)
+    assert first.stdout == second.stdout
+
+
+async def test_a_task_sees_its_gpus_only_and_they_look_busy(client: Client):
+    busy = "nvidia-smi --query-gpu=utilization.gpu --format=csv,noheader,nounits"
+    cid = await client.launch("sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES; nvidia-smi -L; read x </dev/zero", gpus=(1, 3))
+    one, three = client.node.gpus.uuids[1], client.node.gpus.uuids[3]
+    assert [int(load) > 50 for load in (await client.run(busy)).out.split()] == [False, True, False, True]
+    await client.run(client.docker.signal(cid, "KILL"))
+    await client.ended(cid)
+    assert (await client.log(cid)).out.splitlines() == [
+        f"{one},{three}",
+        f"GPU 0: Simulated A100 (UUID: {one})",
+        f"GPU 1: Simulated A100 (UUID: {three})",
+    ]
+    assert (await client.run(busy)).out.split() == ["0"] * 4
+
+
+async def test_a_secret_reaches_the_task_by_name_only(client: Client):
+    task, placement = client.task("sh", "-c", 'echo "$TOKEN"', secret_env=("TOKEN",))
+    launch = client.docker.launch(task, placement, {"TOKEN": "hunter2 '\""})
+    cid = client.docker.parse_launch(task, await client.run(launch))
+    await client.ended(cid)
+    assert (await client.log(cid)).out == "hunter2 '\"\n"
+    assert b"hunter2" not in (await client.run(f"docker inspect {cid}")).stdout
+
+
+async def test_python_images_have_python(client: Client):
+    cid = await client.launch("python", "-c", "print(6 * 7)")
+    assert (await client.ended(cid)).exit_code == 0
+    assert (await client.log(cid)).out == "42\n"
+
+
+async def test_an_image_that_is_not_there_is_missing_and_cannot_be_pulled(client: Client):
+    task, placement = client.task("true", image="nobody/nothing")
+    with pytest.raises(ImageMissing):
+        client.docker.parse_launch(task, await client.run(client.docker.launch(task, placement, {})))
+    with pytest.raises(RuntimeFailed, match="no registry"):
+        client.docker.check(await client.run(client.docker.pull("nobody/nothing")))
+
+
+async def test_a_command_that_is_not_there_fails_and_leaves_no_container(client: Client):
+    task, placement = client.task("no-such-program", gpus=(0,))
+    result = await client.run(client.docker.launch(task, placement, {}))
+    assert result.exit_code == 127
+    with pytest.raises(RuntimeFailed, match="'no-such-program' cannot be run in the image"):
+        client.docker.parse_launch(task, result)
+    assert client.docker.parse_containers(await client.run(client.docker.containers())) == ()
+
+
+async def test_the_stream_of_events_tells_a_life_from_create_to_destroy(client: Client):
+    async with client.events() as event:
+        cid = await client.launch("sleep", "600")
+        await client.run(client.docker.pause(cid))
+        await client.run(client.docker.resume(cid))
+        await client.run(client.docker.remove(cid, force=True))
+        told = [await event() for _ in range(7)]
+    assert told == [(cid, what) for what in ("create", "start", "pause", "unpause", "kill", "die", "destroy")]
+
+
+async def test_an_exit_code_is_kept_until_the_container_is_removed(client: Client):
+    cid = await client.launch("sh", "-c", "exit 7")
+    container = await client.ended(cid)
+    assert (container.state, container.exit_code, container.oom_killed) == ("exited", 7, False)
+    assert container.created_at <= container.started_at <= container.finished_at <= time.time()
+    client.docker.check(await client.run(client.docker.remove(cid)))
+    assert client.docker.parse_containers(await client.run(client.docker.containers())) == ()
+
+
+async def test_what_a_task_leaves_running_ends_with_it(client: Client):
+    cid = await client.launch("sh", "-c", "sleep 600 & echo $!; timeout 600 sleep 600 & echo $!; exit 0")
+    await client.ended(cid)
+    assert [await gone(int(pid)) for pid in (await client.log(cid)).out.split()] == [True, True]
+
+
+async def test_a_first_process_that_handles_no_signal_ends_by_kill_only(client: Client):
+    cid = await client.launch("sleep", "600")
+    client.docker.check(await client.run(client.docker.signal(cid, "TERM")))
+    client.docker.check(await client.run(client.docker.signal(cid, "KILL")))
+    assert (await client.ended(cid)).exit_code == 137
+
+
+async def test_a_first_process_may_handle_a_signal(client: Client):
+    cid = await client.launch("sh", "-c", 'trap "echo bye; exit 5" TERM; echo ready; while :; do sleep 0.05; done')
+    async with client.lines(client.docker.logs(cid, LogQuery(follow=True))) as line:
+        assert await line() == "ready"
+        await client.run(client.docker.signal(cid, "TERM"))
+        assert [await line(), await line()] == ["bye", None]
+    assert (await client.ended(cid)).exit_code == 5
+
+
+async def test_a_paused_task_stands_still_until_it_is_resumed(client: Client):
+    cid = await client.launch("sh", "-c", "while :; do sleep 0.05; done")
+    pid = (await client.run(f"docker inspect --format '{{{{.State.Pid}}}}' {cid}")).out.strip()
+    client.docker.check(await client.run(client.docker.pause(cid)))
+    assert (await client.container(cid)).state == "paused"
+    assert proc(pid, "stat").split()[2] == "T"
+    client.docker.check(await client.run(client.docker.resume(cid)))
+    assert (await client.container(cid)).state == "running"
+    assert proc(pid, "stat").split()[2] != "T"
+
+
+async def test_a_running_container_is_not_removed_without_force(client: Client):
+    cid = await client.launch("sleep", "600")
+    with pytest.raises(RuntimeFailed, match="You cannot remove a running container"):
+        client.docker.check(await client.run(client.docker.remove(cid)))
+    assert (await client.container(cid)).state == "running"
+
+
+async def test_out_of_memory_is_told_from_a_kill(client: Client):
+    async with client.events() as event:
+        cid = await client.launch("sleep", "600")
+        client.node.engine.oom(client.node.engine.containers[cid])
+        assert [(await event())[1] for _ in range(4)] == ["create", "start", "oom", "die"]
+    container = await client.container(cid)
+    assert (container.exit_code, container.oom_killed) == (137, True)
+
+
+async def test_a_log_keeps_streams_apart_and_can_be_cut(client: Client):
+    cid = await client.launch("sh", "-c", "echo one; echo two >&2; echo three; printf four")
+    await client.ended(cid)
+    assert await client.log(cid) == Result(0, b"one\nthree\nfour", b"two\n")
+    assert (await client.log(cid, tail=1)).stdout == b"four"
+    assert (await client.log(cid, since=time.time() + 60)).stdout == b""
+    stamp = (await client.log(cid, timestamps=True)).out.split()[0]
+    assert stamp.startswith(time.strftime("%Y-", time.gmtime()))
+    assert stamp.endswith("Z")
+
+
+async def test_a_followed_log_comes_as_it_is_printed_and_ends_with_the_task(client: Client):
+    cid = await client.launch("sh", "-c", 'trap "exit 0" TERM; echo first; while :; do sleep 0.05; done')
+    async with client.lines(client.docker.logs(cid, LogQuery(follow=True))) as line:
+        assert await line() == "first"
+        await client.run(client.docker.signal(cid, "TERM"))
+        assert await line() is None
+
+
+async def test_nobody_follows_for_a_client_that_has_gone(client: Client):
+    before = len(client.node.engine._listeners)
+    async with client.events():
+        assert len(client.node.engine._listeners) == before + 1
+    await until(lambda: len(client.node.engine._listeners) == before)

@@ -1,0 +1,32 @@
+"""Task ids: short, unique, sorted by time."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentless.model.task import new_task_id
+from tests.pure.build import NOW
+
+
+def test_an_id_is_eleven_characters_that_cannot_be_misread() -> None:
+    assert re.fullmatch(r"[0-9a-hj-km-np-tv-z]{11}", new_task_id(NOW))
+
+
+def test_ids_of_one_moment_differ_across_controllers() -> None:
+    assert len({new_task_id(NOW) for _ in range(100)}) > 90
+
+
+@given(st.floats(1_704_067_201, 2_600_000_000), st.floats(0.002, 1e6))
+def test_a_later_id_sorts_after_an_earlier_one(now: float, later: float) -> None:
+    assert new_task_id(now) < new_task_id(now + later)
+
+
+@given(st.lists(st.floats(-3600, 3600), min_size=2, max_size=20))
+def test_ids_of_one_controller_rise_even_when_its_clock_goes_back(steps: list[float]) -> None:
+    ids = [""]
+    for step in steps:
+        ids.append(new_task_id(NOW + step, ids[-1]))
+    assert ids == sorted(set(ids))

@@ -1,0 +1,199 @@
+"""The real `agentless` command, run as a person in a shell runs it, in an environment of the lab."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import shutil
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from agentless.client import Client
+from tests.lab import Lab, Node
+
+T = TypeVar("T")
+WAIT = 20.0
+"""Seconds that anything which has to happen may take."""
+
+
+def until(condition: Callable[[], T], seconds: float = WAIT) -> T:
+    """What `condition()` gives once that is true."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+    return found
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Cli:
+    """A person at a shell. Each `name` has folders, and so a controller, of its own; `extra` is more environment."""
+
+    def __init__(self, lab: Lab, name: str = "main", inventory: str | None = "", **extra: str) -> None:
+        self.lab = lab
+        self.env = {**lab.env(name), "TERM": "xterm", **extra}
+        self.config = Path(self.env["XDG_CONFIG_HOME"], "agentless")
+        self.state = Path(self.env["XDG_STATE_HOME"], "agentless")
+        self.inventory = self.config / "inventory.yaml"
+        self.client = Client(self.state, self.inventory)
+        if inventory is not None:
+            self.write_inventory(inventory or inventory_of(lab))
+
+    def write_inventory(self, text: str) -> None:
+        """Replace it, as an editor does."""
+        self.config.mkdir(parents=True, exist_ok=True)
+        fresh = self.inventory.with_suffix(".new")
+        fresh.write_text(text)
+        fresh.replace(self.inventory)
+
+    def __call__(self, *words: str, code: int | None = 0, stdin: str = "", **extra: str) -> Done:
+        """Run a command to its end, which must be `code` (None: any). No command may ever show a traceback."""
+        ran = subprocess.run(
+            ["agentless", *words],
+            env={**self.env, **extra},
+            cwd=self.lab.home,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=90,
+        )
+        assert "Traceback" not in ran.stderr, ran.stderr
+        assert code in (None, ran.returncode), (words, ran.returncode, ran.stdout, ran.stderr)
+        return Done(ran.returncode, ran.stdout, ran.stderr)
+
+    def json(self, *words: str, code: int | None = 0) -> Any:
+        """What the command prints with `--json`."""
+        at = words.index("--") if "--" in words else len(words)
+        return self(*words[:at], "--json", *words[at:], code=code).json
+
+    def submit(self, *words: str) -> str:
+        """Start one task; gives its id."""
+        return self("submit", *words).out.strip()
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start a command and go on; end it with `finish`."""
+        return subprocess.Popen(
+            ["agentless", *words],
+            env=self.env,
+            cwd=self.lab.home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def task(self, reference: str) -> dict[str, Any]:
+        """What `show` says of a task."""
+        return self.json("show", reference)
+
+    def gpu(self, target: str) -> dict[str, Any]:
+        """What `gpus` says of `node1::0`."""
+        node, _, index = target.partition("::")
+        return next(gpu for gpu in self.json("gpus", node) if gpu["index"] == int(index))
+
+    def node(self, name: str) -> dict[str, Any]:
+        """What `nodes` says of a node."""
+        return next(node for node in self.json("nodes") if node["name"] == name)
+
+    def is_free(self) -> bool:
+        """Whether all GPUs can be had."""
+        return all(gpu["state"] == "free" for gpu in self.json("gpus"))
+
+    def settle(self) -> Cli:
+        """Wait until the nodes of the lab are online with all their GPUs free, as each test begins."""
+        gpus = sum(len(node.gpu_uuids) for node in self.lab.nodes.values() if node.name in ("node1", "node2"))
+        until(lambda: [gpu["state"] for gpu in self.json("gpus")] == ["free"] * gpus)
+        return self
+
+    @property
+    def pid(self) -> int:
+        """The controller's process."""
+        return int(self.json("controller", "status")["pid"])
+
+    def kill_controller(self) -> None:
+        """`kill -9`, and wait until it is gone."""
+        pid = self.pid
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not is_alive(pid))
+
+    def close(self) -> None:
+        """End the controller and remove all folders."""
+        self("controller", "stop", code=None)
+        shutil.rmtree(Path(self.env["XDG_CONFIG_HOME"]).parent)
+
+    def terminal(self, *words: str, columns: int = 80, typed: str = "") -> tuple[int, str]:
+        """Run a command on a terminal of so many columns; gives its exit code and what stands on the screen."""
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        with subprocess.Popen(
+            ["agentless", *words], env=self.env, cwd=self.lab.home, stdin=slave, stdout=slave, stderr=slave
+        ) as process:
+            os.close(slave)
+            os.write(master, typed.encode())
+            screen = b""
+            try:
+                while data := os.read(master, 65536):
+                    screen += data
+            except OSError:  # Linux says EIO when the last writer has closed it
+                pass
+            os.close(master)
+        text = screen.decode().replace("\r\n", "\n")
+        assert "Traceback" not in text, text
+        return process.returncode, text
+
+
+def finish(process: subprocess.Popen[str]) -> Done:
+    """Wait for a command that was started."""
+    out, err = process.communicate(timeout=60)
+    assert "Traceback" not in err, err
+    return Done(process.returncode, out, err)
+
+
+def inventory_of(lab: Lab, defaults: str = "image: busybox", **nodes: str) -> str:
+    """An inventory of node1 and node2; `nodes` are more keys for one of them, like `node1="docker: sudo docker"`."""
+    lines = [f"version: 1\ndefaults: {{user: root, identity_file: {lab.identity}, {defaults}}}\nnodes:\n"]
+    for name in ("node1", "node2"):
+        keys = nodes.get(name)
+        lines.append(f"  {name}: {{host: {lab.nodes[name].host}{', ' + keys if keys else ''}}}\n")
+    return "".join(lines)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def inspect(node: Node, task: str) -> dict[str, Any]:
+    """What the node's own Docker says of a task's container."""
+    found: dict[str, Any] = json.loads(node.sh(f"docker inspect agentless-{task}").stdout)[0]
+    return found
+
+
+def containers(node: Node) -> list[str]:
+    """The names of all containers on the node, whatever they do."""
+    return node.sh("docker ps --all --format '{{.Names}}'").stdout.split()

@@ -1,0 +1,273 @@
+"""From an empty folder to a task on two GPUs and back, as the README walks it, on two real nodes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.real.cli import Cli, containers, until
+
+ECHO = ("sh", "-c", "echo $NVIDIA_VISIBLE_DEVICES")
+
+
+@pytest.fixture
+def agentless(lab):
+    return Cli(lab).settle()
+
+
+@pytest.fixture
+def newcomer(lab):
+    """Somebody who has never used agentless: no inventory, and no host key is known to them."""
+    home = lab.root / "newcomer"
+    (home / ".ssh").mkdir(parents=True, exist_ok=True)
+    (home / ".ssh/known_hosts").unlink(missing_ok=True)
+    hosts = "".join(f"Host {n.name}\n  HostName {n.host}\n" for n in map(lab.nodes.get, ("node1", "node2")))
+    (home / ".ssh/config").write_text(
+        f"{hosts}Host github.com\n  User git\nHost *\n  User root\n  IdentityFile {lab.identity}\n"
+    )
+    cli = Cli(lab, "newcomer", inventory=None, HOME=str(home))
+    yield cli
+    cli.close()
+
+
+def fingerprint(key: Path) -> str:
+    return subprocess.run(["ssh-keygen", "-lf", key], check=True, capture_output=True, text=True).stdout.split()[1]
+
+
+# ---------------------------------------------------------------------- init
+
+
+def test_init_writes_the_hosts_of_ssh_config(newcomer):
+    """The file is where every command looks for it, and names the machines but no git server."""
+    assert newcomer("init").out == f"{newcomer.inventory}\n"
+    nodes = yaml.safe_load(newcomer.inventory.read_text())["nodes"]
+    assert nodes == {"node1": {"host": "node1"}, "node2": {"host": "node2"}}
+
+
+def test_init_writes_what_an_admin_can_learn_from(newcomer):
+    newcomer("init")
+    comments = [line for line in newcomer.inventory.read_text().splitlines() if "#" in line]
+    assert {"user:", "jump:", "docker:", "image:", "exclude_gpus:"} <= {w for line in comments for w in line.split()}
+
+
+def test_init_takes_hosts_of_the_command_line(newcomer):
+    newcomer("init", "ubuntu@10.0.0.11:2222")
+    nodes = yaml.safe_load(newcomer.inventory.read_text())["nodes"]
+    assert list(nodes.values()) == [{"host": "10.0.0.11", "user": "ubuntu", "port": 2222}]
+
+
+def test_init_overwrites_nothing(newcomer):
+    newcomer.write_inventory("mine")
+    assert "--force" in newcomer("init", code=2).err
+    assert newcomer.inventory.read_text() == "mine"
+
+
+def test_init_overwrites_with_force(newcomer):
+    newcomer.write_inventory("mine")
+    newcomer("init", "--force")
+    assert newcomer("inventory", "check").out.endswith("2 nodes, no error\n")
+
+
+# ---------------------------------------------------------------------- trust
+
+
+def test_an_unknown_host_key_is_refused(newcomer):
+    """And the reason names the fingerprint and the command that helps."""
+    newcomer("init")
+    node = newcomer.node("node1")
+    assert node["state"] == "offline"
+    assert fingerprint(newcomer.lab.nodes["node1"].dir / "host_key.pub") in node["reason"]
+    assert "agentless nodes trust node1" in node["reason"]
+
+
+def test_trust_shows_the_fingerprint_that_ssh_keygen_shows(newcomer):
+    newcomer("init")
+    shown = newcomer("nodes", "trust", "node1", code=3).out
+    assert re.findall("SHA256:[^ \n]+", shown) == [fingerprint(newcomer.lab.nodes["node1"].dir / "host_key.pub")]
+
+
+def test_nobody_at_the_terminal_trusts_nothing(newcomer):
+    newcomer("init")
+    assert "--yes" in newcomer("nodes", "trust", "node1", code=3).err
+    assert newcomer.node("node1")["state"] == "offline"
+
+
+@pytest.mark.parametrize(("answer", "code", "state"), [("y", 0, "online"), ("n", 3, "offline")])
+def test_trust_asks(newcomer, answer, code, state):
+    newcomer("init")
+    assert newcomer.terminal("nodes", "trust", "node1", typed=f"{answer}\n")[0] == code
+    assert newcomer.node("node1")["state"] == state
+
+
+def test_trust_writes_no_file_of_the_user(newcomer):
+    newcomer("init")
+    newcomer("nodes", "trust", "node1", "--yes")
+    assert not Path(newcomer.env["HOME"], ".ssh/known_hosts").exists()
+
+
+def test_a_changed_host_key_is_refused_with_both_fingerprints(newcomer):
+    newcomer("init")
+    newcomer("nodes", "trust", "node1", "--yes")
+    node = newcomer.lab.nodes["node1"]
+    before = fingerprint(node.dir / "host_key.pub")
+    node.new_host_key()
+    after = fingerprint(node.dir / "host_key.pub")
+    refused = until(lambda: (n := newcomer.node("node1"))["state"] == "offline" and n)
+    assert {before, after} <= set(re.findall("SHA256:[A-Za-z0-9+/]+", refused["reason"]))
+
+
+def test_a_changed_host_key_can_be_trusted_after_a_warning(newcomer):
+    newcomer("init")
+    newcomer("nodes", "trust", "node1", "--yes")
+    node = newcomer.lab.nodes["node1"]
+    before = fingerprint(node.dir / "host_key.pub")
+    node.new_host_key()
+    until(lambda: newcomer.node("node1")["state"] == "offline")
+    done = newcomer("nodes", "trust", "node1", "--yes")
+    assert f"WARNING: on record is {before}" in done.err
+    assert newcomer.node("node1")["state"] == "online"
+
+
+# ---------------------------------------------------------------------- the main job
+
+
+def test_the_newcomers_path(newcomer):
+    """init, trust, gpus, submit, logs: with nothing but an ssh configuration."""
+    newcomer("init")
+    newcomer("nodes", "trust", "node1", "--yes")
+    assert [g["state"] for g in newcomer.json("gpus", "node1")] == ["free", "free"]
+    task = newcomer.submit("node1::0", "--image", "busybox", "--", "echo", "hello")
+    newcomer("wait", task)
+    assert newcomer("logs", task).out == "hello\n"
+
+
+def test_a_task_sees_its_gpus(agentless):
+    """By UUID, which does not change across reboots."""
+    task = agentless.submit("node1::0,1", "--", *ECHO)
+    agentless("wait", task)
+    assert agentless("logs", task).out == ",".join(agentless.lab.nodes["node1"].gpu_uuids) + "\n"
+
+
+def test_a_gpu_is_not_given_twice(agentless):
+    """The refusal names who holds it, and nothing is started."""
+    task = agentless.submit("node1::0,1", "--", "sleep", "60")
+    refused = agentless("submit", "node1::1", "--", *ECHO, code=3)
+    assert refused.out == ""
+    assert f"held by task {task} of {agentless.task(task)['owner']}" in refused.err
+    assert containers(agentless.lab.nodes["node1"]) == [f"agentless-{task}"]
+
+
+def test_a_gpu_is_free_again_after_the_end(agentless):
+    agentless("submit", "node1::0,1", "--wait", "--", "true")
+    agentless("submit", "node1::1", "--wait", "--", "true")
+
+
+def test_ps_shows_a_task_that_runs(agentless):
+    task = agentless.submit("node1::0", "--name", "train", "--", "sleep", "60")
+    _, line = agentless("ps").out.splitlines()
+    assert line.split()[:3] == [task, "running", "node1::0"]
+    assert "train" in line
+
+
+def test_ps_shows_what_has_ended_only_when_asked(agentless):
+    task = agentless.submit("node1", "--wait", "--json", "--", "true")
+    task = agentless.json("ps", "--all")[-1]["id"]
+    assert agentless.json("ps") == []
+    assert agentless.task(task)["state"] == "completed"
+
+
+# ---------------------------------------------------------------------- nothing is left
+
+
+def test_nothing_is_left_on_a_node(lab, agentless):
+    """No process, no file and no container of ours, after `rm` and `controller stop`."""
+    node = lab.nodes["node1"]
+    folders = (node.dir / "home", node.dir / "bin", Path("/root"), Path("/var/tmp"), Path("/dev/shm"))
+    before = [set(os.listdir(folder)) for folder in folders]
+    task = agentless.submit("node1::0", "-s", "TOKEN=secret", "--follow", "--", "echo", "x").split("\n")[0]
+    task = agentless.json("ps", "--all")[-1]["id"]
+    agentless("rm", task)
+    agentless("controller", "stop")
+    until(lambda: not node.leftovers())
+    assert containers(node) == []
+    assert [set(os.listdir(folder)) for folder in folders] == before
+    assert [name for name in os.listdir("/tmp") if task in name] == []
+
+
+# ---------------------------------------------------------------------- kill -9 between any two commands
+
+
+def _running(agentless):
+    agentless.submit("node1::0,1", "--name", "t", "--", "sh", "-c", "echo begin; exec sleep 60")
+    until(lambda: agentless("logs", "t").out)
+
+
+def _paused(agentless):
+    _running(agentless)
+    agentless("pause", "t")
+
+
+def _resumed(agentless):
+    _paused(agentless)
+    agentless("resume", "t")
+
+
+def _stopped(agentless):
+    _running(agentless)
+    agentless("stop", "t", "--grace", "0s")
+
+
+def _completed(agentless):
+    agentless("submit", "node1::0,1", "--name", "t", "--wait", "--", "echo", "done")
+
+
+def _failed(agentless):
+    agentless("submit", "node2::0", "--name", "t", "--wait", "--", "sh", "-c", "exit 7", code=7)
+
+
+def _never_started(agentless):
+    agentless("submit", "node2::0", "--name", "t", "--", "no-such-program", code=1)
+
+
+def _removed(agentless):
+    _completed(agentless)
+    agentless("rm", "t")
+
+
+def _refused(agentless):
+    _running(agentless)
+    agentless("submit", "node1::1", "--", "true", code=3)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [_running, _paused, _resumed, _stopped, _completed, _failed, _never_started, _removed, _refused],
+)
+def test_kill_9_between_two_commands_changes_nothing(agentless, step):
+    """Whatever was done before, the next controller shows the same tasks, the same log and the same GPUs."""
+    step(agentless)
+    before = _everything(agentless)
+    agentless.kill_controller()
+    assert _everything(agentless) == before
+
+
+def _everything(agentless):
+    gpus = [(g["node"], g["index"], g["state"], g["task"], g["owner"]) for g in agentless.json("gpus")]
+    tasks = agentless.json("ps", "--all")
+    return tasks, gpus, agentless("logs", "t", code=None)
+
+
+def test_a_task_that_ends_while_no_controller_lives_is_not_lost(agentless):
+    """Its exit code and its log are there when somebody asks again."""
+    task = agentless.submit("node1::0", "--", "sh", "-c", "sleep 1; echo end; exit 5")
+    agentless.kill_controller()
+    node = agentless.lab.nodes["node1"]
+    until(lambda: "exited" in node.sh(f"docker inspect -f '{{{{.State.Status}}}}' agentless-{task}").stdout)
+    assert agentless("wait", task, code=5).code == 5
+    assert agentless("logs", task).out == "end\n"
+    assert agentless.is_free()
