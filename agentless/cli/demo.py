@@ -94,7 +94,7 @@ def _walk(environment: dict[str, str]) -> None:
     _step(
         "Run a command on two GPUs of node1. Inside, it sees just those two.",
         environment, "submit", "node1::0,1", "--name", "train", "--",
-        "sh", "-c", 'echo "my GPUs: $NVIDIA_VISIBLE_DEVICES"; exec sleep 600',
+        "sh", "-c", 'echo "my GPUs: $NVIDIA_VISIBLE_DEVICES"; trap "echo saved" TERM; sleep 600 & wait',
     )  # fmt: skip
     _step("What runs?", environment, "ps")
     _step("What has it printed?", environment, "logs", "train")
@@ -116,7 +116,7 @@ def _walk(environment: dict[str, str]) -> None:
         "true",
         wants=3,
     )
-    _step("End it.", environment, "stop", "train")
+    _step("End it: it gets SIGTERM, and time to save its work.", environment, "stop", "train")
     _step(
         "Now the GPU is free, and a short task runs to its end.",
         environment,

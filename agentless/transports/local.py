@@ -12,6 +12,9 @@ from agentless.model.node import NodeConfig
 from agentless.transports._flow import Flow
 from agentless.transports._route import SshFiles
 
+CLOSE_TIMEOUT = 1.0
+"""Seconds that a closed shell is waited for; only one in the middle of a command takes longer."""
+
 
 def make(node: NodeConfig, ssh: SshFiles) -> LocalTransport:
     """A transport to this machine, whatever `node.host` says."""
@@ -46,9 +49,9 @@ class LocalTransport:
     async def close(self) -> None:
         """End all shells, as the end of a connection would."""
         self._connected = False
-        for shell in list(self._shells):
-            shell.finish(Unreachable(f"the connection to {self._name} was closed"))
-            await shell.close()
+        for shell in self._shells:
+            shell.finish(Unreachable(f"{self._name} closed the connection"))
+        await asyncio.gather(*(shell.close() for shell in self._shells))
 
 
 class _Shell(Flow, asyncio.SubprocessProtocol):
@@ -71,6 +74,8 @@ class _Shell(Flow, asyncio.SubprocessProtocol):
             self.finish()
 
     def process_exited(self) -> None:
+        # Not before: the event loop's transport would reap the process itself, and nobody would learn its exit code.
+        self._process.close()
         self._exited.set()
         self._alive.discard(self)
 
@@ -99,10 +104,14 @@ class _Shell(Flow, asyncio.SubprocessProtocol):
         return 255 if code is None else code if code >= 0 else 128 - code
 
     async def close(self) -> None:
-        """As `Shell.close`. What it runs is on a leash or is guarded; only the `sh` itself is killed here."""
+        """As `Shell.close`. A `sh` without stdin ends by itself; what it runs is on a leash, or guarded."""
         self.finish()
-        with contextlib.suppress(ProcessLookupError):
-            self._process.close()
+        for fd in self._open:
+            cast(asyncio.ReadTransport, self._process.get_pipe_transport(fd)).close()
+        self._stdin.abort()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT):
+                await self._exited.wait()
 
     @property
     def _stdin(self) -> asyncio.WriteTransport:

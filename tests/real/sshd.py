@@ -101,10 +101,10 @@ class Sshd:
     def break_connections(self) -> None:
         """Kill those processes and their unprivileged halves, as a crash or a reboot would."""
         for pid in self.connections():
-            halves = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-            for victim in (pid, *map(int, halves)):
-                if Path(f"/proc/{victim}/exe").exists() and "sshd" in os.readlink(f"/proc/{victim}/exe"):
-                    with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(OSError):
+                children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+                for victim in (pid, *map(int, children)):
+                    if "sshd" in os.readlink(f"/proc/{victim}/exe"):
                         os.kill(victim, signal.SIGKILL)
 
 

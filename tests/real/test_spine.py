@@ -117,8 +117,8 @@ def test_a_changed_host_key_is_refused_with_both_fingerprints(newcomer):
     before = fingerprint(node.dir / "host_key.pub")
     node.new_host_key()
     after = fingerprint(node.dir / "host_key.pub")
-    refused = until(lambda: (n := newcomer.node("node1"))["state"] == "offline" and n)
-    assert {before, after} <= set(re.findall("SHA256:[A-Za-z0-9+/]+", refused["reason"]))
+    reason = until(lambda: after in (reason := newcomer.node("node1")["reason"]) and reason)
+    assert before in reason
 
 
 def test_a_changed_host_key_can_be_trusted_after_a_warning(newcomer):

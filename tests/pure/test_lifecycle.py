@@ -1,0 +1,212 @@
+"""The life of a task: every state with every event."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from agentless.errors import IllegalMove
+from agentless.model.event import (
+    Assigned,
+    Event,
+    Exited,
+    Froze,
+    Launched,
+    LaunchFailed,
+    LostContact,
+    Step,
+    StopAsked,
+    Thawed,
+    Vanished,
+)
+from agentless.model.task import Ended, Lost, Paused, Pending, Running, Task
+from agentless.rules.lifecycle import apply
+from tests.pure.build import CID, NOW, STATES, placement, task
+
+EVENTS: dict[str, Event] = {
+    "assigned": Assigned(placement()),
+    "step": Step("pulling busybox"),
+    "launched": Launched(CID),
+    "launch failed": LaunchFailed("no such image"),
+    "stop asked": StopAsked("stop"),
+    "froze": Froze(),
+    "thawed": Thawed(),
+    "exited": Exited(0),
+    "vanished": Vanished("removed"),
+    "lost contact": LostContact("cut off"),
+}
+
+# What is not in the table cannot happen and raises.
+TABLE: dict[tuple[str, str], str] = {
+    ("pending", "assigned"): "assigning",
+    ("pending", "launch failed"): "failed",
+    ("pending", "stop asked"): "cancelled",
+    ("assigning", "step"): "assigning",
+    ("assigning", "launched"): "running",
+    ("assigning", "launch failed"): "failed",
+    ("assigning", "stop asked"): "assigning",
+    ("assigning", "lost contact"): "lost",
+    ("running", "stop asked"): "running",
+    ("running", "froze"): "paused",
+    ("running", "exited"): "completed",
+    ("running", "vanished"): "failed",
+    ("running", "lost contact"): "lost",
+    ("paused", "stop asked"): "paused",
+    ("paused", "thawed"): "running",
+    ("paused", "exited"): "completed",
+    ("paused", "vanished"): "failed",
+    ("paused", "lost contact"): "lost",
+    ("lost", "launched"): "running",
+    ("lost", "stop asked"): "lost",
+    ("lost", "exited"): "completed",
+    ("lost", "vanished"): "failed",
+    ("lost before an answer", "launched"): "running",
+    ("lost before an answer", "launch failed"): "failed",
+    ("lost before an answer", "stop asked"): "lost",
+    ("lost before an answer", "exited"): "completed",
+    ("lost before an answer", "vanished"): "failed",
+}
+
+
+@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("state", STATES)
+def test_every_state_with_every_event(state: str, event: str) -> None:
+    before = task("t1", state=state)
+    expected = TABLE.get((state, event))
+    if expected is None:
+        with pytest.raises(IllegalMove) as caught:
+            apply(before, EVENTS[event], NOW)
+        assert "task t1" in str(caught.value)
+        assert caught.value.exit_code == 3
+    else:
+        assert apply(before, EVENTS[event], NOW).state == expected
+
+
+def test_the_table_names_all_events_there_are() -> None:
+    assert {type(event) for event in EVENTS.values()} == set(get_args(Event))
+
+
+def test_a_stop_before_the_start_wins_over_the_start() -> None:
+    stopped = apply(task(state="assigning"), StopAsked("stop"), NOW)
+    assert apply(stopped, Launched(CID), NOW).stop == "stop"
+    assert apply(stopped, LaunchFailed("cut off"), NOW).state == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("stop", "exited", "state"),
+    [
+        (None, Exited(0), "completed"),
+        (None, Exited(1), "failed"),
+        (None, Exited(137), "failed"),
+        (None, Exited(None), "failed"),
+        (None, Exited(137, oom_killed=True), "killed_oom"),
+        (None, Exited(1, oom_killed=True), "killed_oom"),
+        (None, Exited(0, oom_killed=True), "completed"),
+        ("stop", Exited(143), "stopped"),
+        ("stop", Exited(0), "stopped"),
+        ("kill", Exited(137), "killed"),
+        ("stop", Exited(137, oom_killed=True), "killed_oom"),
+    ],
+)
+def test_the_word_for_an_ending(stop: str | None, exited: Exited, state: str) -> None:
+    ended = apply(task(stop=stop), exited, NOW)
+    assert (ended.state, ended.status.exit_code) == (state, exited.exit_code)
+
+
+def test_out_of_memory_and_the_engines_own_error_are_reasons() -> None:
+    assert ended_of(task(), Exited(137, oom_killed=True)).reason == "out of memory: the kernel ended it"
+    assert ended_of(task(), Exited(128, error="no such device")).reason == "no such device"
+    assert ended_of(task(), Exited(1)).reason is None
+
+
+def ended_of(before: Task, event: Event, now: float = NOW) -> Ended:
+    status = apply(before, event, now).status
+    assert isinstance(status, Ended)
+    return status
+
+
+@pytest.mark.parametrize("ran", [0.0, 0.004, 10.0, 59.5])
+def test_a_task_lasts_as_long_as_its_engine_measured(ran: float) -> None:
+    """It is learned of a minute after the start; the node's clock may show any date."""
+    ended = ended_of(task(state="running"), Exited(0, seconds=ran))
+    assert ended.ended_at - ended.started_at == pytest.approx(ran)
+    assert ended.ended_at <= NOW
+
+
+@pytest.mark.parametrize("state", ["assigning", "lost before an answer"])
+def test_a_start_and_an_end_that_are_noticed_together_keep_the_duration(state: str) -> None:
+    running = apply(task(state=state), Launched(CID), NOW)
+    ended = ended_of(running, Exited(0, seconds=40.0))
+    assert (ended.started_at, ended.ended_at) == (NOW - 40, NOW)
+
+
+def test_no_task_began_before_it_was_submitted() -> None:
+    """The node's clock was put forward by a day while the task ran."""
+    ended = ended_of(task(created_at=NOW - 100), Exited(0, seconds=86_400.0))
+    assert (ended.started_at, ended.ended_at) == (NOW - 100, NOW)
+
+
+def test_an_end_without_a_duration_is_when_it_was_noticed() -> None:
+    assert ended_of(task(), Exited(0)).ended_at == NOW
+
+
+def test_a_task_that_was_lost_knows_what_it_was_before() -> None:
+    running = task(state="running")
+    back = apply(apply(running, LostContact("cut off"), NOW), Launched(CID), NOW + 60)
+    assert back == running
+
+
+class Life(RuleBasedStateMachine):
+    """Random lives. GPUs are held from `assigning` to the very end, and the end is final."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.task = task(state="pending")
+        self.now = NOW
+        self.assigned = False
+
+    @precondition(lambda self: self.task.live)
+    @rule(event=st.sampled_from(list(EVENTS.values())), wait=st.floats(0, 1000))
+    def something_happens(self, event: Event, wait: float) -> None:
+        before, self.now = self.task, self.now + wait
+        try:
+            self.task = apply(before, event, self.now)
+        except IllegalMove:
+            assert self.task == before
+            return
+        self.assigned = self.assigned or isinstance(event, Assigned)
+
+    @precondition(lambda self: not self.task.live)
+    @rule(event=st.sampled_from(list(EVENTS.values())))
+    def nothing_happens_after_the_end(self, event: Event) -> None:
+        with pytest.raises(IllegalMove):
+            apply(self.task, event, self.now)
+
+    @invariant()
+    def gpus_are_held_from_the_assignment_on(self) -> None:
+        if self.assigned:
+            assert self.task.placement == placement()
+        else:
+            assert self.task.placement is None
+
+    @invariant()
+    def a_state_that_has_a_container_names_it(self) -> None:
+        if isinstance(self.task.status, (Running, Paused)):
+            assert self.task.status.container == CID
+
+    @invariant()
+    def times_are_in_order(self) -> None:
+        status = self.task.status
+        began = getattr(status, "started_at", None)
+        if isinstance(status, Ended) and began is not None:
+            assert self.task.created_at <= began <= status.ended_at <= self.now
+        assert not isinstance(status, Pending) or not self.assigned
+        assert not isinstance(status, Lost) or status.reason
+
+
+TestLife = Life.TestCase
+TestLife.settings = settings(max_examples=100, stateful_step_count=15)
