@@ -42,8 +42,8 @@ class Renderer:
         """The shell text that template `name` makes of `values`."""
         try:
             return self._environment.get_template(name).render(**values)
-        except jinja2.TemplateNotFound:
-            raise TemplateError(f"template {name} is missing; reinstall agentless") from None
+        except jinja2.TemplateNotFound as error:
+            raise TemplateError(f"template {error.name} is missing; reinstall agentless") from None
         except jinja2.TemplateSyntaxError as error:
             raise TemplateError(f"template {error.filename}:{error.lineno}: {error.message}") from None
         except jinja2.TemplateError as error:

@@ -236,8 +236,8 @@ class Session:
         return chore
 
 
-class _NeverStarted(Exception):
-    """The shell was gone before it took the command."""
+class _NeverStarted(NoAnswer):
+    """The shell was gone before it took the command; the connection need not be."""
 
 
 class _Ended(Exception):
@@ -268,7 +268,7 @@ class _Worker:
         try:
             self.group, _, _ = await self._until(mark)
         except _Ended:
-            raise _NeverStarted from None
+            raise _NeverStarted("the shell on the node ended at once") from None
         await self.shell.write(_PRELUDE.encode())
 
     async def run(self, command: Command) -> Result:
@@ -282,7 +282,7 @@ class _Worker:
             await self._until(f"{number}<")
         except _Ended:
             self.busy = False
-            raise _NeverStarted from None
+            raise _NeverStarted("the shell on the node ended before it took the command") from None
         # Only now: a shell may have read ahead while it was looking for the end of the line.
         feeding = asyncio.create_task(self._feed(command.stdin)) if command.stdin is not None else None
         try:

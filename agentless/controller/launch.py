@@ -60,7 +60,8 @@ class Launcher:
     def _tasks(self, request: Submit) -> list[Task]:
         core, tasks = self._core, list[Task]()
         for target in request.targets:
-            image = request.spec.image or core.link(target.node).node.image
+            node = core.link(target.node).node
+            image = request.spec.image or node.image
             if image is None:
                 raise UsageError(f"no image: add --image, or 'image:' under 'defaults:' of the inventory ({target})")
             now = core.clock.now()

@@ -14,6 +14,7 @@ from agentless.errors import AgentlessError, AuthFailed, HostKeyRejected, Unreac
 from agentless.model.cluster import Observation
 from agentless.model.command import Command, Result, join_sections, split_sections
 from agentless.model.container import Container
+from agentless.model.gpu import GpuSample
 from agentless.model.node import NodeConfig
 from agentless.ports import Clock, Probe
 from agentless.runtimes.docker import Docker
@@ -70,6 +71,7 @@ class Link:
         self._clock = clock
         self._on_change = on_change
         self._on_sighting = on_sighting
+        self._ended: set[str] = set()
         self._wake = asyncio.Event()
         self._asking = asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
@@ -197,9 +199,8 @@ class Link:
                 buffer += data
                 *frames, buffer = buffer.split(_FRAME_END)
                 if frames:
-                    sample = self._probe.parse(split_sections(frames[-1]))
-                    seen = replace(self.observation, sample=sample, sampled_at=self._clock.now())
-                    self._observe(seen)
+                    sample = self._living(self._probe.parse(split_sections(frames[-1])))
+                    self._observe(replace(self.observation, sample=sample, sampled_at=self._clock.now()))
         raise Unreachable(f"{self.node.name} ended the stream of samples")
 
     async def _events(self) -> None:
@@ -230,7 +231,15 @@ class Link:
             return
         others = tuple(c for c in engine.containers if c.name != name)
         containers = (*others, container) if container else others
-        self._observe(replace(self.observation, engine=replace(engine, containers=containers)))
+        self._ended |= {c.id for c in engine.containers if c.name == name and not (container and container.live)}
+        sample = self.observation.sample and self._living(self.observation.sample)
+        self._observe(replace(self.observation, sample=sample, engine=replace(engine, containers=containers)))
+
+    def _living(self, sample: GpuSample) -> GpuSample:
+        """The sample without processes of containers that have ended since: a freed GPU is free at once."""
+        if not sample.processes:
+            return sample
+        return replace(sample, processes=tuple(p for p in sample.processes if p.container not in self._ended))
 
     def _observe(self, observation: Observation) -> None:
         self.observation = observation

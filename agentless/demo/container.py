@@ -59,7 +59,7 @@ class Container:
         """Start its process in its folder. Raises OSError."""
         # Not the machine's: what a task writes to where it stands shall go when the container goes.
         cwd = self.folder.joinpath("files", self.config.workdir.lstrip("/"))
-        cwd.mkdir(parents=True, exist_ok=True)
+        os.makedirs(cwd, exist_ok=True)
 
         def exited(status: int) -> None:
             if self.live:

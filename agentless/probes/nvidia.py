@@ -11,7 +11,7 @@ One section, since a driver that hangs must not be asked a second time. Its outp
     @end 0                         the second exit code, and proof that nothing was cut off
 
 Columns are named in `nvidia-smi --help-query-gpu` and `--help-query-compute-apps`, exit codes in its man page under
-"Return value". What belongs to a process is looked up with shell built-ins, one `tr` for each and one `stat` for all.
+"Return value". A process is looked up with shell built-ins and one `tr`, its owner with one `stat` for all of them.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ _CONTAINER = re.compile(r"[0-9a-f]{64}")
 
 
 class Nvidia:
-    """The GPUs of one vendor on one node, as far as its driver tells."""
+    """What NVIDIA's driver on a node tells; a `ports.Probe`."""
 
     def sections(self) -> tuple[Section, ...]:
         """One section; it needs no root and starts one short program per process that uses a GPU."""

@@ -58,7 +58,7 @@ def _node_state(seen: Observation, now: float) -> tuple[NodeState, str]:
         return "offline", seen.error
     if seen.sample is None or seen.engine is None:
         return "degraded", "no sample has arrived yet"
-    if seen.sample.error is not None:
+    if seen.sample.error is not None and seen.sample.processes is None:
         return "degraded", seen.sample.error
     if seen.sampled_at is not None and now - seen.sampled_at > STALE_AFTER:
         return "degraded", f"its last sample is {now - seen.sampled_at:.0f} s old"

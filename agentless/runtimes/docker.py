@@ -180,7 +180,7 @@ class Docker:
             gpu_uuids=placement.gpu_uuids,
             run=run,
         )
-        return Command(script, secrets=dict(secrets), timeout=LOCK_WAIT + 100.0)
+        return Command(script + "\n", secrets=dict(secrets), timeout=LOCK_WAIT + 100.0)
 
     def parse_launch(self, task: Task, result: Result) -> str:
         """The id of the started container.

@@ -46,19 +46,21 @@ class SshTransport(Generic[C]):
         self._files = files
         self._dial = dial
         self._login: _Login[C] | None = None
+        self._connecting = asyncio.Lock()
 
     async def connect(self) -> None:
         """As `Transport.connect`; the SSH configuration is read each time, since it may have been corrected."""
-        if self._login is not None and self._login.alive:
-            return
-        await self.close()
-        hops = await asyncio.to_thread(route, self._node, self._files)
-        self._login = _Login(hops, self._files.connect_timeout, self._dial)
-        try:
-            await self._login.open()
-        except BaseException:
+        async with self._connecting:
+            if self._login is not None and self._login.alive:
+                return
             await self.close()
-            raise
+            hops = await asyncio.to_thread(route, self._node, self._files)
+            self._login = _Login(hops, self._files.connect_timeout, self._dial)
+            try:
+                await self._login.open()
+            except BaseException:
+                await self.close()
+                raise
 
     async def shell(self) -> Shell:
         """As `Transport.shell`."""

@@ -6,6 +6,7 @@ import getpass
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from agentless.errors import Unreachable
 from agentless.model.node import NodeConfig
@@ -13,8 +14,10 @@ from agentless.ssh_hosts import parse_login
 from agentless.transports._config import HostConfig, expand
 from agentless.transports._known_hosts import HostKeys, read
 
+USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
-_DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
+DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
+"""The newest kind first: a server counts the tries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +35,12 @@ class SshFiles:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One machine on the way. `node` is the node that it was first needed for.
+    """One machine on the way: what its SSH server and we have to know of each other.
 
-    Keys are offered in the order `identities` (named by somebody), then those of the agent at the socket `agent`,
-    then `defaults`; servers hang up after a few. With `identities_only` the agent offers no others than named.
+    `node` is the node that it was first needed for, `name` what messages call it. Keys: `identities` were named by
+    somebody, `defaults` are where `ssh-keygen` puts them, `agent` is the socket of an SSH agent; `identities_only`
+    restricts it to named ones. `gate` is the proxy command before anything in it is replaced: machines that share it
+    are behind the same one. `known_hosts` are the files with its host key, under `host_key_alias` if it has one.
     """
 
     node: str = field(compare=False)
@@ -62,45 +67,49 @@ class Hop:
         return read(self.known_hosts, self.host, self.port, self.host_key_alias)
 
 
+class _Target(NamedTuple):
+    """A machine as somebody named it; None leaves it to the SSH configuration."""
+
+    name: str
+    host: str
+    user: str | None
+    port: int | None
+    identity: str | None
+    jump: str | None
+
+
 def route(node: NodeConfig, files: SshFiles) -> tuple[Hop, ...]:
-    """The machines to log in to, the node itself last. Reads the SSH configuration; may run its `Match exec`."""
-    return _hops(node, files, node.host, node.name, node.user, node.port, node.identity_file, node.jump, ())
+    """The machines to log in to, the node itself last; raises Unreachable when they cannot be meant.
+
+    Reads the SSH configuration, and may run its `Match exec`.
+    """
+    target = _Target(node.name, node.host, node.user, node.port, node.identity_file, node.jump)
+    return _hops(node, files, target, ())
 
 
-def _hops(
-    node: NodeConfig,
-    files: SshFiles,
-    host: str,
-    name: str,
-    user: str | None,
-    port: int | None,
-    identity: str | None,
-    jump: str | None,
-    behind: tuple[str, ...],
-) -> tuple[Hop, ...]:
+def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str, ...]) -> tuple[Hop, ...]:
     local_user = getpass.getuser()
-    config = HostConfig(host, home=files.home, local_user=local_user, user=user)
-    user = user or config.get("User") or local_user
-    port = port or int(config.get("Port") or 22)
+    config = HostConfig(target.host, home=files.home, local_user=local_user, user=target.user)
+    user = target.user or config.get("User") or local_user
+    port = target.port or _port(node, config.get("Port") or "22")
     tokens = config.tokens(r=user, p=str(port))
     address = f"{tokens['h']}:{port}"
     if address in behind:
         circle = " → ".join((*behind, address))
         raise Unreachable(f"{node.name}: the jump hosts lead in a circle ({circle}); correct jump or ProxyJump")
-    proxy = None if jump else config.line("ProxyCommand")
-    jump = jump or config.get("ProxyJump")
-    named = [identity] if identity else []
-    known = config.words("UserKnownHostsFile") or ["~/.ssh/known_hosts", "~/.ssh/known_hosts2"]
-    known += config.words("GlobalKnownHostsFile") or GLOBAL_KNOWN_HOSTS
-    identities = [*named, *(word for word in config.words("IdentityFile") if word != "none")]
+    proxy = None if target.jump else config.line("ProxyCommand")
+    identities = [target.identity] if target.identity else []
+    identities += [word for word in config.words("IdentityFile") if word != "none"]
+    known = config.words("UserKnownHostsFile") or USER_KNOWN_HOSTS
+    known = [*known, *(config.words("GlobalKnownHostsFile") or GLOBAL_KNOWN_HOSTS)]
     here = Hop(
         node=node.name,
-        name=name,
+        name=target.name,
         host=tokens["h"],
         port=port,
         user=user,
         identities=tuple(config.path(text, tokens) for text in identities),
-        defaults=() if identities else tuple(files.home / ".ssh" / key for key in _DEFAULT_KEYS),
+        defaults=() if identities else tuple(files.home / ".ssh" / key for key in DEFAULT_KEYS),
         identities_only=config.get("IdentitiesOnly") == "yes",
         agent=_agent(config, tokens),
         proxy_command=expand(proxy, tokens) if proxy and proxy != "none" else None,
@@ -108,15 +117,21 @@ def _hops(
         known_hosts=(*(config.path(text, tokens) for text in known if text != "none"), files.known_hosts),
         host_key_alias=config.get("HostKeyAlias"),
     )
-    if not jump or jump == "none":
+    jump = target.jump or config.get("ProxyJump")
+    if not jump or jump == "none" or here.proxy_command:
         return (here,)
     before, _, last = jump.rpartition(",")
     login = parse_login(last.removeprefix("ssh://"))
     if login is None:
         raise Unreachable(f"{node.name}: {last!r} is no jump host; write [USER@]HOST[:PORT] or a name of ~/.ssh/config")
-    name = f"jump host {login.host}"
-    way = _hops(node, files, login.host, name, login.user, login.port, None, before or None, (*behind, address))
-    return (*way, here)
+    through = _Target(f"jump host {login.host}", login.host, login.user, login.port, None, before or None)
+    return (*_hops(node, files, through, (*behind, address)), here)
+
+
+def _port(node: NodeConfig, text: str) -> int:
+    if text.isdecimal() and 0 < int(text) < 65536:
+        return int(text)
+    raise Unreachable(f"{node.name}: Port {text!r} is no port; correct it in ~/.ssh/config")
 
 
 def _agent(config: HostConfig, tokens: dict[str, str]) -> str | None:

@@ -73,11 +73,15 @@ async def _dial(hop: Hop, through: _Connection | None) -> _Connection:
 
 async def _agent(hop: Hop) -> tuple[asyncssh.SSHAgentClient | None, list[asyncssh.SSHKeyPair]]:
     """The SSH agent and the keys that it holds; one that cannot be reached holds none."""
-    if hop.agent is not None:
-        with contextlib.suppress(OSError, ValueError, asyncssh.Error):
-            agent = await asyncssh.connect_agent(hop.agent)
-            return agent, list(await agent.get_keys())
-    return None, []
+    if hop.agent is None:
+        return None, []
+    try:
+        agent = await asyncssh.connect_agent(hop.agent)
+    except OSError:
+        return None, []
+    with contextlib.suppress(ValueError):
+        return agent, list(await agent.get_keys())
+    return agent, []
 
 
 def _load(path: Path) -> Any:
@@ -167,8 +171,10 @@ class _Shell(Flow, asyncssh.SSHClientSession[bytes]):
         asyncio.get_running_loop().call_soon(self._lost, exc)
 
     def _lost(self, exc: Exception | None) -> None:
+        silent = exc is not None and "keepalive" in str(exc)
         broken = exc is not None or self._connection.is_closed()
-        self.finish(Unreachable(f"{self._name} closed the connection") if broken else None)
+        what = "does not answer any more" if silent else "closed the connection"
+        self.finish(Unreachable(f"{self._name} {what}") if broken else None)
         self._gone.set()
 
     def hold(self, paused: bool) -> None:

@@ -74,10 +74,12 @@ class _Shell(Flow, asyncio.SubprocessProtocol):
             self.finish()
 
     def process_exited(self) -> None:
-        # Not before: the event loop's transport would reap the process itself, and nobody would learn its exit code.
-        self._process.close()
         self._exited.set()
         self._alive.discard(self)
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        # Not before: it would reap the process itself, and its exit code would be lost.
+        self._process.close()
 
     def hold(self, paused: bool) -> None:
         for fd in self._open:
@@ -108,7 +110,8 @@ class _Shell(Flow, asyncio.SubprocessProtocol):
         self.finish()
         for fd in self._open:
             cast(asyncio.ReadTransport, self._process.get_pipe_transport(fd)).close()
-        self._stdin.abort()
+        if not self._stdin.is_closing():
+            self._stdin.abort()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_TIMEOUT):
                 await self._exited.wait()

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless import hostfacts
@@ -40,6 +40,7 @@ def test_a_section_that_never_came_is_nothing_known() -> None:
     assert hostfacts.parse({}) == HostFacts()
 
 
+@settings(deadline=None)
 @given(st.binary() | st.text("online cores memory node gpu 0123456789-,:.\n").map(str.encode))
 def test_any_bytes_make_facts(output: bytes) -> None:
     """Nothing is raised, and nothing impossible comes out."""

@@ -6,7 +6,6 @@ from typing import Any, get_args
 
 import pytest
 
-from agentless.errors import IllegalMove
 from agentless.model.container import ContainerState
 from agentless.model.event import LaunchFailed, Vanished
 from agentless.rules.lifecycle import apply
@@ -134,14 +133,3 @@ def test_a_nodes_clock_that_is_hours_off_changes_no_duration(hours: int) -> None
     found = container(task(), "exited", started_at=NOW - 60 + off, finished_at=NOW - 10 + off)
     ended = settle(task(state="running"), found).status
     assert (ended.ended_at - ended.started_at, ended.ended_at <= NOW) == (50.0, True)
-
-
-def test_events_are_always_legal_for_the_state_they_are_for() -> None:
-    """The union of both tables above: no pair of states ends in IllegalMove."""
-    for state in STATES:
-        for shown in (*CONTAINER_STATES, None):
-            remembered = task(state=state)
-            try:
-                settle(remembered, container(remembered, shown) if shown else None)
-            except IllegalMove as error:  # pragma: no cover
-                pytest.fail(f"{state} x {shown}: {error}")

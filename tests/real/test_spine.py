@@ -201,65 +201,31 @@ def test_nothing_is_left_on_a_node(lab, agentless):
 
 # ---------------------------------------------------------------------- kill -9 between any two commands
 
-
-def _running(agentless):
-    agentless.submit("node1::0,1", "--name", "t", "--", "sh", "-c", "echo begin; exec sleep 60")
-    until(lambda: agentless("logs", "t").out)
-
-
-def _paused(agentless):
-    _running(agentless)
-    agentless("pause", "t")
-
-
-def _resumed(agentless):
-    _paused(agentless)
-    agentless("resume", "t")
-
-
-def _stopped(agentless):
-    _running(agentless)
-    agentless("stop", "t", "--grace", "0s")
-
-
-def _completed(agentless):
-    agentless("submit", "node1::0,1", "--name", "t", "--wait", "--", "echo", "done")
-
-
-def _failed(agentless):
-    agentless("submit", "node2::0", "--name", "t", "--wait", "--", "sh", "-c", "exit 7", code=7)
-
-
-def _never_started(agentless):
-    agentless("submit", "node2::0", "--name", "t", "--", "no-such-program", code=1)
-
-
-def _removed(agentless):
-    _completed(agentless)
-    agentless("rm", "t")
-
-
-def _refused(agentless):
-    _running(agentless)
-    agentless("submit", "node1::1", "--", "true", code=3)
-
-
-@pytest.mark.parametrize(
-    "step",
-    [_running, _paused, _resumed, _stopped, _completed, _failed, _never_started, _removed, _refused],
+TRAPS = "trap 'exit 7' TERM; echo begin; while :; do sleep .1; done"
+LIFE = (
+    ("submit", "node1::0,1", "--name", "t", "--", "sh", "-c", TRAPS),
+    ("submit", "node1::1", "--", "true"),  # refused
+    ("pause", "t"),
+    ("resume", "t"),
+    ("stop", "t"),
+    ("submit", "node1::0", "--wait", "--", "true"),
+    ("submit", "node2", "--", "no-such-program"),
+    ("rm", "t"),
 )
-def test_kill_9_between_two_commands_changes_nothing(agentless, step):
-    """Whatever was done before, the next controller shows the same tasks, the same log and the same GPUs."""
-    step(agentless)
-    before = _everything(agentless)
-    agentless.kill_controller()
-    assert _everything(agentless) == before
+
+
+def test_kill_9_between_any_two_commands_changes_nothing(agentless):
+    """The next controller shows the same tasks, the same log and the same GPUs as the one that was killed."""
+    for words in LIFE:
+        agentless(*words, code=None)
+        before = _everything(agentless)
+        agentless.kill_controller()
+        assert _everything(agentless) == before, words
 
 
 def _everything(agentless):
     gpus = [(g["node"], g["index"], g["state"], g["task"], g["owner"]) for g in agentless.json("gpus")]
-    tasks = agentless.json("ps", "--all")
-    return tasks, gpus, agentless("logs", "t", code=None)
+    return agentless.json("ps", "--all"), gpus, agentless("logs", "t", code=None)
 
 
 def test_a_task_that_ends_while_no_controller_lives_is_not_lost(agentless):

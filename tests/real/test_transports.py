@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -85,23 +86,32 @@ def start(tmp_path):
         server.stop()
 
 
-@pytest.fixture(params=[*SSH, "local"])
-def node(request, shared_server, monkeypatch):
-    if request.param != "local":
-        return node_of(shared_server, request.param)
+def local_node(monkeypatch) -> Node:
     tag = f"AGENTLESS_TEST={uuid.uuid4().hex}"
     monkeypatch.setenv(*tag.split("="))
-    return replace(node_of(shared_server, "local"), tag=tag)
+    nowhere = Path("/nonexistent")
+    return Node(NodeConfig("node1", "", connection="local"), SshFiles(nowhere, nowhere), tag)
+
+
+@contextlib.asynccontextmanager
+async def opened(node: Node):
+    """A session with the node; at its end nothing of ours may be left there."""
+    it = node.session()
+    await it.connect()
+    yield it
+    await it.close()
+    await until(lambda: not node.processes(), f"left behind: {node.processes()}")
+
+
+@pytest.fixture(params=[*SSH, "local"])
+def node(request, shared_server, monkeypatch):
+    return local_node(monkeypatch) if request.param == "local" else node_of(shared_server, request.param)
 
 
 @pytest.fixture
 async def connected(node):
-    """A session; at its end nothing of ours may be left on the node."""
-    opened = node.session()
-    await opened.connect()
-    yield opened
-    await opened.close()
-    await until(lambda: not node.processes(), f"left behind: {node.processes()}")
+    async with opened(node) as it:
+        yield it
 
 
 @pytest.fixture
@@ -122,20 +132,9 @@ async def test_exit_code_of_a_signal(connected):
     assert (await connected.run(Command("sh -c 'kill -9 $$'"))).exit_code == 137
 
 
-async def test_a_script_that_kills_its_own_shell_has_ended_and_the_next_one_runs(connected):
-    result = await connected.run(Command("echo before; kill -9 $$"))
-    assert (result.exit_code in (137, 255), result.stdout) == (True, b"before\n")
-    assert (await connected.run(Command("echo next"))).stdout == b"next\n"
-
-
 async def test_streams_are_apart_and_exact(connected):
     result = await connected.run(Command("printf out; printf 'err\n\n' >&2; printf ' more'"))
     assert (result.stdout, result.stderr) == (b"out more", b"err\n\n")
-
-
-async def test_no_output_is_none(connected):
-    result = await connected.run(Command("# nothing"))
-    assert (result.exit_code, result.stdout, result.stderr) == (0, b"", b"")
 
 
 async def test_every_byte_passes(connected):
@@ -146,41 +145,10 @@ async def test_every_byte_passes(connected):
     assert (result.stdout, result.stderr) == (bytes(range(256)), bytes(range(256)))
 
 
-async def test_a_syntax_error_is_a_result(connected):
-    result = await connected.run(Command("if then"))
-    assert result.exit_code == 2
-    assert b"yntax error" in result.stderr
-    assert (await connected.run(Command("echo fine"))).ok
-
-
-async def test_a_script_does_not_change_the_next_one(connected):
-    await connected.run(Command("cd /; x=1; export x; exec 2>/dev/null; trap 'echo trapped' EXIT; set -e; false"))
-    result = await connected.run(Command("pwd; echo $x; false; echo on >&2"))
-    assert result.stdout.startswith(b"/") is True
-    assert result.stdout != b"/\n\n"
-    assert (result.stdout.splitlines()[1], result.stderr) == (b"", b"on\n")
-
-
-async def test_a_script_that_reads_gets_nothing_of_the_conversation(connected):
-    assert (await connected.run(Command("cat; echo $#"))).stdout == b"0\n"
-
-
-async def test_quotes_and_here_documents_mean_what_they_say(connected):
-    script = "cat <<'END'\nit's \"$x\" `y` \\z\nEND\necho 'a  b'  # end"
-    assert (await connected.run(Command(script))).stdout == b"it's \"$x\" `y` \\z\na  b\n"
-
-
 async def test_stdin(connected):
-    assert (await connected.run(Command("read -r a; cat; echo $a", stdin=b"first\nsecond\n"))).stdout == b"second\nfirst\n"
-
-
-async def test_stdin_that_nobody_reads(connected):
-    assert (await connected.run(Command("exit 3", stdin=b"echo run me\n" * 100_000))).exit_code == 3
-
-
-async def test_stdin_is_never_taken_for_commands(connected, tmp_path):
-    await connected.run(Command("read -r a", stdin=f"a\ntouch {tmp_path}/taken\n".encode()))
-    assert not (tmp_path / "taken").exists()
+    assert (
+        await connected.run(Command("read -r a; cat; echo $a", stdin=b"first\nsecond\n"))
+    ).stdout == b"second\nfirst\n"
 
 
 async def test_a_big_script(connected):
@@ -413,38 +381,96 @@ async def test_a_secret_is_in_no_exception(connected):
 
 
 @pytest.fixture(params=["dash", "bash", "busybox"])
-def posix_shell(request, tmp_path, monkeypatch):
-    """`sh` is that one on this machine."""
-    program = subprocess.run(["which", request.param], capture_output=True, text=True, check=False).stdout.strip()
-    if not program:
+def posix(request, tmp_path, monkeypatch):
+    """This machine, with another `sh`."""
+    program = shutil.which(request.param)
+    if program is None:
         pytest.skip(f"no {request.param} here")
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/sh").symlink_to(program)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    tag = f"AGENTLESS_TEST={uuid.uuid4().hex}"
-    monkeypatch.setenv(*tag.split("="))
-    return Node(NodeConfig("node1", "", connection="local"), SshFiles(tmp_path, tmp_path / "none"), tag)
+    return local_node(monkeypatch)
 
 
-async def test_any_posix_shell_will_do(posix_shell, mark):
-    connected = posix_shell.session()
-    await connected.connect()
+@pytest.fixture
+async def sh(posix):
+    async with opened(posix) as it:
+        yield it
+
+
+async def test_a_script_that_kills_its_own_shell_has_ended_and_the_next_one_runs(sh):
+    result = await sh.run(Command("echo before; kill -9 $$"))
+    assert (result.exit_code in (137, 255), result.stdout) == (True, b"before\n")
+    assert (await sh.run(Command("echo next"))).stdout == b"next\n"
+
+
+async def test_no_output_is_none(sh):
+    result = await sh.run(Command("# nothing"))
+    assert (result.exit_code, result.stdout, result.stderr) == (0, b"", b"")
+
+
+async def test_a_syntax_error_is_a_result(sh):
+    result = await sh.run(Command("if then"))
+    assert result.exit_code == 2
+    assert b"yntax error" in result.stderr
+    assert (await sh.run(Command("echo fine"))).ok
+
+
+async def test_a_script_does_not_change_the_next_one(sh):
+    await sh.run(Command("cd /; x=1; export x; exec 2>/dev/null; trap 'echo trapped' EXIT; set -e; false"))
+    result = await sh.run(Command("pwd; echo $x; false; echo on >&2"))
+    assert result.stdout.startswith(b"/") is True
+    assert result.stdout != b"/\n\n"
+    assert (result.stdout.splitlines()[1], result.stderr) == (b"", b"on\n")
+
+
+async def test_a_script_that_reads_gets_nothing_of_the_conversation(sh):
+    assert (await sh.run(Command("cat; echo $#"))).stdout == b"0\n"
+
+
+async def test_quotes_and_here_documents_mean_what_they_say(sh):
+    script = "cat <<'END'\nit's \"$x\" `y` \\z\nEND\necho 'a  b'  # end"
+    assert (await sh.run(Command(script))).stdout == b'it\'s "$x" `y` \\z\na  b\n'
+
+
+async def test_stdin_that_nobody_reads(sh):
+    assert (await sh.run(Command("exit 3", stdin=b"echo run me\n" * 100_000))).exit_code == 3
+
+
+async def test_stdin_is_never_taken_for_commands(sh, tmp_path):
+    await sh.run(Command("read -r a", stdin=f"a\ntouch {tmp_path}/taken\n".encode()))
+    assert not (tmp_path / "taken").exists()
+
+
+async def test_many_commands_in_a_row(sh):
     for n in range(100):
-        result = await connected.run(Command(f"echo {n}; printf err >&2; exit {n}"))
+        result = await sh.run(Command(f"echo {n}; printf err >&2; exit {n}"))
         assert (result.exit_code, result.stdout, result.stderr) == (n, b"%d\n" % n, b"err")
-    assert (await connected.run(Command("cat; exit 4", stdin=b"data"))).exit_code == 4
-    assert (await connected.run(Command("if then"))).exit_code == 2
+
+
+async def test_a_command_with_stdin(sh):
+    result = await sh.run(Command("cat; exit 4", stdin=b"data"))
+    assert (result.exit_code, result.stdout) == (4, b"data")
+
+
+async def test_the_time_of_a_command_is_up(sh, posix, mark):
     with pytest.raises(Timeout):
-        await connected.run(Command(f"sleep {mark} & sleep {mark} | cat", timeout=0.2))
-    await until(lambda: not posix_shell.runs(mark))
-    async with connected.stream(Command(f"sleep {mark} | cat; sleep {mark}")):
-        await until(lambda: posix_shell.runs(mark))
-    await until(lambda: not posix_shell.runs(mark))
-    async with connected.stream(Command("echo x; exit 5")) as stream:
+        await sh.run(Command(f"(trap '' TERM; sleep {mark}) & sleep {mark} | cat", timeout=0.2))
+    await until(lambda: not posix.runs(mark))
+    assert (await sh.run(Command("echo usable"))).ok
+
+
+async def test_a_stream_is_left(sh, posix, mark):
+    async with sh.stream(Command(f"sleep {mark} | cat; sleep {mark}")):
+        await until(lambda: posix.runs(mark))
+    await until(lambda: not posix.runs(mark))
+
+
+async def test_a_stream_ends(sh, posix):
+    async with sh.stream(Command("echo x; exit 5")) as stream:
         assert [chunk async for chunk in stream] == [(1, b"x\n")]
+        await until(lambda: not posix.processes(), "something outlived its stream")
     assert stream.exit_code == 5
-    await connected.close()
-    await until(lambda: not posix_shell.processes(), f"left behind: {posix_shell.processes()}")
 
 
 # ---------------------------------------------------------------------- over SSH: what goes wrong
@@ -711,18 +737,16 @@ async def test_the_host_key_on_record_is_the_one_asked_for(start, library, kind)
     server = start(kinds=("rsa", "ecdsa", "ed25519"))
     key = next(key for key in server.host_keys if key.name.endswith(kind))
     server.known_hosts.write_text(f"{server.host_field} {public(key)}\n")
-    it = node_of(server, library).session()
-    await it.connect()
-    await it.close()
+    async with opened(node_of(server, library)):
+        pass
 
 
 async def test_hashed_names_in_known_hosts(start, library):
     server = start()
     subprocess.run(["ssh-keygen", "-q", "-H", "-f", server.known_hosts], check=True, capture_output=True)
     assert "127.0.0.1" not in server.known_hosts.read_text()
-    it = node_of(server, library).session()
-    await it.connect()
-    await it.close()
+    async with opened(node_of(server, library)):
+        pass
 
 
 async def test_a_revoked_host_key(start, library):
@@ -806,7 +830,8 @@ async def test_a_jump_host(behind, how):
         node.config, jump={"inventory": f"127.0.0.1:{jump.port}", "alias": "bastion", "config": None}[how]
     )
     (jump.home / ".ssh/config").write_text(
-        f"Host bastion\n  HostName 127.0.0.1\n  Port {jump.port}\n" + "Host 127.0.0.1\n  ProxyJump bastion\n" * (how == "config")
+        f"Host bastion\n  HostName 127.0.0.1\n  Port {jump.port}\n"
+        + "Host 127.0.0.1\n  ProxyJump bastion\n" * (how == "config")
         + "Match originalhost bastion\n ProxyJump none\n"
     )
     it = node.session()

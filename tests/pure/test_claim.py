@@ -1,0 +1,150 @@
+"""A container carries its whole task in labels, and whatever is in them, reading them is safe."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentless.model.claim import GPUS, SPEC, TASK, claim_of, labels_of, task_of
+from agentless.model.container import Container
+from agentless.model.spec import Mount, TaskSpec, check_spec
+from agentless.model.target import Target
+from agentless.model.task import Ended, Placement, Task
+from agentless.rules.publish import task_view
+from tests.pure.build import CID, NOW, container, placement, spec, task
+
+words = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
+names = st.from_regex(r"[A-Z_][A-Z0-9_]{0,8}", fullmatch=True).filter(lambda name: not name.startswith("AGENTLESS_"))
+specs = st.builds(
+    TaskSpec,
+    command=st.lists(words, min_size=1, max_size=4).map(tuple),
+    image=st.just("busybox"),
+    name=st.none() | st.from_regex(r"[a-z][a-z0-9._-]{0,10}", fullmatch=True),
+    cores=st.none() | st.floats(0.01, 1024),
+    memory=st.none() | st.integers(1, 2**62),
+    shm_size=st.none() | st.integers(1, 2**62),
+    env=st.dictionaries(names, words, max_size=3),
+    secret_env=st.lists(st.just("TOKEN") | st.just("KEY"), unique=True).map(tuple),
+    mounts=st.lists(st.builds(Mount, words, words, st.booleans()), max_size=2).map(tuple),
+    workdir=st.none() | st.just("/w"),
+    user=st.none() | st.just("1000:1000"),
+    network=st.none() | st.just("host"),
+    privileged=st.booleans(),
+    stop_grace=st.floats(0, 1e6),
+    labels=st.dictionaries(st.from_regex(r"[a-z][a-z./-]{0,8}", fullmatch=True), words, max_size=3),
+)
+targets = st.builds(
+    Target, st.just("node1"), st.none() | st.integers(0, 3), st.lists(st.integers(0, 15), unique=True, max_size=4).map(tuple)
+)
+
+
+@given(specs, targets)
+def test_a_task_comes_back_from_the_labels_of_its_container(wanted: TaskSpec, target: Target) -> None:
+    check_spec(wanted)
+    at = Placement("node1", target.gpus, tuple(f"GPU-{n}" for n in target.gpus), "0-3" if target.numa else None, target.numa)
+    before = task(spec=wanted, target=str(target))
+    found = Container(CID, before.container_name, "running", labels_of(before, at), started_at=NOW)
+    back = task_of(found, "node1")
+    assert back is not None
+    for field in ("id", "spec", "target", "batch", "owner", "created_at", "placement"):
+        expected = at if field == "placement" else getattr(before, field)
+        assert getattr(back, field) == expected
+
+
+@pytest.mark.parametrize(
+    ("shown", "changes", "state"),
+    [
+        ("created", {}, "assigning"),
+        ("running", {}, "running"),
+        ("restarting", {}, "running"),
+        ("paused", {}, "paused"),
+        ("exited", {}, "completed"),
+        ("exited", {"exit_code": 3}, "failed"),
+        ("exited", {"exit_code": 137, "oom_killed": True}, "killed_oom"),
+        ("exited", {"oom_killed": True}, "completed"),
+        ("dead", {"exit_code": None}, "failed"),
+    ],
+)
+def test_the_state_of_the_task_is_that_of_its_container(shown: Any, changes: dict[str, Any], state: str) -> None:
+    back = task_of(container(task(), shown, **changes), "node1")
+    assert back is not None
+    assert back.state == state
+    if isinstance(back.status, Ended):
+        assert (back.status.started_at, back.status.ended_at) == (NOW - 60, NOW - 10)
+
+
+def test_the_node_is_called_as_this_inventory_calls_it() -> None:
+    back = task_of(container(task()), "gpu-box")
+    assert back is not None
+    assert back.placement == Placement("gpu-box", (0,), ("GPU-node1-0",))
+
+
+def test_a_users_label_cannot_replace_one_of_ours() -> None:
+    """`check_spec` refuses it; the labels hold even so."""
+    labels = labels_of(task(spec=spec(labels={TASK: "evil", "a": "b"})), placement())
+    assert (labels[TASK], labels["a"]) == ("t1", "b")
+
+
+def test_the_value_of_a_secret_has_no_way_into_the_labels() -> None:
+    labels = labels_of(task(spec=spec(env={"A": "plain"}, secret_env=("TOKEN",))), placement())
+    assert json.loads(labels[SPEC])["spec"]["secret_env"] == ["TOKEN"]
+    assert json.loads(labels[SPEC])["spec"]["env"] == {"A": "plain"}
+
+
+def test_a_container_of_somebody_else_has_no_claim() -> None:
+    assert claim_of(container(task(), labels={})) is None
+    assert task_of(container(task(), labels={"com.example": "x"}), "node1") is None
+
+
+def test_a_claim_without_gpus_claims_none() -> None:
+    found = claim_of(container(task(target="node1")))
+    assert found is not None
+    assert found.gpu_uuids == ()
+
+
+def test_labels_of_a_newer_version_are_read_as_far_as_they_are_known() -> None:
+    labels = labels_of(task(), placement())
+    whole = json.loads(labels[SPEC])
+    whole["priority"] = whole["spec"]["priority"] = 7
+    back = task_of(container(task(), labels=labels | {SPEC: json.dumps(whole)}), "node1")
+    assert back is not None
+    assert back.spec == task().spec
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "null", "[]", "{}", '"x"', '{"spec":{}}', "\x00", '{"target":1,"batch":"b","created_at":0,"gpus":[]}']
+)
+def test_damaged_labels_are_no_task_but_still_a_claim(text: str) -> None:
+    damaged = container(task(), labels=labels_of(task(), placement()) | {SPEC: text})
+    assert task_of(damaged, "node1") is None
+    claim = claim_of(damaged)
+    assert claim is not None
+    assert claim.gpu_uuids == ("GPU-node1-0",)
+
+
+def test_a_missing_label_is_no_task() -> None:
+    labels = labels_of(task(), placement())
+    assert task_of(container(task(), labels={TASK: labels[TASK], GPUS: labels[GPUS]}), "node1") is None
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@given(st.data())
+def test_whatever_stands_in_a_label_can_be_read_and_shown(data: st.DataObject) -> None:
+    """Anybody who may use docker on a node can write labels; one bad container must not break `ps` for all."""
+    before = task(spec=spec(env={"A": "1"}, mounts=(Mount("/a", "/b"),)))
+    whole: dict[str, Any] = json.loads(labels_of(before, placement())[SPEC])
+    place = data.draw(st.sampled_from([whole, whole["spec"]]))
+    place[data.draw(st.sampled_from(sorted(place)))] = data.draw(json_values)
+    back = task_of(container(before, labels={TASK: "t1", SPEC: json.dumps(whole)}), "node1")
+    assert back is None or isinstance(task_view(back, mine=False).id, str)
+    assert back is None or isinstance(back, Task)

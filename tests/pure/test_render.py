@@ -1,0 +1,290 @@
+"""Templates and values into shell words: whatever a value is, it stays one word.
+
+Every template in `templates/` has a case here; a new one without a case fails.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentless.errors import TemplateError
+from agentless.paths import template_dir
+from agentless.render import Renderer
+
+NASTY = [
+    "", " ", "-", "--rm", "-e", "a b", "'", '"', "''", "\\", "\\n", "a\nb", "\n", "\t", "$HOME", "${IFS}", "$(exit 9)",
+    "`exit 9`", ";exit 9", "&& exit 9", "|cat", "*", "?", "[a-z]", "~", "~root", "#x", "!", "!!", "{1..3}", "{{ x }}",
+    "{% raw %}", "LIVE", "x\nLIVE\n", "é", "😀", "\u2028", "\x01\x7f", "%s", "\\000", "=", "a=b", "a,b", "|", "a|b|c|d",
+]  # fmt: skip
+values = st.sampled_from(NASTY) | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+lists = st.lists(values, max_size=3)
+some = st.lists(values, min_size=1, max_size=3)
+keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,8}", fullmatch=True)
+maybe = st.none() | values
+
+Case = tuple[dict[str, Any], Callable[[dict[str, Any]], list[str]]]
+
+
+def _run(v: dict[str, Any]) -> list[str]:
+    argv = [*v["docker"], "run", "--detach", "--pull", "never", "--name", v["name"]]
+    argv += [word for key, value in v["labels"].items() for word in ("--label", f"{key}={value}")]
+    argv += ["--gpus", f'"device={",".join(v["gpu_uuids"])}"'] if v["gpu_uuids"] else ["--env", "NVIDIA_VISIBLE_DEVICES=void"]
+    argv += [word for key, value in v["env"].items() for word in ("--env", f"{key}={value}")]
+    argv += [word for key in v["secret_env"] for word in ("--env", key)]
+    argv += ["--cpus", str(v["cores"])] if v["cores"] else []
+    argv += ["--cpuset-cpus", v["cpus"], "--cpuset-mems", str(v["numa"])] if v["cpus"] else []
+    argv += ["--memory", str(v["memory"])] if v["memory"] else []
+    argv += ["--shm-size", str(v["shm_size"])] if v["shm_size"] else []
+    argv += [word for mount in v["mounts"] for word in ("--mount", mount)]
+    for option in ("workdir", "user", "network"):
+        argv += [f"--{option}", v[option]] if v[option] else []
+    argv += ["--privileged"] if v["privileged"] else []
+    return [*argv, "--stop-timeout", str(v["stop_grace"]), v["image"], *v["command"]]
+
+
+def _logs(v: dict[str, Any]) -> list[str]:
+    argv = [*v["docker"], "logs"] + ["--follow"] * v["follow"]
+    argv += ["--tail", str(v["tail"])] if v["tail"] is not None else []
+    argv += ["--since", v["since"]] if v["since"] is not None else []
+    return argv + ["--timestamps"] * v["timestamps"] + [v["container"]]
+
+
+WORDS: dict[str, Case] = {
+    "docker-events.j2": (
+        {"docker": some, "format": values},
+        lambda v: [
+            *v["docker"], "events", "--filter", "type=container", "--filter", "label=agentless.task",
+            "--format", v["format"],
+        ],
+    ),
+    "docker-kill.j2": (
+        {"docker": some, "signal": values, "container": values},
+        lambda v: [*v["docker"], "kill", "--signal", v["signal"], v["container"]],
+    ),
+    "docker-logs.j2": (
+        {
+            "docker": some,
+            "container": values,
+            "follow": st.booleans(),
+            "tail": st.none() | st.integers(0, 9),
+            "since": maybe,
+            "timestamps": st.booleans(),
+        },
+        _logs,
+    ),
+    "docker-pause.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "pause", v["container"]]),
+    "docker-unpause.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "unpause", v["container"]]),
+    "docker-pull.j2": ({"docker": some, "image": values}, lambda v: [*v["docker"], "pull", "--quiet", v["image"]]),
+    "docker-rm.j2": (
+        {"docker": some, "container": values, "force": st.booleans()},
+        lambda v: [*v["docker"], "rm", *["--force"] * v["force"], "--volumes", v["container"]],
+    ),
+    "docker-run.j2": (
+        {
+            "docker": some,
+            "name": values,
+            "labels": st.dictionaries(keys, values, max_size=2),
+            "gpu_uuids": lists,
+            "env": st.dictionaries(keys, values, max_size=2),
+            "secret_env": st.lists(keys, max_size=2),
+            "cores": st.none() | st.floats(0.1, 64),
+            "cpus": maybe,
+            "numa": st.integers(0, 7),
+            "memory": st.none() | st.integers(1),
+            "shm_size": st.none() | st.integers(1),
+            "mounts": lists,
+            "workdir": maybe,
+            "user": maybe,
+            "network": maybe,
+            "privileged": st.booleans(),
+            "stop_grace": st.integers(1),
+            "image": values,
+            "command": lists,
+        },
+        _run,
+    ),
+}  # fmt: skip
+SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "docker-containers.sh.j2": {"docker": lists, "filters": lists, "format": values},
+    "docker-facts.sh.j2": {"docker": lists, "format": values},
+    "docker-launch.sh.j2": {
+        "docker": lists,
+        "lock_wait": st.just(1),
+        "format": values,
+        "name": values.filter(bool),
+        "gpu_uuids": st.lists(values.filter(bool), max_size=3),
+        "run": some,
+    },
+}
+SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
+ALL = {**{name: case[0] for name, case in WORDS.items()}, **SCRIPTS}
+shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+renderer = Renderer([template_dir()])
+
+
+def test_every_template_has_a_case_here() -> None:
+    assert {path.name for path in template_dir().iterdir()} == set(ALL)
+
+
+@pytest.mark.parametrize("name", WORDS)
+@given(data=st.data())
+@settings(max_examples=60)
+def test_a_template_of_words_gives_every_value_back_as_it_was(name: str, data: st.DataObject) -> None:
+    strategies, expected = WORDS[name]
+    drawn = data.draw(st.fixed_dictionaries(strategies))
+    assert renderer.words(name, **drawn) == expected(drawn)
+    assert shlex.split(renderer.script(name, **drawn)) == expected(drawn)
+
+
+@pytest.mark.parametrize("name", ALL)
+@given(data=st.data())
+@settings(max_examples=10)
+def test_every_value_of_a_template_has_to_be_there(name: str, data: st.DataObject) -> None:
+    drawn = data.draw(st.fixed_dictionaries(ALL[name]))
+    # `numa` comes with `cpus`, which may be None.
+    missing = data.draw(st.sampled_from(sorted(set(drawn) - {"numa"})))
+    del drawn[missing]
+    with pytest.raises(TemplateError, match=f"'{missing}' is undefined"):
+        renderer.script(name, **drawn)
+
+
+class FakeDocker:
+    """Programs that record their words. `bad` is `docker run` that fails; `docker ps` prints what `shows` holds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.calls = folder / "calls"
+        self.shows = folder / "shows"
+        self.docker, self.bad = folder / "docker", folder / "bad"
+        record = '#!/bin/sh\nprintf \'%s\\000\' "$#" "$@" >> ' + str(self.calls) + "\n"
+        self.docker.write_text(f'{record}for word; do [ "$word" != ps ] || exec cat {self.shows}; done\n')
+        self.bad.write_text(f"{record}exit 3\n")
+        for program in (self.docker, self.bad):
+            program.chmod(0o755)
+        (folder / "flock").symlink_to("/bin/true")
+        self.env = {"PATH": f"{folder}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
+
+    def run(self, script: str, shell: list[str], shows: str = "") -> tuple[int, list[list[str]]]:
+        self.calls.write_bytes(b"")
+        self.shows.write_text(shows)
+        done = subprocess.run([*shell], input=script.encode(), env=self.env, capture_output=True, check=False)
+        words = self.calls.read_bytes().decode().split("\0")[:-1]
+        calls = []
+        while words:
+            count = int(words.pop(0))
+            calls.append([words.pop(0) for _ in range(count)])
+        return done.returncode, calls
+
+
+@pytest.fixture(scope="module")
+def fake() -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        yield FakeDocker(Path(folder))
+
+
+@shells
+@pytest.mark.parametrize("name", SCRIPTS)
+@given(data=st.data())
+@settings(max_examples=25)
+def test_a_script_is_one_that_shells_can_read(shell: list[str], name: str, data: st.DataObject) -> None:
+    drawn = data.draw(st.fixed_dictionaries(SCRIPTS[name]))
+    script = renderer.script(name, **drawn | {"docker": ["docker", *drawn["docker"]]})
+    checked = subprocess.run([*shell, "-n"], input=script.encode(), capture_output=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, b"")
+
+
+@shells
+@given(data=st.data())
+@settings(max_examples=20)
+def test_a_launch_gives_docker_every_value_as_it_was(fake: FakeDocker, shell: list[str], data: st.DataObject) -> None:
+    v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-launch.sh.j2"]))
+    docker = [str(fake.docker), *v["docker"]]
+    script = renderer.script("docker-launch.sh.j2", **v | {"docker": docker, "run": [str(fake.bad), *v["run"]]})
+    code, calls = fake.run(script, shell)
+    assert code == 3
+    looked, ran, looked_again = calls
+    assert looked[: len(v["docker"]) + 1] == [*v["docker"], "ps"]
+    assert looked[-2:] == ["--format", v["format"]]
+    assert ran == v["run"]
+    assert looked_again[len(v["docker"]) + 1 :] == [
+        "--all", "--no-trunc", "--filter", f"name=^/?{v['name']}$", "--format", v["format"],
+    ]  # fmt: skip
+
+
+@shells
+@given(data=st.data())
+@settings(max_examples=15)
+def test_looking_at_containers_gives_docker_every_value_as_it_was(
+    fake: FakeDocker, shell: list[str], data: st.DataObject
+) -> None:
+    v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-containers.sh.j2"]))
+    script = renderer.script("docker-containers.sh.j2", **v | {"docker": [str(fake.docker), *v["docker"]]})
+    code, (looked, inspected) = fake.run(script, shell, shows="id1\nid2\n")
+    assert code == 0
+    filters = [word for f in v["filters"] for word in ("--filter", f)]
+    assert looked == [*v["docker"], "ps", "--all", "--quiet", "--no-trunc", *filters]
+    assert inspected == [*v["docker"], "inspect", "--format", v["format"], "id1", "id2"]
+
+
+@shells
+@given(data=st.data())
+@settings(max_examples=15)
+def test_asking_for_facts_gives_docker_every_value_as_it_was(
+    fake: FakeDocker, shell: list[str], data: st.DataObject
+) -> None:
+    v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-facts.sh.j2"]))
+    script = renderer.script("docker-facts.sh.j2", **v | {"docker": [str(fake.docker), *v["docker"]]})
+    assert fake.run(script, shell) == (0, [[*v["docker"], "info", "--format", v["format"]]])
+
+
+def test_an_admins_template_wins_over_the_packaged_one(tmp_path: Path) -> None:
+    (tmp_path / "docker-pull.j2").write_text("{{ docker }} pull --platform linux/amd64 {{ image }}\n")
+    mine = Renderer([tmp_path, template_dir()])
+    assert mine.words("docker-pull.j2", docker=["docker"], image="a b") == [
+        "docker", "pull", "--platform", "linux/amd64", "a b",
+    ]  # fmt: skip
+    assert mine.words("docker-pause.j2", docker=["docker"], container="c") == ["docker", "pause", "c"]
+
+
+def test_a_folder_of_templates_need_not_exist(tmp_path: Path) -> None:
+    assert Renderer([tmp_path / "nowhere", template_dir()]).words("docker-pull.j2", docker=["d"], image="i")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"{% if %}", "t.j2:1:"),
+        (b"a\n{{ image", "t.j2:2:"),
+        (b"{{ nothing }}", "'nothing' is undefined"),
+        (b"{{ image.nothing }}", "has no attribute 'nothing'"),
+        (b"{{ none }}", "a value is None"),
+        (b"{{ image }} 'open", "No closing quotation"),
+        (b"{{ image|nothing }}", "No filter named 'nothing'"),
+        (b"{{ 1 // 0 }}", "zero"),
+        (b"{{ image() }}", "not callable"),
+        (b"{{ image + 1 }}", "str"),
+        (b"{% include 'nothing.j2' %}", "nothing.j2"),
+        (b"\xff", "utf-8"),
+    ],
+)
+def test_a_template_that_does_not_render_is_named(tmp_path: Path, text: bytes, words: str) -> None:
+    (tmp_path / "t.j2").write_bytes(text)
+    with pytest.raises(TemplateError) as caught:
+        Renderer([tmp_path]).words("t.j2", image="busybox")
+    assert "template " in str(caught.value)
+    assert words in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_a_template_that_is_not_there_is_named() -> None:
+    with pytest.raises(TemplateError, match="nothing.j2 is missing"):
+        renderer.script("nothing.j2")

@@ -1,0 +1,149 @@
+"""The cluster out of what is known: which GPU is free, and why the others are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agentless.model.cluster import Gpu, Holder, Node, Observation
+from agentless.model.gpu import GpuSample
+from agentless.model.node import EngineFacts
+from agentless.rules.survey import STALE_AFTER, describe
+from tests.pure.build import NOW, cluster, container, process, reading, seen, task, uuid
+
+
+def node(observation: Observation, *tasks: object, **config: object) -> Node:
+    return cluster(observation, tasks, **config).nodes["node1"]
+
+
+def gpu(observation: Observation, *tasks: object, index: int = 0, **config: object) -> Gpu:
+    return node(observation, *tasks, **config).gpus[index]
+
+
+def test_an_idle_gpu_of_a_healthy_node_is_free() -> None:
+    found = node(seen(gpus=2))
+    assert (found.state, found.reason) == ("online", "")
+    assert [(g.state, g.reason, g.holder) for g in found.gpus] == [("free", "", None)] * 2
+
+
+@pytest.mark.parametrize("state", ["assigning", "running", "paused", "lost", "lost before an answer"])
+def test_a_task_holds_its_gpus_in_every_state_between_assignment_and_end(state: str) -> None:
+    found = node(seen(gpus=2), task("t1", "node1::1", state))
+    assert [g.state for g in found.gpus] == ["free", "allocated"]
+    assert found.gpus[1].holder == Holder("t1", "me@here")
+    assert found.gpus[1].reason == "held by task t1 of me@here"
+
+
+@pytest.mark.parametrize("state", ["pending", "ended"])
+def test_a_task_that_is_nowhere_holds_nothing(state: str) -> None:
+    assert gpu(seen(), task("t1", "node1::0", state)).state == "free"
+
+
+def test_a_gpu_is_held_by_its_uuid_whatever_its_index_is_after_a_reboot() -> None:
+    swapped = (reading("node1", 0, uuid=uuid("node1", 1)), reading("node1", 1, uuid=uuid("node1", 0)))
+    found = node(seen(sample=GpuSample(swapped)), task("t1", "node1::0"))
+    assert [g.state for g in found.gpus] == ["free", "allocated"]
+
+
+def test_a_task_holds_gpus_of_its_own_node_only() -> None:
+    found = cluster({"node1": seen("node1"), "node2": seen("node2")}, (task("t1", "node1::0"),))
+    assert [g.state for g in found.nodes["node2"].gpus] == ["free", "free"]
+
+
+@pytest.mark.parametrize("state", ["created", "running", "paused", "restarting"])
+def test_the_container_of_another_controller_holds_its_gpus(state: str) -> None:
+    theirs = container(task("t9", "node1::1", owner="ann@there"), state)
+    assert gpu(seen(containers=[theirs]), index=1).reason == "held by task t9 of ann@there"
+
+
+@pytest.mark.parametrize("state", ["exited", "dead", "removing"])
+def test_a_container_that_has_ended_holds_nothing(state: str) -> None:
+    assert gpu(seen(containers=[container(task("t9"), state)])).state == "free"
+
+
+def test_a_container_without_our_labels_holds_nothing() -> None:
+    assert gpu(seen(containers=[container(task("t9"), labels={"com.example": "x"})])).state == "free"
+
+
+def test_a_claim_counts_although_the_rest_of_its_labels_is_damaged() -> None:
+    labels = {"agentless.task": "t9", "agentless.gpus": uuid("node1", 0), "agentless.spec": "{"}
+    assert gpu(seen(containers=[container(task("t9"), labels=labels)])).reason == "held by task t9 of unknown"
+
+
+def test_a_process_outside_agentless_makes_a_gpu_foreign() -> None:
+    found = gpu(seen(processes=(process("node1", 0), process("node1", 0, 4712))))
+    assert (found.state, found.reason) == ("foreign", "used by bob's process 4711 (python train.py, 2 GiB) and 1 more")
+    assert [p.pid for p in found.processes] == [4711, 4712]
+
+
+def test_a_process_of_the_task_that_holds_the_gpu_is_not_foreign() -> None:
+    mine = task("t1")
+    found = gpu(seen(processes=(process("node1", 0, container=container(mine).id),), containers=[container(mine)]), mine)
+    assert found.state == "allocated"
+
+
+def test_a_process_in_a_container_of_ours_is_foreign_on_a_gpu_that_the_container_does_not_claim() -> None:
+    """Privileged containers see every GPU."""
+    elsewhere = container(task("t1", "node1::1"))
+    found = gpu(seen(processes=(process("node1", 0, container=elsewhere.id),), containers=[elsewhere]))
+    assert found.state == "foreign"
+
+
+@pytest.mark.parametrize("field", ["memory_total_mib", "memory_used_mib"])
+def test_a_gpu_whose_memory_is_unknown_is_unknown(field: str) -> None:
+    found = gpu(seen(sample=GpuSample((reading("node1", 0, **{field: None}),))))
+    assert (found.state, found.reason) == ("unknown", "its memory cannot be read")
+
+
+def test_gpus_whose_processes_are_unknown_are_unknown() -> None:
+    found = node(seen(processes=None))
+    assert [(g.state, g.reason) for g in found.gpus] == [("unknown", "its processes cannot be read")] * 2
+
+
+def test_an_excluded_gpu_is_excluded_whatever_else_is_known_of_it() -> None:
+    found = node(seen(gpus=2, processes=(process("node1", 1),)), exclude_gpus=(1,))
+    assert [(g.state, g.reason) for g in found.gpus] == [("free", ""), ("excluded", "excluded by the inventory")]
+
+
+@pytest.mark.parametrize(
+    ("observation", "state", "reason"),
+    [
+        (Observation(), "offline", "not connected yet"),
+        (seen(error="no route to host"), "offline", "no route to host"),
+        (seen(sample=None), "degraded", "no sample has arrived yet"),
+        (seen(engine=None), "degraded", "no sample has arrived yet"),
+        (seen(sample=GpuSample((reading("node1", 0),), error="the driver hangs")), "degraded", "the driver hangs"),
+        (seen(sampled_at=NOW - STALE_AFTER - 5), "degraded", "its last sample is 20 s old"),
+        (seen(engine=EngineFacts(error="the daemon does not run")), "degraded", "the daemon does not run"),
+        (seen(engine=EngineFacts("28.2.2")), "degraded", "its containers cannot be listed"),
+    ],
+)
+def test_a_node_that_is_not_well_has_no_free_gpu_and_a_reason(observation: Observation, state: str, reason: str) -> None:
+    found = node(observation)
+    assert (found.state, found.reason) == (state, reason)
+    assert {(g.state, g.reason) for g in found.gpus} <= {("unknown", reason)}
+
+
+def test_a_gpu_of_a_lost_node_is_still_held_by_its_task() -> None:
+    assert gpu(seen(error="cut off"), task("t1", state="lost")).state == "allocated"
+
+
+def test_a_node_without_gpus_is_online() -> None:
+    assert node(seen(gpus=0)).state == "online"
+
+
+def test_a_node_that_was_never_heard_of_is_offline() -> None:
+    from agentless.model.node import NodeConfig
+    from agentless.rules.survey import survey
+
+    assert survey({"node1": NodeConfig("node1", "h")}, {}, (), NOW).nodes["node1"].state == "offline"
+
+
+def test_a_foreign_process_is_described_by_what_is_known() -> None:
+    plain = process("node1", 0)
+    assert describe(plain) == "bob's process 4711 (python train.py, 2 GiB)"
+    assert describe(replace(plain, user=None, command=None)) == "process 4711 (python, 2 GiB)"
+    unknown = replace(plain, user=None, command=None, name=None, memory_mib=None)
+    assert describe(unknown) == "process 4711 (unknown program)"
+    assert len(describe(replace(plain, command="x" * 1000))) < 100
