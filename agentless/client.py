@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,13 +20,17 @@ from urllib.parse import quote, unquote, urlencode
 
 from agentless.errors import AgentlessError, ControllerError, StateError
 
+START_WITHIN = 15.0
+"""Seconds that a controller which is starting, or ending, may keep another one from starting."""
+
 
 class RequestFailed(AgentlessError):
-    """The controller's own sentence, with its exit code."""
+    """The controller's own sentence, with its exit code; `error` is the name of what it raised."""
 
-    def __init__(self, message: str, exit_code: int) -> None:
+    def __init__(self, message: str, exit_code: int, error: str = "") -> None:
         super().__init__(message)
         self.exit_code = exit_code
+        self.error = error
 
 
 class _Response:
@@ -147,6 +152,17 @@ class Client:
 
     def _start(self) -> None:
         """Start a controller in the background, as tmux starts its server, and wait until it answers."""
+        deadline = time.monotonic() + START_WITHIN
+        while problem := self._try_to_start():
+            if problem.error != "ControllerError" or time.monotonic() > deadline:
+                raise problem
+            # Another one is starting, or ending: soon it answers, or makes room.
+            time.sleep(0.1)
+            if self.is_running():
+                return
+
+    def _try_to_start(self) -> RequestFailed | None:
+        """None once a controller answers, else why it ended at its start."""
         if self._inventory is None:
             raise ControllerError("no controller runs and no inventory is found; write one with: agentless init")
         reader, writer = os.pipe()
@@ -166,16 +182,17 @@ class Client:
                 said = answer.read()
         except OSError as error:
             raise ControllerError(f"the controller cannot be started: {error}") from None
-        if said != "ready" and not self.is_running():
-            if said:
-                raise _failure(said.encode())
-            raise ControllerError(f"the controller ended at its start; {self._state}/controller.log says why")
+        if said == "ready" or self.is_running():
+            return None
+        if said:
+            return _failure(said.encode())
+        raise ControllerError(f"the controller ended at its start; {self._state}/controller.log says why")
 
 
 def _failure(body: bytes) -> RequestFailed:
     try:
         problem = json.loads(body)
-        return RequestFailed(problem["message"], problem["exit_code"])
+        return RequestFailed(problem["message"], problem["exit_code"], problem["error"])
     except (ValueError, KeyError, TypeError):
         return RequestFailed("the controller failed; its log (controller.log in the state folder) says why", 1)
 

@@ -65,20 +65,22 @@ def stop() -> None:
         print(f"no controller runs for {paths.state_dir()}")
         return
     pid = served.post("/v1/controller/stop")["pid"]
-    if not _has_ended(pid):
+    if not _has_ended():
         raise ControllerError(f"the controller (process {pid}) does not end; see controller.log in {paths.state_dir()}")
     print("the controller has ended; tasks go on")
 
 
-def _has_ended(pid: int) -> bool:
-    """Wait up to 15 s for a process that is no child of ours."""
-    import os
+def _has_ended() -> bool:
+    """Wait up to 15 s for the lock that a controller holds while it lives: a dead one that nobody collected is gone."""
+    import fcntl
     import time
 
-    for _ in range(300):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.05)
+    with (paths.state_dir() / "lock").open() as lock:
+        for _ in range(300):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.05)
+            else:
+                return True
     return False

@@ -144,7 +144,7 @@ def _report(
     if dry_run:
         for start in starts:
             if start["script"] is not None:
-                print(f"# on {start['target']}, to the stdin of sh:\n{start['script']}", end="")
+                print(f"# on {start['target']}, to the stdin of sh:\n{start['script']}")
         return code
     tasks = [start["task"] for start in starts if start["task"]]
     running = [task for task in tasks if task["ended_at"] is None]

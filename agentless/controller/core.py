@@ -135,10 +135,11 @@ class Core:
             self.history.add(new)
             self._store.remove(task_id)
             del self.tasks[task_id]
-            self.secrets.remove(task_id)
         else:
             self._store.save(new)
             self.tasks[task_id] = new
+        if not new.live or _container_of(new):
+            self.secrets.remove(task_id)  # no launch of it will ever need them again
         self._publish(new, event, now)
         return new
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentless.controller.core import Core
 from agentless.controller.link import Link
-from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed, UsageError
+from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed, TemplateError, UsageError
 from agentless.model.event import Assigned, Launched, LaunchFailed, Step
 from agentless.model.spec import Mount, TaskSpec, check_spec
 from agentless.model.target import Target
@@ -137,8 +137,7 @@ class Launcher:
                 await self._pull(link, task)
                 container = await self._try(link, core.tasks[task_id])
             core.apply(task_id, Launched(container))
-            core.secrets.remove(task_id)
-        except RuntimeFailed as error:
+        except (RuntimeFailed, TemplateError) as error:
             core.apply(task_id, LaunchFailed(str(error)))
             return
         finally:

@@ -27,7 +27,22 @@ REFRESH_EVERY = 60.0
 REJECTED_RETRY = 60.0
 """Seconds before a server that rejected us, or that we rejected, is tried again unasked: hammering gets one banned."""
 
-_FRAME_END = b"@@agentless .\n"
+_FRAME_END = "@@agentless ."
+_SAMPLES = """\
+while :; do
+sleep {every:g}
+{body}printf '%s\\n' '{end}'
+done | {{
+  frame=
+  while IFS= read -r line; do
+    frame="$frame$line
+"
+    case $line in '{end}') printf '%s' "$frame"; frame= ;; esac
+  done
+}}
+"""
+"""A sample is sent in one piece: every write would be a packet of its own, and packets are what sampling many nodes
+costs. It is collected up to its last line and not to the end of a pipe, which a driver that hangs keeps open."""
 _log = logging.getLogger(__name__)
 
 
@@ -190,14 +205,15 @@ class Link:
 
     async def _samples(self) -> None:
         body = join_sections(self._probe.sections())
-        script = f"while :; do sleep {SAMPLE_EVERY:g}\n{body}printf '%s\\n' '@@agentless .'\ndone\n"
+        script = _SAMPLES.format(every=SAMPLE_EVERY, body=body, end=_FRAME_END)
+        mark = f"{_FRAME_END}\n".encode()
         async with self.stream(Command(script)) as stream:
             buffer = b""
             async for fd, data in stream:
                 if fd != 1:
                     continue
                 buffer += data
-                *frames, buffer = buffer.split(_FRAME_END)
+                *frames, buffer = buffer.split(mark)
                 if frames:
                     sample = self._living(self._probe.parse(split_sections(frames[-1])))
                     self._observe(replace(self.observation, sample=sample, sampled_at=self._clock.now()))

@@ -125,7 +125,7 @@ class Controller:
                     raise
         else:
             self._problem = None
-        return self._problem
+        return "; ".join(self.describe().warnings) or None
 
     # ---------------------------------------------------------------- life cycle
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import signal
 from pathlib import Path
@@ -45,6 +46,8 @@ def main() -> None:
         parser.error(f"--nodes {arguments.nodes}: write numbers of GPUs, like 8,4,1")
     if arguments.root.is_dir() and any(arguments.root.iterdir()):
         parser.error(f"{arguments.root} is not empty")
+    # asyncio warns of every client that hangs up while it is being answered.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     asyncio.run(run(arguments.root, gpus))
 
 

@@ -97,12 +97,14 @@ class Children:
         return child
 
     async def close(self) -> None:
-        """End them all, and wait until nothing of them is left."""
+        """End them all, and wait until nothing of them is left, 10 s at most: a kernel may keep hold of a process."""
         for child in list(self._living):
             child.end()
-        while self._buried:
-            await asyncio.sleep(SWEEP_AFTER / 10)
-            self._sweep()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(10):
+                while self._buried:
+                    await asyncio.sleep(SWEEP_AFTER / 10)
+                    self._sweep()
 
     def _bury(self, child: Child) -> None:
         self._living.discard(child)

@@ -51,8 +51,8 @@ def _reason(task: Task) -> str | None:
     match task.status:
         case Pending(reason=reason) | Lost(reason=reason):
             return reason or None
-        case Assigning(step=step):
-            return step or None
+        case Assigning(step=step) if step and not task.stop:
+            return step
         case Ended(reason=ended):
             return ended
         case _:

@@ -111,7 +111,7 @@ class Docker:
         for line in result.stdout.splitlines():
             try:
                 found.append(_container(orjson.loads(line)))
-            except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            except (AttributeError, KeyError, TypeError, ValueError):
                 continue
         return tuple(found)
 

@@ -36,8 +36,10 @@ def _ansible(lab: Lab, question: str) -> str:
     """
     hosts = lab.root / "hosts.ini"
     hosts.write_text("".join(f"{name}\n" for name in lab.nodes))
+    config = lab.root / "ansible.cfg"
+    config.touch()  # or it would read the machine's
     settings = {
-        "ANSIBLE_CONFIG": "/dev/null",
+        "ANSIBLE_CONFIG": str(config),
         "ANSIBLE_HOME": str(lab.root / "ansible"),
         "ANSIBLE_LOCAL_TEMP": str(lab.root / "ansible" / "tmp"),
         "ANSIBLE_PIPELINING": "1",

@@ -1,13 +1,14 @@
 """One question to 50 nodes: warm sessions against the programs in `peers.py`, which are whole processes.
 
-All 50 sshds are on this machine, and so is what they start. On real nodes that work is the nodes'; here it would hide
-what is measured, so `docker` is a stand-in that only prints, as `nvidia-smi` is. The login shell's rc file is empty.
+All 50 sshds are on this machine, and so is what they start. On real nodes that work is the nodes' own; here it would
+hide what is measured, so `nvidia-smi` and `docker` only print an answer. The login shell's rc file is empty.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import shlex
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -31,6 +32,7 @@ QUESTION = (
 )
 _WHAT = f"GPUs and containers of {NODES} nodes over warm sessions : "
 _DOCKER = "#!/bin/sh\necho 'CONTAINER ID   IMAGE     COMMAND   CREATED   STATUS    PORTS     NAMES'\n"
+_NVIDIA = "#!/bin/sh\ncase $1 in --query-gpu*) printf '%s' {0} ;; esac\n"
 
 
 def bench(runs: int) -> list[Row]:
@@ -46,7 +48,7 @@ def bench(runs: int) -> list[Row]:
     if not there:
         return rows
     with real_nodes(*(f"node{number}" for number in range(NODES)), docker=False) as lab, asyncio.Runner() as runner:
-        _add_docker(lab)
+        _add_programs(lab)
         sessions = _sessions(lab)
         runner.run(_all(session.connect() for session in sessions))
         ours = functools.partial(_timed, lambda: _ask(runner, sessions))
@@ -71,11 +73,13 @@ def _ask(runner: asyncio.Runner, sessions: Iterable[Session]) -> str:
     return "".join(result.out for result in results)
 
 
-def _add_docker(lab: Lab) -> None:
+def _add_programs(lab: Lab) -> None:
     for node in lab.nodes.values():
-        program = node.dir / "bin" / "docker"
-        program.write_text(_DOCKER)
-        program.chmod(0o755)
+        gpus = shlex.quote(node.sh(QUESTION.partition(";")[0]).stdout)
+        for name, text in (("docker", _DOCKER), ("nvidia-smi", _NVIDIA.format(gpus))):
+            program = node.dir / "bin" / name
+            program.write_text(text)
+            program.chmod(0o755)
 
 
 def _sessions(lab: Lab) -> list[Session]:

@@ -81,14 +81,17 @@ class Client:
 
     @contextlib.asynccontextmanager
     async def events(self):
-        """Gives a function that waits for the next event: (container, action). Listens from the `async with` on."""
+        """Listens, and gives a function that waits for the next event: (container, action), None at the end."""
         listening = self.docker.events().text()
         before = len(self.node.engine._listeners)
         async with self.lines(Command(listening)) as line:
             await until(lambda: len(self.node.engine._listeners) > before)
 
-            async def event() -> tuple[str, str]:
-                cid, action, name = (await line()).split()
+            async def event() -> tuple[str, str] | None:
+                told = await line()
+                if told is None:
+                    return None
+                cid, action, name = told.split()
                 assert name.startswith("agentless-")
                 return cid, action
 

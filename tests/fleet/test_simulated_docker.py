@@ -7,11 +7,12 @@ import time
 
 import pytest
 
+from agentless.demo.container import Config
 from agentless.errors import Refused, RuntimeFailed
-from agentless.model.claim import task_of
+from agentless.model.claim import labels_of, task_of
 from agentless.model.command import Result
 from agentless.runtimes.docker import ImageMissing, LogQuery
-from tests.fleet.client import Client, gone, proc, until
+from tests.fleet.client import IMAGE, Client, gone, proc, until
 
 
 async def test_a_task_comes_back_whole_from_the_labels_of_its_container(client: Client):
@@ -39,6 +40,22 @@ async def test_the_same_task_launched_twice_is_one_container(client: Client):
     launch = client.docker.launch(*client.task("sleep", "600", gpus=(0,)), {})
     first, second = await client.run(launch), await client.run(launch)
     assert first.stdout == second.stdout
+
+
+async def test_a_name_is_taken_as_long_as_its_container_is_there(client: Client):
+    assert (await client.run(f"docker run --detach --name mine {IMAGE} true")).exit_code == 0
+    again = await client.run(f"docker run --detach --name mine {IMAGE} true")
+    assert again.exit_code == 125
+    assert 'The container name "/mine" is already in use by container' in again.err
+
+
+async def test_a_container_whose_launcher_died_before_the_start_is_started(client: Client):
+    task, placement = client.task("sleep", "600", gpus=(0,))
+    labels = labels_of(task, placement)
+    container = client.node.engine.create(Config(task.container_name, IMAGE, ["sleep", "600"], labels))
+    result = await client.run(client.docker.launch(task, placement, {}))
+    assert client.docker.parse_launch(task, result) == container.id
+    assert (await client.container(container.id)).state == "running"
 
 
 async def test_a_task_sees_its_gpus_only_and_they_look_busy(client: Client):

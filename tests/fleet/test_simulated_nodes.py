@@ -12,10 +12,11 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from agentless.demo.fleet import Fleet
+from agentless.demo.fleet import Fleet, NodePlan
 from agentless.demo.guard import belonging
 from agentless.errors import RuntimeFailed
 from agentless.model.command import Command, Result, join_sections, split_sections
+from agentless.runtimes.docker import LogQuery
 from tests.fleet.client import IMAGE, PATIENCE, Client, connect, gone, proc, until
 
 
@@ -29,9 +30,10 @@ async def test_a_signal_is_an_exit_signal(client: Client):
 
 
 async def test_bytes_pass_both_ways_unchanged_however_slow_either_side_is(client: Client):
-    data = os.urandom(1 << 20) * 20
-    done = await client.connection.run("exec cat", input=data, encoding=None)
-    assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(data).digest()
+    data = os.urandom(1 << 20) * 4
+    for _ in range(5):
+        done = await client.connection.run("exec cat", input=data, encoding=None)
+        assert hashlib.sha256(done.stdout).digest() == hashlib.sha256(data).digest()
 
 
 async def test_another_key_is_not_let_in(fleet: Fleet):
@@ -101,9 +103,9 @@ async def test_a_cut_node_refuses_and_comes_back_with_its_containers(fleet: Flee
 
 
 async def test_a_stopped_engine_cannot_be_reached_and_ends_its_streams(client: Client):
-    async with client.lines(client.docker.events()) as line:
+    async with client.events() as event:
         client.node.stop_engine()
-        assert await line() is None
+        assert await event() is None
     with pytest.raises(RuntimeFailed, match="Docker daemon on n1 does not run"):
         client.docker.check(await client.run(client.docker.containers()))
     answer = await client.run(join_sections(client.docker.facts()))
@@ -128,6 +130,14 @@ async def test_a_hung_gpu_hangs_until_it_is_healed(client: Client):
     assert (await client.run("timeout 0.2 nvidia-smi -L")).exit_code == 124
     client.node.heal_gpu()
     assert (await client.run("timeout 10 nvidia-smi -L")).exit_code == 0
+
+
+async def test_a_fleet_ends_what_hides_its_environment_too(tmp_path: Path):
+    async with Fleet(tmp_path / "fleet", [NodePlan("n1")]) as fleet, connect(fleet, "n1") as client:
+        cid = await client.launch("env", "-i", "/bin/sh", "-c", "echo $$; exec sleep 600")
+        async with client.lines(client.docker.logs(cid, LogQuery(follow=True))) as line:
+            pid = int(await line())
+    assert await gone(pid)
 
 
 async def start_demo(root: Path) -> asyncio.subprocess.Process:

@@ -37,7 +37,11 @@ def process(node: str, index: int, pid: int = 4711, **changes: Any) -> GpuProces
 
 
 def seen(
-    node: str = "node1", gpus: int = 2, processes: tuple[GpuProcess, ...] | None = (), containers: Any = (), **changes: Any
+    node: str = "node1",
+    gpus: int = 2,
+    processes: tuple[GpuProcess, ...] | None = (),
+    containers: Any = (),
+    **changes: Any,
 ) -> Observation:
     """A node that is connected, was sampled just now, and has two NUMA nodes, 32 cores and 128 GiB."""
     healthy = Observation(
@@ -50,9 +54,7 @@ def seen(
     return replace(healthy, **changes)
 
 
-def cluster(
-    observations: dict[str, Observation] | Observation, tasks: tuple[Task, ...] = (), **config: Any
-) -> Cluster:
+def cluster(observations: dict[str, Observation] | Observation, tasks: tuple[Task, ...] = (), **config: Any) -> Cluster:
     """The cluster of these observations; a single one is of `node1`."""
     by_name = {"node1": observations} if isinstance(observations, Observation) else observations
     nodes = {name: NodeConfig(name, f"{name}.lab", **config) for name in by_name}
@@ -68,7 +70,7 @@ def placement(target: str = "node1::0") -> Placement:
     return Placement(meant.node, meant.gpus, tuple(uuid(meant.node, index) for index in meant.gpus))
 
 
-def task(id: str = "t1", target: str = "node1::0", state: str = "running", **fields: Any) -> Task:
+def task(name: str = "t1", target: str = "node1::0", state: str = "running", **fields: Any) -> Task:
     """A task in a state that is named; `fields` are the task's own, like `stop` and `spec`."""
     at = placement(target)
     statuses: dict[str, Status] = {
@@ -80,8 +82,8 @@ def task(id: str = "t1", target: str = "node1::0", state: str = "running", **fie
         "lost before an answer": Lost(at, NOW - 60, "cut off"),
         "ended": Ended("completed", NOW - 1, 0, None, at, CID, NOW - 60),
     }
-    plain: dict[str, Any] = {"spec": spec(), "batch": id, "owner": "me@here", "created_at": NOW - 100}
-    return Task(id=id, target=parse_target(target), status=statuses[state], **(plain | fields))
+    plain: dict[str, Any] = {"spec": spec(), "batch": name, "owner": "me@here", "created_at": NOW - 100}
+    return Task(id=name, target=parse_target(target), status=statuses[state], **(plain | fields))
 
 
 STATES = ("pending", "assigning", "running", "paused", "lost", "lost before an answer", "ended")

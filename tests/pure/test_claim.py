@@ -38,14 +38,19 @@ specs = st.builds(
     labels=st.dictionaries(st.from_regex(r"[a-z][a-z./-]{0,8}", fullmatch=True), words, max_size=3),
 )
 targets = st.builds(
-    Target, st.just("node1"), st.none() | st.integers(0, 3), st.lists(st.integers(0, 15), unique=True, max_size=4).map(tuple)
+    Target,
+    st.just("node1"),
+    st.none() | st.integers(0, 3),
+    st.lists(st.integers(0, 15), unique=True, max_size=4).map(tuple),
 )
 
 
 @given(specs, targets)
 def test_a_task_comes_back_from_the_labels_of_its_container(wanted: TaskSpec, target: Target) -> None:
     check_spec(wanted)
-    at = Placement("node1", target.gpus, tuple(f"GPU-{n}" for n in target.gpus), "0-3" if target.numa else None, target.numa)
+    at = Placement(
+        "node1", target.gpus, tuple(f"GPU-{n}" for n in target.gpus), "0-3" if target.numa else None, target.numa
+    )
     before = task(spec=wanted, target=str(target))
     found = Container(CID, before.container_name, "running", labels_of(before, at), started_at=NOW)
     back = task_of(found, "node1")
@@ -116,7 +121,8 @@ def test_labels_of_a_newer_version_are_read_as_far_as_they_are_known() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "null", "[]", "{}", '"x"', '{"spec":{}}', "\x00", '{"target":1,"batch":"b","created_at":0,"gpus":[]}']
+    "text",
+    ["", "{", "null", "[]", "{}", '"x"', '{"spec":{}}', "\x00", '{"target":1,"batch":"b","created_at":0,"gpus":[]}'],
 )
 def test_damaged_labels_are_no_task_but_still_a_claim(text: str) -> None:
     damaged = container(task(), labels=labels_of(task(), placement()) | {SPEC: text})

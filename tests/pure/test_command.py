@@ -13,7 +13,9 @@ from agentless.model.command import Command, Result, Section, join_sections, spl
 
 def test_secrets_are_exported_in_front_of_the_script_and_masked_for_people() -> None:
     command = Command("echo hi\n", secrets={"TOKEN": "it's"})
-    done = subprocess.run(["sh"], input=command.text() + 'printf %s "$TOKEN"', capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["sh"], input=command.text() + 'printf %s "$TOKEN"', capture_output=True, text=True, check=True
+    )
     assert done.stdout == "hi\nit's"
     assert command.text(masked=True) == "export TOKEN=***\necho hi\n"
     assert "it's" not in repr(command)
@@ -49,7 +51,9 @@ def test_each_section_comes_back_with_its_output_and_exit_code(shell: tuple[str,
 
 @given(st.lists(st.binary(max_size=60).filter(lambda data: b"@@agentless" not in data), min_size=1, max_size=4))
 def test_any_bytes_of_a_section_come_back_unchanged(outputs: list[bytes]) -> None:
-    sections = [Section(f"s{n}", "printf '" + "".join(f"\\{b:03o}" for b in data) + "'") for n, data in enumerate(outputs)]
+    sections = [
+        Section(f"s{n}", "printf '" + "".join(f"\\{b:03o}" for b in data) + "'") for n, data in enumerate(outputs)
+    ]
     found = split_sections(run(*sections))
     assert [found[f"s{n}"].stdout for n in range(len(outputs))] == outputs
 

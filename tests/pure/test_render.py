@@ -26,7 +26,9 @@ NASTY = [
     "`exit 9`", ";exit 9", "&& exit 9", "|cat", "*", "?", "[a-z]", "~", "~root", "#x", "!", "!!", "{1..3}", "{{ x }}",
     "{% raw %}", "LIVE", "x\nLIVE\n", "é", "😀", "\u2028", "\x01\x7f", "%s", "\\000", "=", "a=b", "a,b", "|", "a|b|c|d",
 ]  # fmt: skip
-values = st.sampled_from(NASTY) | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+values = st.sampled_from(NASTY) | st.text(
+    st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20
+)
 lists = st.lists(values, max_size=3)
 some = st.lists(values, min_size=1, max_size=3)
 keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,8}", fullmatch=True)
@@ -38,7 +40,11 @@ Case = tuple[dict[str, Any], Callable[[dict[str, Any]], list[str]]]
 def _run(v: dict[str, Any]) -> list[str]:
     argv = [*v["docker"], "run", "--detach", "--pull", "never", "--name", v["name"]]
     argv += [word for key, value in v["labels"].items() for word in ("--label", f"{key}={value}")]
-    argv += ["--gpus", f'"device={",".join(v["gpu_uuids"])}"'] if v["gpu_uuids"] else ["--env", "NVIDIA_VISIBLE_DEVICES=void"]
+    argv += (
+        ["--gpus", f'"device={",".join(v["gpu_uuids"])}"']
+        if v["gpu_uuids"]
+        else ["--env", "NVIDIA_VISIBLE_DEVICES=void"]
+    )
     argv += [word for key, value in v["env"].items() for word in ("--env", f"{key}={value}")]
     argv += [word for key in v["secret_env"] for word in ("--env", key)]
     argv += ["--cpus", str(v["cores"])] if v["cores"] else []
@@ -64,6 +70,7 @@ WORDS: dict[str, Case] = {
         {"docker": some, "format": values},
         lambda v: [
             *v["docker"], "events", "--filter", "type=container", "--filter", "label=agentless.task",
+            *(w for e in ("start", "pause", "unpause", "die", "destroy") for w in ("--filter", f"event={e}")),
             "--format", v["format"],
         ],
     ),
@@ -286,5 +293,5 @@ def test_a_template_that_does_not_render_is_named(tmp_path: Path, text: bytes, w
 
 
 def test_a_template_that_is_not_there_is_named() -> None:
-    with pytest.raises(TemplateError, match="nothing.j2 is missing"):
+    with pytest.raises(TemplateError, match=r"nothing\.j2 is missing"):
         renderer.script("nothing.j2")

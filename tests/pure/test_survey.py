@@ -79,7 +79,9 @@ def test_a_process_outside_agentless_makes_a_gpu_foreign() -> None:
 
 def test_a_process_of_the_task_that_holds_the_gpu_is_not_foreign() -> None:
     mine = task("t1")
-    found = gpu(seen(processes=(process("node1", 0, container=container(mine).id),), containers=[container(mine)]), mine)
+    found = gpu(
+        seen(processes=(process("node1", 0, container=container(mine).id),), containers=[container(mine)]), mine
+    )
     assert found.state == "allocated"
 
 
@@ -113,16 +115,24 @@ def test_an_excluded_gpu_is_excluded_whatever_else_is_known_of_it() -> None:
         (seen(error="no route to host"), "offline", "no route to host"),
         (seen(sample=None), "degraded", "no sample has arrived yet"),
         (seen(engine=None), "degraded", "no sample has arrived yet"),
-        (seen(sample=GpuSample((reading("node1", 0),), error="the driver hangs")), "degraded", "the driver hangs"),
+        (seen(sample=GpuSample((reading("node1", 0),), None, "the driver hangs")), "degraded", "the driver hangs"),
         (seen(sampled_at=NOW - STALE_AFTER - 5), "degraded", "its last sample is 20 s old"),
         (seen(engine=EngineFacts(error="the daemon does not run")), "degraded", "the daemon does not run"),
         (seen(engine=EngineFacts("28.2.2")), "degraded", "its containers cannot be listed"),
     ],
 )
-def test_a_node_that_is_not_well_has_no_free_gpu_and_a_reason(observation: Observation, state: str, reason: str) -> None:
+def test_a_node_that_is_not_well_has_no_free_gpu_and_a_reason(
+    observation: Observation, state: str, reason: str
+) -> None:
     found = node(observation)
     assert (found.state, found.reason) == (state, reason)
     assert {(g.state, g.reason) for g in found.gpus} <= {("unknown", reason)}
+
+
+def test_an_error_of_one_gpu_does_not_take_the_others_along() -> None:
+    """The driver has lost a GPU and still says who uses the rest."""
+    found = node(seen(sample=GpuSample((reading("node1", 0),), (), "GPU 1 is lost; reboot the node")))
+    assert (found.state, found.gpus[0].state) == ("online", "free")
 
 
 def test_a_gpu_of_a_lost_node_is_still_held_by_its_task() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -11,6 +12,7 @@ import signal
 import struct
 import subprocess
 import termios
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -83,6 +85,12 @@ class Cli:
         assert code in (None, ran.returncode), (words, ran.returncode, ran.stdout, ran.stderr)
         return Done(ran.returncode, ran.stdout, ran.stderr)
 
+    def shell(self, script: str) -> Done:
+        """Run a line of shell in which `agentless` means the command."""
+        argv = ["sh", "-c", script]
+        ran = subprocess.run(argv, env=self.env, capture_output=True, text=True, check=False, timeout=90)
+        return Done(ran.returncode, ran.stdout, ran.stderr)
+
     def json(self, *words: str, code: int | None = 0) -> Any:
         """What the command prints with `--json`."""
         at = words.index("--") if "--" in words else len(words)
@@ -95,7 +103,8 @@ class Cli:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start a command and go on; end it with `finish`."""
         return subprocess.Popen(
-            ["agentless", *words],
+            # What runs in the background ignores Ctrl-C, as this test run may, and its children with it.
+            ["env", "--default-signal=INT", "agentless", *words],
             env=self.env,
             cwd=self.lab.home,
             stdin=subprocess.DEVNULL,
@@ -118,19 +127,30 @@ class Cli:
         return next(node for node in self.json("nodes") if node["name"] == name)
 
     def is_free(self) -> bool:
-        """Whether all GPUs can be had."""
-        return all(gpu["state"] == "free" for gpu in self.json("gpus"))
+        """Whether all GPUs of both nodes can be had."""
+        return [gpu["state"] for gpu in self.json("gpus")] == ["free"] * 4
 
     def settle(self) -> Cli:
-        """Wait until the nodes of the lab are online with all their GPUs free, as each test begins."""
-        gpus = sum(len(node.gpu_uuids) for node in self.lab.nodes.values() if node.name in ("node1", "node2"))
-        until(lambda: [gpu["state"] for gpu in self.json("gpus")] == ["free"] * gpus)
+        """Wait until both nodes are online with all their GPUs free, as each test begins."""
+        if not self.client.is_running():
+            self("nodes")
+        if any(node["state"] == "offline" for node in self.client.get("/v1/nodes")):
+            self("doctor", code=None)  # a node that was rejected is tried again in a minute, or when it is asked for
+        until(lambda: [gpu["state"] for gpu in self.client.get("/v1/gpus")] == ["free"] * 4)
         return self
 
     @property
     def pid(self) -> int:
         """The controller's process."""
         return int(self.json("controller", "status")["pid"])
+
+    def requests(self) -> int:
+        """How many requests the controller is answering now."""
+        links = [os.readlink(fd) for fd in Path(f"/proc/{self.pid}/fd").iterdir()]
+        sockets = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+        # Each has the name of the socket that it came in by.
+        ours = {f"socket:[{s[6]}]" for s in sockets if s[7:] == ["controller.sock"] and s[5] == "03"}
+        return len(ours.intersection(links))
 
     def kill_controller(self) -> None:
         """`kill -9`, and wait until it is gone."""
@@ -162,6 +182,28 @@ class Cli:
         text = screen.decode().replace("\r\n", "\n")
         assert "Traceback" not in text, text
         return process.returncode, text
+
+
+class Events:
+    """What the controller's stream of events has said since this was made."""
+
+    def __init__(self, cli: Cli) -> None:
+        self._seen: list[Any] = []
+        self._is_open = threading.Event()
+        threading.Thread(target=self._read, args=(cli.client,), daemon=True).start()
+        assert self._is_open.wait(WAIT)
+
+    def until(self, event: str) -> list[Any]:
+        """All news up to the first such event of a task, and what may have followed."""
+        until(lambda: any(news.get("event") == event for news in list(self._seen)))
+        return list(self._seen)
+
+    def _read(self, client: Client) -> None:
+        # Its answer begins when it listens; `lines` would say so only with the first event.
+        with client._open("GET", "/v1/events", {}) as lines, contextlib.suppress(ValueError):
+            self._is_open.set()
+            for line in lines:
+                self._seen.append(json.loads(line))
 
 
 def finish(process: subprocess.Popen[str]) -> Done:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.cli import Cli, containers, inspect, until
+from tests.real.cli import Cli, Events, containers, inspect, until
 
 SECRET = "correct-horse-battery"
 SECRET_2 = "staple-of-the-caller"
@@ -68,27 +68,6 @@ class ProcessLists:
             for file in Path("/proc").glob("[0-9]*/cmdline"):
                 with contextlib.suppress(OSError):
                     self.lines.add(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-
-
-class Events:
-    """What the API's stream of events has said so far."""
-
-    def __init__(self, cli):
-        self.seen = []
-        threading.Thread(target=self._read, args=(cli,), daemon=True).start()
-        until(lambda: self.is_open)
-
-    is_open = False
-
-    def _read(self, cli):
-        with cli.client._open("GET", "/v1/events", {}) as lines:
-            self.is_open = True
-            for line in lines:
-                self.seen.append(json.loads(line))
-
-    def until(self, event):
-        until(lambda: any(news.get("event") == event for news in list(self.seen)))
-        return list(self.seen)
 
 
 @pytest.fixture(scope="module")

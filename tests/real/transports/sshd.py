@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 PROGRAM = "/usr/sbin/sshd"
@@ -118,11 +119,9 @@ def processes(tag: str) -> dict[int, str]:
     return found
 
 
-async def until(condition: object, message: str = "it did not happen") -> None:
-    """Wait for `condition()` to be true."""
-    assert callable(condition)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(WAIT):
-            while not condition():
-                await asyncio.sleep(0.02)
-    assert condition(), message
+async def until(condition: Callable[[], object], message: str = "it did not happen") -> None:
+    """Wait for something that nobody tells us of."""
+    deadline = time.monotonic() + WAIT
+    while not condition():
+        assert time.monotonic() < deadline, message
+        await asyncio.sleep(0.02)

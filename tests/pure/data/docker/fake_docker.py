@@ -1,0 +1,119 @@
+"""A stand-in for `docker` that keeps its containers as files in `$FAKE_DOCKER`.
+
+It knows what the launch script says to it, and can break in the middle of a `run` as `$FAKE_BREAK` says: `ps`, `rm`,
+`create` (dies when the container is created), `start` (the engine cannot start it), `answer` (dies when it runs).
+"""
+
+import fcntl
+import json
+import os
+import re
+import secrets
+import sys
+import time
+from pathlib import Path
+
+FOLDER, BREAK = Path(os.environ["FAKE_DOCKER"]), os.environ.get("FAKE_BREAK")
+DOWN = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
+SWITCHES = {"--detach", "--privileged", "--all", "--quiet", "--no-trunc"}
+
+
+def fail(words, code):
+    print(words, file=sys.stderr)
+    sys.exit(code)
+
+
+def read():
+    return [json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))]
+
+
+def write(container):
+    fresh = FOLDER / secrets.token_hex(8)
+    fresh.write_text(json.dumps(container))
+    fresh.rename(FOLDER / f"{container['name']}.json")
+
+
+def parse(words):
+    options = []
+    while words and words[0].startswith("-"):
+        option = words.pop(0)
+        options.append((option, None if option in SWITCHES else words.pop(0)))
+    return options, words
+
+
+def ps(words):
+    if BREAK == "ps":
+        fail(DOWN, 1)
+    options, _ = parse(words)
+    filters = [value.partition("=")[::2] for option, value in options if option == "--filter"]
+    asked = {value for key, value in filters if key == "status"}
+    for container in read():
+        wanted = not asked or container["state"] in asked
+        for key, value in filters:
+            if key == "label":
+                wanted = wanted and value in container["labels"]
+            if key == "name":
+                wanted = wanted and re.search(value, "/" + container["name"])
+        if wanted:
+            status = "Created" if container["state"] == "created" else "Up 5 minutes"
+            line = dict(options)["--format"]
+            for key, value in (("ID", container["id"]), ("Names", container["name"]), ("Status", status)):
+                line = line.replace("{{." + key + "}}", value)
+            for key in re.findall(r'{{.Label "([^"]*)"}}', line):
+                line = line.replace('{{.Label "' + key + '"}}', container["labels"].get(key, ""))
+            print(line)
+
+
+def run(words):
+    with (FOLDER / "runs").open("ab") as runs:
+        runs.write(b"\0".join(os.fsencode(word) for word in words) + b"\n\0\n")
+    options, (image, *command) = parse(words)
+    name = dict(options)["--name"]
+    env = {}
+    for value in (value for option, value in options if option == "--env"):
+        key, equals, text = value.partition("=")
+        if equals or key in os.environ:
+            env[key] = text if equals else os.environ[key]
+    labels = dict(value.partition("=")[::2] for option, value in options if option == "--label")
+    if image == "nosuch":
+        fail("docker: Error response from daemon: No such image: nosuch:latest.\nSee 'docker run --help'.", 125)
+    if (FOLDER / f"{name}.json").exists():
+        fail(f'docker: Error response from daemon: Conflict. The container name "/{name}" is already in use.', 125)
+    time.sleep(0.03)  # a real engine takes longer; the wider the gap, the surer a lock that does not hold is found out
+    container = {"id": secrets.token_hex(32), "name": name, "state": "created", "labels": labels, "env": env}
+    write(container | {"command": command})
+    if BREAK == "create":
+        fail("docker: error during connect: EOF.", 125)
+    print(container["id"])
+    start(container | {"command": command})
+
+
+def start(container):
+    if BREAK == "start":
+        fail('docker: Error response from daemon: unable to start: exec: "x": executable file not found in $PATH.', 127)
+    write(container | {"state": "running"})
+    if BREAK == "answer":
+        fail("docker: error during connect: EOF.", 125)
+
+
+def main():
+    verb, *words = sys.argv[1:]
+    with (FOLDER / "mutex").open("w") as mutex:
+        if verb != "run":
+            fcntl.flock(mutex, fcntl.LOCK_EX)
+        if verb == "ps":
+            ps(words)
+        elif verb == "run":
+            run(words)
+        elif verb == "start":
+            (container,) = (c for c in read() if c["id"] == words[0])
+            start(container)
+            print(words[0])
+        elif verb == "rm":
+            if BREAK == "rm":
+                fail(DOWN, 1)
+            (container,) = (c for c in read() if c["id"] == words[0])
+            (FOLDER / f"{container['name']}.json").unlink()
+
+
+main()

@@ -1,0 +1,56 @@
+# Lock, check, run: a GPU is handed out once, whoever else launches on this node at this moment.
+# The lock is the kernel's, on the root folder, and goes with the processes that hold it.
+exec 9< /
+tries=0
+# Tried in turns, since BusyBox's flock cannot wait for a limited time.
+until flock -n 9; do
+  code=$?
+  if [ "$code" -ne 1 ]; then
+    exit "$code"
+  fi
+  tries=$((tries + 1))
+  if [ "$tries" -gt 200 ]; then
+    exit 76
+  fi
+  sleep 0.1
+done
+live=$(docker --host unix:///run/user/1000/docker.sock ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 77
+held=
+unstarted=
+while IFS='|' read -r id name status gpus task owner; do
+  if [ "$name" = agentless-t4 ]; then
+    case $status in
+      # The lock is ours, so the launch that created it has died before the start.
+      Created) unstarted=$id ;;
+      *) echo "$id"; exit 0 ;;
+    esac
+    continue
+  fi
+  for gpu in ; do
+    case ",$gpus," in
+      *",$gpu,"*) printf 'held|%s|%s|%s\n' "$gpu" "$task" "$owner"; held=1 ;;
+    esac
+  done
+done <<LIVE
+$live
+LIVE
+if [ -n "$held" ]; then
+  exit 75
+fi
+if [ -n "$unstarted" ]; then
+  docker --host unix:///run/user/1000/docker.sock start "$unstarted"
+else
+  docker --host unix:///run/user/1000/docker.sock run --detach --pull never --name agentless-t4 --label agentless.task=t4 --label agentless.owner=me@here --label agentless.gpus= --label 'agentless.spec={"target":"node1","batch":"t4","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":true,"stop_grace":0.0,"labels":{}}}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t4 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --privileged --stop-timeout 1 busybox true
+fi
+code=$?
+if [ "$code" -ne 0 ]; then
+  # It has failed for certain only when nothing of that name is left: an engine that could not start the container
+  # leaves it behind as created, with its claim; one that broke off may have started it.
+  left=$(docker --host unix:///run/user/1000/docker.sock ps --all --no-trunc --filter name='^/?agentless-t4$' --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 78
+  case $left in
+    '') ;;
+    *'|Created|'*) docker --host unix:///run/user/1000/docker.sock rm "${left%%|*}" > /dev/null || exit 78 ;;
+    *) exit 78 ;;
+  esac
+fi
+exit "$code"

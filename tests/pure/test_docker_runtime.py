@@ -1,0 +1,360 @@
+"""Docker: what is said to it, and what its answers mean.
+
+The launch scripts in `data/docker` are written by `AGENTLESS_WRITE=1 pytest tests/pure/test_docker_runtime.py`; the
+answers there were read off docker 20.10.24 and 28.2.2.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentless.errors import NoAnswer, Refused, RuntimeFailed
+from agentless.model.command import Result, Section, join_sections, split_sections
+from agentless.model.container import Container
+from agentless.model.node import NodeConfig
+from agentless.model.spec import Mount
+from agentless.model.task import Placement, Task
+from agentless.paths import template_dir
+from agentless.render import Renderer
+from agentless.runtimes.docker import Docker, ImageMissing, LogQuery
+from tests.pure.build import CID, NOW, placement, spec, task
+
+DATA = Path(__file__).parent / "data" / "docker"
+CONFIG = NodeConfig("node1", "h", user="ann")
+UUIDS = ("GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a", "GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f")
+
+
+def docker(*words: str) -> Docker:
+    return Docker(replace(CONFIG, docker=words or ("docker",)), Renderer([template_dir()]))
+
+
+# ------------------------------------------------------------------------------------------------------------ launch
+
+GOLDEN: dict[str, tuple[tuple[str, ...], Task, Placement, dict[str, str]]] = {
+    "launch-without-gpu": (("docker",), task("t1", "node1", "assigning"), Placement("node1"), {}),
+    "launch-one-gpu": (
+        ("docker",),
+        task("t2", state="assigning", spec=spec("sh", "-c", "echo 'it''s' \"$HOME\"\nexit 3")),
+        Placement("node1", (0,), UUIDS[:1]),
+        {},
+    ),
+    "launch-sudo-secrets-everything": (
+        ("sudo", "docker"),
+        task(
+            "t3",
+            "node1:1::0,1",
+            "assigning",
+            spec=spec(
+                "python",
+                "train.py",
+                "--lr",
+                "0.1",
+                name="run-1",
+                cores=7.5,
+                memory=16 * 2**30,
+                shm_size=2**30,
+                env={"MODE": "fast & loose"},
+                secret_env=("HF_TOKEN", "WANDB_KEY"),
+                mounts=(Mount("/data/set 1", "/data", read_only=True), Mount("/out,put", '/o"ut')),
+                workdir="/work",
+                user="1000:1000",
+                network="host",
+                stop_grace=30.0,
+                labels={"team": "vision"},
+            ),
+        ),
+        Placement("node1", (0, 1), UUIDS, "16-31", 1),
+        {"WANDB_KEY": "k3y", "HF_TOKEN": "it's a secret"},
+    ),
+    "launch-rootless-privileged": (
+        ("docker", "--host", "unix:///run/user/1000/docker.sock"),
+        task("t4", "node1", "assigning", spec=spec(privileged=True, stop_grace=0)),
+        Placement("node1"),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_launch_script_is_the_one_on_record(name: str) -> None:
+    words, of, at, secrets = GOLDEN[name]
+    text = docker(*words).launch(of, at, secrets).text(masked=True)
+    file = DATA / f"{name}.sh"
+    if os.environ.get("AGENTLESS_WRITE"):
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+def launched(
+    wanted: Any = None, at: Placement | None = None, *words: str, secrets: dict[str, str] | None = None
+) -> str:
+    at = at or placement()
+    of = task("t1", state="assigning", spec=wanted or spec())
+    return docker(*words).launch(of, at, secrets or {}).script
+
+
+def test_several_gpus_are_named_by_uuid_in_literal_double_quotes() -> None:
+    script = launched(at=Placement("node1", (0, 1), UUIDS))
+    assert f""" --gpus '"device={UUIDS[0]},{UUIDS[1]}"' """ in script
+    assert "CUDA_VISIBLE_DEVICES" not in script
+
+
+def test_a_task_without_gpus_says_nothing_of_gpus_but_that_it_has_none() -> None:
+    script = launched(at=Placement("node1"))
+    assert "--gpus" not in script
+    assert " --env NVIDIA_VISIBLE_DEVICES=void " in script
+
+
+def test_a_container_stays_after_its_end_and_is_never_pulled_under_the_lock() -> None:
+    script = launched()
+    assert "--rm" not in script
+    assert " run --detach --pull never " in script
+
+
+def test_the_task_knows_itself_by_its_environment() -> None:
+    script = launched(at=Placement("node1", (0, 1), UUIDS))
+    for variable in ("AGENTLESS_TASK_ID=t1", "AGENTLESS_NODE=node1", "AGENTLESS_GPUS=0,1"):
+        assert f" --env {variable} " in script
+
+
+def test_a_secret_is_in_the_script_by_its_name_only() -> None:
+    command = docker().launch(
+        task(state="assigning", spec=spec(secret_env=("TOKEN",))), placement(), {"TOKEN": "s3cret"}
+    )
+    assert " --env TOKEN " in command.script
+    assert "s3cret" not in command.script
+    assert "s3cret" not in command.text(masked=True)
+    assert command.text().startswith("export TOKEN=s3cret\n")
+
+
+@pytest.mark.parametrize("sudo", ["sudo", "/usr/bin/sudo"])
+def test_sudo_lets_the_secrets_through_and_nothing_else(sudo: str) -> None:
+    values = {"B": "2", "A": "1"}
+    script = launched(spec(secret_env=("B", "A")), None, sudo, "-n", "docker", secrets=values)
+    assert f"{sudo} --preserve-env=A,B -n docker run " in script
+    assert f"{sudo} -n docker ps " in script
+    assert "--preserve-env" not in launched(None, None, sudo, "docker")
+
+
+def test_a_mount_is_one_record_whatever_its_path_is() -> None:
+    mounts = (Mount("/a b", "/c", read_only=True), Mount("/a,b", '/c"d'), Mount("/a\nb", "/c"))
+    script = launched(spec(mounts=mounts))
+    for record in ("type=bind,source=/a b,target=/c,readonly", 'type=bind,"source=/a,b","target=/c""d"'):
+        assert f" --mount {shlex.quote(record)}" in script
+    assert " --mount 'type=bind,\"source=/a\nb\",target=/c'" in script
+
+
+# ------------------------------------------------------------------------------------------------- the launch's answer
+
+
+def answer(exit_code: int, out: str = "", err: str = "", of: Task | None = None) -> str:
+    return docker().parse_launch(
+        of or task("t1", "node1::0,1", "assigning"), Result(exit_code, out.encode(), err.encode())
+    )
+
+
+def test_the_answer_to_a_launch_is_the_containers_id() -> None:
+    assert answer(0, f"{CID}\n") == CID
+    assert answer(0, f"some warning\n{CID}\n", "WARNING: no swap\n") == CID
+
+
+@pytest.mark.parametrize("out", ["", "ok\n", CID[:12]])
+def test_an_answer_without_an_id_is_no_answer(out: str) -> None:
+    with pytest.raises(NoAnswer, match="node1 said nothing"):
+        answer(0, out)
+
+
+def test_holders_are_named_by_index_task_and_owner() -> None:
+    with pytest.raises(Refused) as caught:
+        answer(75, "noise\nheld|GPU-node1-1|t9|ann@there\nheld|GPU-node1-0|t8|b|c\n")
+    assert str(caught.value) == "node1::0,1: GPU 1 is held by task t9 of ann@there; GPU 0 is held by task t8 of b|c"
+
+
+def test_a_lock_that_was_not_free_in_time_is_a_refusal() -> None:
+    with pytest.raises(Refused, match="other launches held this node's lock for 20 s; try again"):
+        answer(76)
+
+
+@pytest.mark.parametrize("exit_code", [78, 129, 137, 143, 255])
+def test_a_launch_that_was_interrupted_may_have_started(exit_code: int) -> None:
+    with pytest.raises(NoAnswer, match="may have started task t1, or not"):
+        answer(exit_code, CID)
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        "docker: Error response from daemon: No such image: busybox:latest.\nSee 'docker run --help'.",
+        "docker: Error response from daemon: No such image: busybox:latest\n\nRun 'docker run --help' for more …",
+        "Unable to find image 'busybox:latest' locally",
+    ],
+)
+def test_a_missing_image_can_be_told_from_other_failures(complaint: str) -> None:
+    with pytest.raises(ImageMissing, match="image busybox is not on node1"):
+        answer(125, err=complaint)
+
+
+@pytest.mark.parametrize("exit_code", [1, 77, 125, 126, 127])
+def test_any_other_failure_is_the_engines_complaint(exit_code: int) -> None:
+    with pytest.raises(RuntimeFailed) as caught:
+        answer(exit_code, err="docker: Error response from daemon: Minimum memory limit allowed is 6MB.")
+    assert str(caught.value) == "node1: Minimum memory limit allowed is 6MB"
+    assert not isinstance(caught.value, ImageMissing)
+
+
+# --------------------------------------------------------------------------------------------------------- containers
+
+
+def listed(version: str) -> dict[str, Container]:
+    result = Result(0, (DATA / "containers" / f"{version}.txt").read_bytes())
+    return {container.name.removeprefix("agentless-"): container for container in docker().parse_containers(result)}
+
+
+@pytest.mark.parametrize("version", ["20.10", "28"])
+def test_every_state_of_a_container_is_read(version: str) -> None:
+    found = listed(version)
+    read = {name: (c.state, c.exit_code, c.oom_killed, c.live) for name, c in found.items()}
+    assert (
+        read.items()
+        >= {
+            "run": ("running", None, False, True),
+            "pau": ("paused", None, False, True),
+            "cre": ("created", None, False, True),
+            "ex0": ("exited", 0, False, False),
+            "ex3": ("exited", 3, False, False),
+            "oom": ("exited", 137, True, False),
+            "oomchild": ("exited", 0, True, False),
+        }.items()
+    )
+    assert found["run"].labels == {"a": "b", "agentless.task": "t1"}
+    assert len(found["run"].id) == 64
+
+
+def test_times_are_read_to_the_nanosecond_and_year_1_is_never() -> None:
+    found = listed("20.10")
+    assert found["ex3"].started_at == pytest.approx(1795250714.254233832, abs=1e-6)
+    assert found["ex3"].finished_at == pytest.approx(1795250714.259207365, abs=1e-6)
+    assert (found["run"].finished_at, found["cre"].started_at, found["cre"].finished_at) == (None, None, None)
+    assert found["cre"].created_at == pytest.approx(1795250713.606689129, abs=1e-6)
+
+
+def test_times_of_any_zone_and_precision_are_read() -> None:
+    found = listed("28")
+    assert (found["healthy"].created_at, found["healthy"].started_at) == (1795250713.5, 1795250714.0)
+    assert found["dead"].finished_at == 1795250733.25
+
+
+def test_a_container_that_could_not_start_says_why_and_has_no_exit_code() -> None:
+    failed = listed("28")["failed"]
+    assert (failed.state, failed.exit_code, failed.labels) == ("created", None, {})
+    assert failed.error == "cannot set both Count and DeviceIDs on device request"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "Error: No such object: deadbeef",
+        "{",
+        "[]",
+        "null",
+        '{"id":"x"}',
+        '{"id":"x","name":"y","state":null}',
+        "\xff",
+    ],
+)
+def test_lines_that_are_no_container_are_left_out(line: str) -> None:
+    good = (DATA / "containers" / "20.10.txt").read_bytes()
+    assert len(docker().parse_containers(Result(1, line.encode("latin-1") + b"\n" + good))) == 7
+
+
+def test_one_container_is_asked_for_by_its_exact_name() -> None:
+    assert "--filter 'name=^/?agentless-t1$'" in docker().containers("agentless-t1").script
+    assert "name=" not in docker().containers().script
+
+
+def test_a_container_that_is_removed_while_we_look_does_not_hide_the_others(tmp_path: Path) -> None:
+    """`docker inspect` fails as a whole when one of its containers is gone."""
+    program = tmp_path / "docker"
+    program.write_text(
+        "#!/bin/sh\n"
+        f"cd {tmp_path}\n"
+        "case $1 in\n"
+        'ps) if [ -e looked ]; then echo id1; else echo "id1 id2"; fi ;;\n'
+        "inspect) if [ -e looked ]; then cat answer; else touch looked; echo '{\"stale\":1}'; "
+        "echo 'Error: No such object: id2' >&2; exit 1; fi ;;\n"
+        "esac\n"
+    )
+    program.chmod(0o755)
+    (tmp_path / "answer").write_bytes((DATA / "containers" / "20.10.txt").read_bytes())
+    result = run_section(docker(str(program)).containers().script)
+    assert result.exit_code == 0
+    assert len(docker().parse_containers(result)) == 7
+    assert b"stale" not in result.stdout
+
+
+def run_section(script: str) -> Result:
+    joined = join_sections([Section("it", script)])
+    return split_sections(subprocess.run(["sh"], input=joined.encode(), capture_output=True, check=True).stdout)["it"]
+
+
+def test_an_engine_that_cannot_list_is_an_error_and_not_an_empty_list(tmp_path: Path) -> None:
+    assert run_section(docker("false").containers().script).exit_code != 0
+
+
+# -------------------------------------------------------------------------------------------------------------- facts
+
+
+@pytest.mark.parametrize("file", sorted((DATA / "facts").glob("*.json")), ids=lambda file: file.stem)
+def test_the_engine_is_described_from_its_answer(file: Path) -> None:
+    case = json.loads(file.read_text())
+    sections = {name: Result(case[name][0], case[name][1].encode()) for name in ("docker.info", "docker.containers")}
+    facts = docker().parse_facts(sections)
+    containers = None if facts.containers is None else len(facts.containers)
+    found = {"version": facts.version, "nvidia": facts.nvidia, "error": facts.error, "containers": containers}
+    assert found == case["expected"]
+
+
+@pytest.mark.parametrize("missing", ["docker.info", "docker.containers"])
+def test_an_answer_that_was_cut_off_is_an_error(missing: str) -> None:
+    case = json.loads((DATA / "facts" / "healthy-20.10.json").read_text())
+    sections = {n: Result(0, case[n][1].encode()) for n in ("docker.info", "docker.containers") if n != missing}
+    assert docker().parse_facts(sections).error == "its answer about Docker was cut off"
+
+
+# ------------------------------------------------------------------------------------------------------ other commands
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        (docker().signal("agentless-t1", "TERM"), "docker kill --signal TERM agentless-t1\n"),
+        (docker("sudo", "docker").pause("agentless-t1"), "sudo docker pause agentless-t1\n"),
+        (docker().resume("agentless-t1"), "docker unpause agentless-t1\n"),
+        (docker().remove("agentless-t1"), "docker rm --volumes agentless-t1\n"),
+        (docker().remove("agentless-t1", force=True), "docker rm --force --volumes agentless-t1\n"),
+        (docker().pull("a b"), "docker pull --quiet 'a b'\n"),
+        (docker().logs("c", LogQuery()), "docker logs c\n"),
+        (
+            docker().logs("c", LogQuery(follow=True, tail=0, since=NOW + 0.5, timestamps=True)),
+            "docker logs --follow --tail 0 --since 1800000000.500000000 --timestamps c\n",
+        ),
+    ],
+    ids=lambda value: value.split()[1] if isinstance(value, str) and len(value.split()) > 1 else "",
+)
+def test_each_command_is_one_line(command: Any, script: str) -> None:
+    assert command.script == script
+
+
+def test_a_command_that_worked_is_no_error_and_another_is_its_complaint() -> None:
+    docker().check(Result(0, b"", b"some warning"))
+    with pytest.raises(RuntimeFailed, match=r"^node1: Container abc is not paused$"):
+        docker().check(Result(1, b"", b"Error response from daemon: Container abc is not paused\n"))

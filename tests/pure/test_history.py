@@ -1,0 +1,189 @@
+"""What has ended, found again by id, name, batch and age, however much of it there is."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentless.errors import StateError
+from agentless.model.task import Task, new_task_id
+from agentless.stores.history import History
+from tests.pure.build import NOW, spec, task
+
+MANY = 100_000
+
+
+def ended(name: str, **fields: object) -> Task:
+    return task(name, state="ended", **fields)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    opened = History(tmp_path / "history.sqlite")
+    yield opened
+    opened.close()
+
+
+def ids(tasks: list[Task]) -> list[str]:
+    return [found.id for found in tasks]
+
+
+def test_what_is_kept_comes_back_as_it_was_after_a_restart(tmp_path: Path) -> None:
+    kept = ended("t1", spec=spec("echo", "é\n", env={"A": "1"}, name="run"), stop="kill")
+    first = History(tmp_path / "h")
+    first.add(kept)
+    first.close()
+    assert History(tmp_path / "h").find("t1") == [kept]
+
+
+def test_a_task_is_found_by_the_beginning_of_its_id_and_by_its_whole_name(history: History) -> None:
+    for name in ("ab1", "ab2", "b1"):
+        history.add(ended(name, spec=spec(name="ab" if name == "b1" else "train")))
+    assert ids(history.find("ab")) == ["b1", "ab2", "ab1"]
+    assert ids(history.find("ab2")) == ["ab2"]
+    assert ids(history.find("train")) == ["ab2", "ab1"]
+    assert ids(history.find("trai")) == []
+    assert ids(history.find("AB")) == []
+
+
+@pytest.mark.parametrize("reference", ["%", "_", "a%", "' OR 1=1 --", "zz"])
+def test_nothing_in_a_reference_is_syntax(history: History, reference: str) -> None:
+    history.add(ended("ab1"))
+    assert history.find(reference) == []
+
+
+def test_no_more_are_found_than_asked_for_and_they_are_the_newest(history: History) -> None:
+    for n in range(30):
+        history.add(ended(f"a{n:02}", spec=spec(name="train")))
+    assert ids(history.find("a")) == [f"a{n:02}" for n in range(29, 9, -1)]
+    assert ids(history.find("train", limit=2)) == ["a29", "a28"]
+    assert ids(history.newest(3)) == ["a29", "a28", "a27"]
+
+
+def test_the_same_task_again_replaces_itself(history: History) -> None:
+    history.add(ended("t1", owner="first"))
+    history.add(ended("t1", owner="second"))
+    assert [found.owner for found in history.find("t1")] == ["second"]
+
+
+def test_a_batch_is_found_whole_in_the_order_of_its_submit(history: History) -> None:
+    for name, batch in (("b3", "b2"), ("b2", "b2"), ("a9", "b2"), ("c1", "c1")):
+        history.add(ended(name, batch=batch))
+    assert ids(history.batch("b2")) == ["a9", "b2", "b3"]
+    assert history.batch("none") == []
+
+
+def test_a_removed_task_is_gone_and_its_events_stay(history: History) -> None:
+    history.add(ended("t1"))
+    history.record(NOW, "t1", b"{}")
+    history.remove("t1")
+    history.remove("t1")
+    assert history.find("t1") == []
+    assert history.events("t1") == [b"{}"]
+
+
+def test_events_of_a_task_come_back_in_the_order_they_happened(history: History) -> None:
+    """The clock may go back; the order does not."""
+    for n, at in enumerate([NOW, NOW - 60, NOW + 60]):
+        history.record(at, "t1", str(n).encode())
+        history.record(at, "t2", b"other")
+    assert history.events("t1") == [b"0", b"1", b"2"]
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
+    """A hundred thousand tasks: every third is called `train`, four make a batch."""
+    opened = History(tmp_path_factory.mktemp("full") / "history.sqlite")
+    sample = ended("x", spec=spec(name="NAME"))
+    opened.add(sample)
+    (document,) = opened._db.execute("SELECT document FROM tasks").fetchone()
+    opened.remove("x")
+    rows, last = [], ""
+    for n in range(MANY):
+        last = new_task_id(NOW + n / 10, last)
+        batch = last if n % 4 == 0 else rows[n - n % 4][0]
+        rows.append((last, "train" if n % 3 == 0 else None, "me", batch, document))
+    with opened._db:
+        opened._db.execute("BEGIN")
+        opened._db.executemany("INSERT INTO tasks VALUES (?, ?, ?, ?, ?)", rows)
+    yield opened
+    opened.close()
+
+
+def steps(history: History, ask: str, *words: object) -> int:
+    """How much SQLite works for a question, in thousands of its virtual machine's instructions."""
+    count = 0
+
+    def tick() -> None:
+        nonlocal count
+        count += 1
+
+    history._db.set_progress_handler(tick, 1000)
+    getattr(history, ask)(*words)
+    history._db.set_progress_handler(None, 0)
+    return count
+
+
+@pytest.mark.parametrize("reference", ["", "1", "train", "nothing", "whole id"])
+def test_a_task_is_found_among_a_hundred_thousand_without_looking_at_them_all(full: History, reference: str) -> None:
+    newest = full.newest(1)[0]
+    (whole_id,) = full._db.execute("SELECT id FROM tasks LIMIT 1 OFFSET 500").fetchone()
+    assert newest is not None
+    assert steps(full, "find", whole_id if reference == "whole id" else reference) < 3
+
+
+def test_the_newest_and_a_batch_are_found_without_looking_at_all(full: History) -> None:
+    (batch,) = full._db.execute("SELECT batch FROM tasks LIMIT 1 OFFSET 500").fetchone()
+    assert len(full.batch(batch)) == 4
+    assert steps(full, "batch", batch) < 3
+    assert steps(full, "newest", 20) < 3
+
+
+@pytest.mark.parametrize("content", [b"this is no database, it is longer than a header of SQLite would be" * 10])
+def test_a_file_of_something_else_is_refused_with_what_to_do(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "h").write_bytes(content)
+    with pytest.raises(StateError, match="make it readable or move it away"):
+        History(tmp_path / "h")
+
+
+def test_a_history_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "h") as db:
+        db.execute("PRAGMA user_version = 2")
+    with pytest.raises(StateError, match="from a newer agentless; upgrade"):
+        History(tmp_path / "h")
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match="cannot be used"):
+        History(tmp_path / "nowhere" / "h")
+
+
+def test_a_damaged_task_is_an_error_with_a_sentence(history: History) -> None:
+    history.add(ended("t1"))
+    history._db.execute("UPDATE tasks SET document = '{}'")
+    with pytest.raises(StateError, match="the history has a damaged task"):
+        history.find("t1")
+
+
+def test_a_history_that_breaks_while_it_is_open_is_an_error_with_a_sentence(history: History) -> None:
+    history._db.execute("DROP TABLE tasks")
+    history._db.execute("DROP TABLE events")
+    for use in (
+        lambda: history.find("t1"),
+        lambda: history.events("t1"),
+        lambda: history.add(ended("t1")),
+        lambda: history.record(NOW, "t1", b""),
+    ):
+        with pytest.raises(StateError, match=r"the history cannot be (read|written)"):
+            use()
+
+
+def test_a_task_that_has_a_name_of_another_is_its_own(history: History) -> None:
+    history.add(ended("t1", spec=spec(name="t2")))
+    history.add(ended("t2"))
+    assert ids(history.find("t2")) == ["t2", "t1"]
+    assert replace(history.find("t1")[0], spec=spec()) == ended("t1")

@@ -1,0 +1,281 @@
+"""The launch script, run by real shells with a stand-in for docker: lock, check, run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentless.errors import NoAnswer, Refused, RuntimeFailed
+from agentless.model.command import Command, Result
+from agentless.model.node import NodeConfig
+from agentless.model.task import Task
+from agentless.paths import template_dir
+from agentless.render import Renderer
+from agentless.runtimes import docker
+from agentless.runtimes.docker import Docker, ImageMissing
+from tests.pure.build import placement, spec, task
+
+FAKE = Path(__file__).parent / "data" / "docker" / "fake_docker.py"
+SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
+
+
+class Node:
+    """A node with a stand-in for docker; `engine` speaks to it."""
+
+    def __init__(self, folder: Path, shell: list[str]) -> None:
+        self.state, self.bin, self.shell = folder / "state", folder / "bin", shell
+        self.state.mkdir()
+        self.bin.mkdir()
+        self.program("docker", f'exec {sys.executable} -SE {FAKE} "$@"')
+        self.engine = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]))
+
+    def program(self, name: str, body: str) -> None:
+        (self.bin / name).write_text(f"#!/bin/sh\n{body}\n")
+        (self.bin / name).chmod(0o755)
+
+    def start(self, of: Task, secrets: dict[str, str] | None = None, **env: str) -> subprocess.Popen[bytes]:
+        command: Command = self.engine.launch(of, placement(str(of.target)), secrets or {})
+        path = f"{self.bin}:{os.environ['PATH']}"
+        running = subprocess.Popen(
+            self.shell,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": path, "FAKE_DOCKER": str(self.state), "LANG": "C.UTF-8", **env},
+        )
+        assert running.stdin is not None
+        running.stdin.write(command.text().encode())
+        running.stdin.close()
+        running.stdin = None
+        return running
+
+    def launch(self, of: Task, secrets: dict[str, str] | None = None, **env: str) -> str:
+        return self.engine.parse_launch(of, self.result(self.start(of, secrets, **env)))
+
+    def result(self, running: subprocess.Popen[bytes]) -> Result:
+        out, err = running.communicate(timeout=60)
+        return Result(running.returncode, out, err)
+
+    def containers(self) -> dict[str, Any]:
+        return {path.stem: json.loads(path.read_text()) for path in self.state.glob("*.json")}
+
+    def runs(self) -> list[list[str]]:
+        file = self.state / "runs"
+        return [run.split("\0") for run in file.read_text().split("\n\0\n")[:-1]] if file.exists() else []
+
+
+@pytest.fixture
+def node(request: pytest.FixtureRequest, tmp_path: Path) -> Node:
+    shell = getattr(request, "param", ["sh"])
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"no {shell[0]} here")
+    return Node(tmp_path, shell)
+
+
+in_each_shell = pytest.mark.parametrize("node", SHELLS, indirect=True, ids=" ".join)
+
+
+def assigning(name: str = "t1", target: str = "node1::0", **fields: Any) -> Task:
+    return task(name, target, "assigning", **fields)
+
+
+@in_each_shell
+def test_a_launch_runs_the_container_and_says_its_id(node: Node) -> None:
+    found = node.launch(assigning())
+    container = node.containers()["agentless-t1"]
+    assert (container["id"], container["state"], container["command"]) == (found, "running", ["true"])
+
+
+@in_each_shell
+def test_a_gpu_that_is_held_is_refused_with_its_holder_and_nothing_is_run(node: Node) -> None:
+    node.launch(assigning("t1", "node1::0,1", owner="ann@there"))
+    with pytest.raises(Refused) as caught:
+        node.launch(assigning("t2", "node1::2,1,0"))
+    assert str(caught.value) == (
+        "node1::2,1,0: GPU 1 is held by task t1 of ann@there; GPU 0 is held by task t1 of ann@there"
+    )
+    assert list(node.containers()) == ["agentless-t1"]
+    assert len(node.runs()) == 1
+
+
+@pytest.mark.parametrize("state", ["created", "running", "paused", "restarting"])
+def test_every_live_container_holds_its_gpus(node: Node, state: str) -> None:
+    node.launch(assigning("t1"))
+    container = node.containers()["agentless-t1"]
+    (node.state / "agentless-t1.json").write_text(json.dumps(container | {"state": state}))
+    with pytest.raises(Refused, match="GPU 0 is held by task t1"):
+        node.launch(assigning("t2"))
+
+
+def test_a_container_that_has_ended_holds_nothing(node: Node) -> None:
+    node.launch(assigning("t1"))
+    container = node.containers()["agentless-t1"]
+    (node.state / "agentless-t1.json").write_text(json.dumps(container | {"state": "exited"}))
+    assert node.launch(assigning("t2"))
+
+
+def test_other_gpus_and_tasks_without_gpu_do_not_get_in_each_others_way(node: Node) -> None:
+    node.launch(assigning("t1", "node1::0"))
+    node.launch(assigning("t2", "node1::1"))
+    node.launch(assigning("t3", "node1"))
+    node.launch(assigning("t4", "node1"))
+    assert len(node.containers()) == 4
+
+
+def test_a_gpu_whose_name_begins_like_another_is_another(node: Node) -> None:
+    node.launch(assigning("t1", "node1::1"))
+    assert node.launch(assigning("t2", "node1::11"))
+
+
+@pytest.mark.parametrize("owner", ["a|b", "||||", "a\\c", "-n", "*", "LIVE", "two\nlines", ""])
+def test_an_odd_owner_cannot_hide_a_claim(node: Node, owner: str) -> None:
+    node.launch(assigning("t1", owner=owner))
+    with pytest.raises(Refused, match="GPU 0 is held by task t1 of"):
+        node.launch(assigning("t2"))
+
+
+@in_each_shell
+def test_a_second_launch_of_the_same_task_finds_its_container_and_runs_nothing(node: Node) -> None:
+    first = node.launch(assigning())
+    assert node.launch(assigning()) == first
+    assert len(node.runs()) == 1
+
+
+@in_each_shell
+def test_a_container_that_was_created_and_never_started_is_started_by_the_next_launch(node: Node) -> None:
+    with pytest.raises(NoAnswer):
+        node.launch(assigning(), FAKE_BREAK="create", PATH=_without_rm(node))
+    assert node.containers()["agentless-t1"]["state"] == "created"
+    assert node.launch(assigning()) == node.containers()["agentless-t1"]["id"]
+    assert node.containers()["agentless-t1"]["state"] == "running"
+    assert len(node.runs()) == 1
+
+
+def _without_rm(node: Node) -> str:
+    """A PATH whose docker cannot remove: the launcher dies before it could."""
+    other = node.bin.with_name("without-rm")
+    other.mkdir()
+    shutil.copy(node.bin / "docker", other / "real")
+    (other / "docker").write_text(f'#!/bin/sh\n[ "$1" != rm ] || exit 1\nexec {other}/real "$@"\n')
+    (other / "docker").chmod(0o755)
+    return f"{other}:{os.environ['PATH']}"
+
+
+@in_each_shell
+@pytest.mark.parametrize("broken", ["create", "start"])
+def test_a_run_that_fails_leaves_no_container_behind(node: Node, broken: str) -> None:
+    with pytest.raises(RuntimeFailed, match="node1: "):
+        node.launch(assigning(), FAKE_BREAK=broken)
+    assert node.containers() == {}
+    assert node.launch(assigning("t2"))
+
+
+@in_each_shell
+def test_a_run_that_breaks_off_after_the_start_is_no_failure_but_unknown(node: Node) -> None:
+    with pytest.raises(NoAnswer):
+        node.launch(assigning(), FAKE_BREAK="answer")
+    assert node.containers()["agentless-t1"]["state"] == "running"
+    assert node.launch(assigning()) == node.containers()["agentless-t1"]["id"]
+
+
+def test_a_container_that_has_ended_since_is_not_run_again(node: Node) -> None:
+    node.launch(assigning())
+    container = node.containers()["agentless-t1"]
+    (node.state / "agentless-t1.json").write_text(json.dumps(container | {"state": "exited"}))
+    with pytest.raises(NoAnswer):
+        node.launch(assigning())
+    assert list(node.containers()) == ["agentless-t1"]
+
+
+def test_an_engine_that_does_not_answer_runs_nothing(node: Node) -> None:
+    with pytest.raises(RuntimeFailed, match="the Docker daemon on node1 does not run"):
+        node.launch(assigning(), FAKE_BREAK="ps")
+    assert node.runs() == []
+
+
+def test_an_image_that_is_not_there_has_an_error_of_its_own(node: Node) -> None:
+    with pytest.raises(ImageMissing, match="image nosuch is not on node1"):
+        node.launch(assigning(spec=spec(image="nosuch")))
+    assert node.containers() == {}
+
+
+@in_each_shell
+def test_a_secret_reaches_docker_by_its_name_and_never_in_its_words(node: Node) -> None:
+    hostile = 'it\'s $(a) `secret`\n\\ "x" é'
+    wanted = spec(env={"PLAIN": "p"}, secret_env=("TOKEN",))
+    node.launch(assigning(spec=wanted), {"TOKEN": hostile})
+    assert node.containers()["agentless-t1"]["env"]["TOKEN"] == hostile
+    (words,) = node.runs()
+    assert words[words.index("TOKEN") - 1] == "--env"
+    assert not any("secret" in word.replace("secret_env", "") for word in words)
+
+
+def test_a_task_is_not_started_without_the_value_of_its_secret(node: Node) -> None:
+    with pytest.raises(RuntimeFailed, match="the value of the secret TOKEN is gone"):
+        node.launch(assigning(spec=spec(secret_env=("TOKEN",))))
+    assert node.runs() == []
+
+
+@in_each_shell
+def test_a_node_without_flock_gets_the_fix_and_runs_nothing(node: Node) -> None:
+    node.shell = [str(shutil.which(node.shell[0])), *node.shell[1:]]
+    with pytest.raises(RuntimeFailed, match="there is no flock command on node1; install util-linux there"):
+        node.launch(assigning(), PATH=str(node.bin))
+    assert node.runs() == []
+
+
+@in_each_shell
+def test_a_lock_that_stays_held_is_refused_and_nothing_is_run(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.program("flock", "exit 1")
+    monkeypatch.setattr(docker, "LOCK_WAIT", 1)
+    with pytest.raises(Refused, match="other launches held this node's lock for 1 s"):
+        node.launch(assigning())
+    assert node.runs() == []
+
+
+def test_the_lock_is_one_that_busybox_can_take_too(node: Node) -> None:
+    """Its flock has no -w."""
+    real = shutil.which("flock")
+    node.program("flock", f'case $1 in -[nsxu]|[0-9]) exec {real} "$@" ;; *) exit 1 ;; esac')
+    assert node.launch(assigning())
+
+
+def test_nothing_of_the_lock_is_left_behind(node: Node) -> None:
+    node.launch(assigning())
+    assert subprocess.run(["flock", "-w", "20", "/", "true"], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("shell", "rounds"), [(["sh"], 20), (["busybox", "sh"], 5)], ids=["sh", "busybox sh"])
+def test_of_two_launches_at_once_for_one_gpu_exactly_one_wins(tmp_path: Path, shell: list[str], rounds: int) -> None:
+    node = Node(tmp_path, shell)
+    for attempt in range(rounds):
+        racers = [assigning(f"{name}{attempt}", "node1::0,1" if name == "a" else "node1::1") for name in "ab"]
+        running = [node.start(racer) for racer in racers]
+        results = [node.result(process) for process in running]
+        assert sorted(result.exit_code for result in results) == [0, 75]
+        (won,) = node.containers()
+        (node.state / f"{won}.json").unlink()
+
+
+def test_two_launches_of_one_task_at_once_start_it_once(node: Node) -> None:
+    running = [node.start(assigning()) for _ in range(3)]
+    ids = {node.engine.parse_launch(assigning(), node.result(process)) for process in running}
+    assert ids == {node.containers()["agentless-t1"]["id"]}
+    assert len(node.runs()) == 1
+
+
+def test_a_stranger_to_the_placement_is_named_by_its_uuid(node: Node) -> None:
+    """A task that came back from labels may lack the index."""
+    node.launch(assigning("t1"))
+    unplaced = replace(assigning("t2"), status=task(state="pending").status)
+    result = node.result(node.start(assigning("t2")))
+    with pytest.raises(Refused, match="GPU GPU-node1-0 is held by task t1"):
+        node.engine.parse_launch(unplaced, result)

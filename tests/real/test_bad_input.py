@@ -1,0 +1,203 @@
+"""What cannot be meant gets one clear sentence and its exit code, and changes nothing anywhere."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+import pytest
+
+from agentless.client import RequestFailed
+from tests.real.cli import Cli, containers, inventory_of
+
+
+@pytest.fixture
+def agentless(lab):
+    return Cli(lab).settle()
+
+
+@pytest.fixture
+def careless(lab):
+    """Somebody with a controller of their own and a broken inventory."""
+    cli = Cli(lab, "careless", "version: 1")
+    yield cli
+    cli.close()
+
+
+def refuse(agentless, code, *words, **extra):
+    """The sentence that the command ends with; nothing was printed as data, and no node has heard of it."""
+    done = agentless(*words, code=code, **extra)
+    assert done.out == ""
+    assert [containers(node) for node in agentless.lab.nodes.values() if node.name in ("node1", "node2")] == [[], []]
+    return done.err
+
+
+# ---------------------------------------------------------------------- command lines
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        # targets
+        (("submit", "node1::", "--", "true"), "agentless: target 'node1::': no GPU after '::'; write "),
+        (("submit", "node1::0,0", "--", "true"), "agentless: target 'node1::0,0': GPU 0 is named twice; "),
+        (("submit", "::0", "--", "true"), "agentless: target '::0': no node; write HOST"),
+        (("submit", "node1::x", "--", "true"), "agentless: target 'node1::x': GPU 'x' is not a number; "),
+        (("submit", "node1:x::0", "--", "true"), "agentless: target 'node1:x::0': NUMA node 'x' is not a number"),
+        (("submit", "node1::-1", "--", "true"), "agentless: target 'node1::-1': GPU '-1' is not a number; "),
+        (("submit", "-5", "--", "true"), "agentless: No such option: -5"),
+        (("submit", "-t", "-5", "--", "true"), "agentless: target '-5': '-5' is no node name; "),
+        (("submit", "--", "true"), "agentless: no target: name a node, like node1::0; "),
+        (("submit", "nod1::0", "--", "true"), "agentless: no node 'nod1' in the inventory (did you mean 'node1'?)"),
+        (("gpus", "nod1"), "agentless: no node 'nod1' in the inventory (did you mean 'node1'?)"),
+        (("nodes", "show", "nod2"), "agentless: no node 'nod2' in the inventory (did you mean 'node2'?)"),
+        # sizes, times and numbers
+        (("submit", "node1", "--memory", "-1", "--", "true"), "agentless: '-1' is not a size; write a positive"),
+        (("submit", "node1", "--memory", "lots", "--", "true"), "agentless: 'lots' is not a size; "),
+        (("submit", "node1", "--memory", "1.5.5G", "--", "true"), "agentless: '1.5.5G' is not a size; "),
+        (("submit", "node1", "--memory", "0", "--", "true"), "agentless: '0' is not a size; "),
+        (("submit", "node1", "--shm-size", "1e3", "--", "true"), "agentless: '1e3' is not a size; "),
+        (("submit", "node1", "--stop-grace", "soon", "--", "true"), "agentless: 'soon' is not a duration; "),
+        (("submit", "node1", "--cores", "0", "--", "true"), "agentless: --cores 0: a task needs more than 0 cores"),
+        (("submit", "node1", "--cores", "many", "--", "true"), "agentless: Invalid value for '--cores': "),
+        # the command
+        (("submit", "node1"), "agentless: no command: write it after '--', for example: "),
+        (("submit", "node1", "--"), "agentless: no command: write it after '--', for example: "),
+        (("submit", "node1", "python", "train.py"), "agentless: no command: write it after '--', for example: "),
+        (("submit", "node1", "--", *["x" * 100_000] * 10), "agentless: the command and its environment are 1,0"),
+        # words
+        (("submit", "node1", "--name", "a\nb", "--", "true"), r"agentless: name 'a\nb': use up to 63 letters, "),
+        (("submit", "node1", "--name", "", "--", "true"), "agentless: name '': use up to 63 letters, "),
+        (("submit", "node1", "-e", "1A=x", "--", "true"), "agentless: environment variable '1A': use letters, "),
+        (("submit", "node1", "-e", "NOT_SET", "--", "true"), "agentless: --env NOT_SET: there is no such variable in "),
+        (("submit", "node1", "-s", "NOT_SET", "--", "true"), "agentless: --secret-env NOT_SET: there is no such "),
+        (("submit", "node1", "-e", "AGENTLESS_NODE=x", "--", "true"), "agentless: environment variable AGENTLESS_NODE"),
+        (("submit", "node1", "--label", "x", "--", "true"), "agentless: --label 'x': write KEY=VALUE"),
+        (("submit", "node1", "--label", "agentless.task=x", "--", "true"), "agentless: label 'agentless.task': "),
+        (("submit", "node1", "--mount", "data:/data", "--", "true"), "agentless: mount 'data:/data': write /path/on/"),
+        (("submit", "node1", "--image", "", "--", "true"), "agentless: --image '' is empty, "),
+        (("submit", "node1", "--image", "--help", "--", "true"), "agentless: --image '--help' is empty, begins with "),
+        (("submit", "node1", "node2", "--follow", "--", "true"), "agentless: --follow shows one task; "),
+        # other verbs
+        (("show", "nonsense"), "agentless: no task 'nonsense'; agentless ps --all lists them"),
+        (("logs", "nonsense"), "agentless: no task 'nonsense'; "),
+        (("wait", "nonsense"), "agentless: no task 'nonsense'; "),
+        (("stop", "nonsense"), "agentless: no task 'nonsense'; "),
+        (("rm", "nonsense"), "agentless: no task 'nonsense'; "),
+        (("stop", "nonsense", "--grace", "soon"), "agentless: 'soon' is not a duration; "),
+        (("logs", "nonsense", "--tail", "-1"), "agentless: Invalid value for '--tail' / '-n': "),
+        (("logs", "nonsense", "--since", "soon"), "agentless: 'soon' is not a duration; "),
+        (("logs", "nonsense", "--since", "2026-13-01"), "agentless: --since '2026-13-01': write 10min, "),
+        (("show",), "agentless: Missing argument 'TASK'"),
+        (("sbumit", "node1"), "agentless: No such command 'sbumit'"),
+        (("ps", "--jsn"), "agentless: No such option: --jsn"),
+    ],
+)
+def test_a_command_line_that_cannot_be_meant(agentless, words, sentence):
+    before = agentless.client.get("/v1/tasks", ended=True)
+    said = refuse(agentless, 2, *words)
+    assert said.startswith(sentence), said
+    assert said.count("\n") == 1
+    assert agentless.client.get("/v1/tasks", ended=True) == before
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\nb"])
+def test_a_name_that_no_shell_can_type(agentless, name):
+    """A NUL cannot stand in an argument, so it comes by the API."""
+    with pytest.raises(RequestFailed, match=r"^name ") as refused:
+        agentless.client.post("/v1/tasks", {"targets": ["node1"], "spec": {"command": ["true"], "name": name}})
+    assert refused.value.exit_code == 2
+
+
+def test_1_5_gb_is_a_size(agentless):
+    task = agentless.json("submit", "node1", "--memory", "1.5GB", "--", "true")[0]
+    assert task["memory_bytes"] == 1_500_000_000
+
+
+def test_an_image_that_cannot_be_had(agentless):
+    """It is neither on the node nor to be pulled: the reason is told, and the GPU is free again."""
+    said = refuse(agentless, 1, "submit", "node1::0", "--image", "no/such-image:1", "--", "true")[: -len("\n")]
+    assert said.startswith("agentless: image no/such-image:1 is not on node1 and cannot be pulled: ")
+    assert agentless.is_free()
+
+
+def test_a_program_that_is_not_in_the_image(agentless):
+    said = refuse(agentless, 1, "submit", "node1::0", "--", "no-such-program")
+    assert (
+        said == "agentless: node1: 'no-such-program' cannot be run in the image: it is not there, or not executable\n"
+    )
+    assert agentless.is_free()
+
+
+def test_a_mount_of_what_is_not_there(agentless):
+    said = refuse(agentless, 1, "submit", "node1", "--mount", "/no/such:/x", "--", "true")
+    assert said == "agentless: node1: there is no /no/such on node1 to mount\n"
+
+
+def test_a_network_that_is_not_there(agentless):
+    said = refuse(agentless, 1, "submit", "node1", "--network", "no-such", "--", "true")
+    assert said == "agentless: node1: network no-such not found\n"
+
+
+# ---------------------------------------------------------------------- inventories
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "sentence"),
+    [
+        ("version: 1\nnodes: [", ":2:9: ", "YAML"),
+        ("version: 1\nnodes:\n  a: {hots: x}\n", ":3:7: nodes.a.hots: ", "did you mean 'host'?"),
+        ("version: 1\nnodes:\n  a: {host: x, port: many}\n", ":3:22: nodes.a.port: is 'many'; ", "whole number"),
+        ("version: 1\nnodes:\n  a: {host: x, connection: paramikko}\n", "connection: ", "did you mean 'paramiko'?"),
+        ("version: 2\nnodes:\n  a: {host: x}\n", ":1:10: version: ", "version 1"),
+        ("", ": ", "the file is empty"),
+    ],
+)
+def test_a_broken_inventory(careless, text, where, sentence):
+    """The complaint names file, line, column, path, value, and what was probably meant."""
+    careless.write_inventory(text)
+    said = refuse(careless, 2, "gpus")
+    assert said.startswith(f"agentless: {careless.inventory}:")
+    assert where in said
+    assert sentence in said
+
+
+def test_an_inventory_that_is_a_directory(careless):
+    said = refuse(careless, 2, "--inventory", str(careless.config), "gpus")
+    assert said == f"agentless: {careless.config} is a directory; name the inventory file in it\n"
+
+
+def test_an_inventory_that_is_not_there(careless):
+    said = refuse(careless, 2, "-i", "/no/such.yaml", "gpus")
+    assert said.startswith("agentless: /no/such.yaml, named by --inventory, does not exist; ")
+
+
+def test_no_inventory_at_all(careless):
+    careless.inventory.unlink()
+    said = refuse(careless, 2, "submit", "node1", "--", "true")
+    assert said.startswith("agentless: no inventory: ")
+    assert "agentless init" in said
+
+
+def test_an_inventory_that_is_no_file(careless):
+    assert "is not a regular file" in refuse(careless, 2, "-i", "/dev/null", "gpus")
+
+
+def test_no_controller_is_started_for_a_broken_inventory(careless):
+    refuse(careless, 2, "gpus")
+    assert careless("controller", "status", code=1).out.startswith("no controller runs")
+
+
+def test_a_node_without_an_image(careless):
+    careless.write_inventory(inventory_of(careless.lab, defaults="port: 22"))
+    said = refuse(careless, 2, "submit", "node1", "--", "true")
+    assert said.startswith("agentless: no image: add --image, or 'image:' under 'defaults:' of the inventory")
+
+
+def test_a_folder_that_does_not_exist_any_more(agentless):
+    """Somebody removed the folder that the shell is in."""
+    folder = tempfile.mkdtemp()
+    script = f"cd {folder} && rmdir {folder} && agentless gpus"
+    done = agentless.shell(script)
+    assert (done.code, os.path.exists(folder)) == (2, False)
+    assert done.err == "agentless: the folder you are in does not exist any more; cd to another one\n"

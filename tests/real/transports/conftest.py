@@ -1,0 +1,80 @@
+"""Nodes over every transport, and servers to break."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+from agentless.model.node import NodeConfig
+from agentless.transports import SshFiles
+from tests.real.transports.nodes import LIBRARIES, Node, node_of, opened
+from tests.real.transports.sshd import PROGRAM, Sshd
+
+
+@pytest.fixture(autouse=True)
+def _no_agent(monkeypatch):
+    """The agent of whoever runs the tests has no part in them."""
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory):
+    """A server that no test breaks."""
+    if not os.path.exists(PROGRAM):
+        pytest.skip("no OpenSSH server on this machine")
+    server = Sshd(tmp_path_factory.mktemp("sshd"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def start(shared_server, tmp_path):
+    """Starts servers that may be broken."""
+    servers = []
+
+    def start(*options, **how):
+        servers.append(Sshd(tmp_path / f"sshd{len(servers)}", *options, **how))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture(params=LIBRARIES)
+def library(request):
+    """The name of a transport over SSH."""
+    return request.param
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """This machine as a node."""
+    tag = f"AGENTLESS_TEST={uuid.uuid4().hex}"
+    monkeypatch.setenv(*tag.split("="))
+    nowhere = Path("/nonexistent")
+    return Node(NodeConfig("node1", "", connection="local"), SshFiles(nowhere, nowhere), tag)
+
+
+@pytest.fixture(params=[*LIBRARIES, "local"])
+def node(request):
+    """A node over each transport."""
+    if request.param == "local":
+        return request.getfixturevalue("here")
+    return node_of(request.getfixturevalue("shared_server"), request.param)
+
+
+@pytest.fixture
+async def session(node):
+    """A session with it; at its end nothing of ours may be left there."""
+    async with opened(node) as session:
+        yield session
+
+
+@pytest.fixture
+def mark():
+    """A duration that only one `sleep` in the world has."""
+    return f"{uuid.uuid4().int % 10**6 + 10**6}.5"

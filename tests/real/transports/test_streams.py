@@ -1,0 +1,123 @@
+"""What may be relied on when the output of a command is streamed, over every transport."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import subprocess
+import sys
+import textwrap
+
+from agentless.model.command import Command
+from tests.real.transports.nodes import MB, Node
+from tests.real.transports.sshd import WAIT, until
+
+
+async def test_both_outputs_and_an_exit_code(session):
+    seen = {1: b"", 2: b""}
+    async with session.stream(Command("printf out; printf err >&2; exit 7")) as stream:
+        async for fd, data in stream:
+            seen[fd] += data
+    assert (seen, stream.exit_code) == ({1: b"out", 2: b"err"}, 7)
+
+
+async def test_output_comes_as_it_is_written(session, tmp_path):
+    os.mkfifo(tmp_path / "go")
+    async with asyncio.timeout(WAIT), session.stream(Command(f"echo one; cat {tmp_path}/go")) as stream:
+        assert await anext(stream) == (1, b"one\n")
+        (tmp_path / "go").write_bytes(b"two\n")
+        assert await anext(stream) == (1, b"two\n")
+
+
+async def test_100_mb(session, tmp_path):
+    data = tmp_path / "data"
+    data.write_bytes(os.urandom(MB) * 100)
+    digest = hashlib.sha256()
+    async with session.stream(Command(f"cat {data}")) as stream:
+        async for _, chunk in stream:
+            digest.update(chunk)
+    assert digest.digest() == hashlib.sha256(data.read_bytes()).digest()
+    data.unlink()
+
+
+async def test_a_stream_that_has_ended_leaves_nothing(session, node):
+    async with session.stream(Command("echo x")) as stream:
+        async for _ in stream:
+            pass
+        await until(lambda: not node.processes(), "something outlived its stream")
+
+
+async def test_leaving_a_stream_ends_it_on_the_node(session, node, mark):
+    script = f"sleep {mark} | cat & while :; do (trap '' TERM HUP; sleep {mark}); done"
+    async with session.stream(Command(script)):
+        await until(lambda: node.runs(mark))
+    await until(lambda: not node.processes(), "something outlived its stream")
+
+
+async def test_the_timeout_of_the_command_is_not_for_its_stream(session):
+    async with session.stream(Command("sleep 0.3; echo late", timeout=0.1)) as stream:
+        assert [chunk async for chunk in stream] == [(1, b"late\n")]
+
+
+async def test_a_slow_reader_slows_the_writer_down(session, tmp_path):
+    progress = tmp_path / "progress"
+    progress.write_text("0")
+    seen = []
+
+    def stands_still():
+        seen.append(progress.read_text())
+        return len(seen) > 20 and len(set(seen[-20:])) == 1 and seen[-1] not in ("", "0")
+
+    script = f"i=0; while :; do head -c {MB // 10} /dev/zero; i=$((i+1)); echo $i >{progress}; done"
+    async with session.stream(Command(script)):
+        await until(stands_still, "the writer never waits")
+        assert int(progress.read_text()) < 40
+
+
+async def test_the_death_of_the_controller_ends_its_streams(node, mark):
+    with controller(node, f"stream(Command('sleep {mark} | cat; sleep {mark}'))") as process:
+        await until(lambda: node.runs(mark))
+        process.kill()
+    await until(lambda: not node.processes(), "something outlived the controller")
+
+
+async def test_after_the_death_of_the_controller_a_command_still_ends_in_its_time(node, mark):
+    with controller(node, f"run(Command('sleep {mark} & sleep {mark}', timeout=1.0))") as process:
+        await until(lambda: node.runs(mark))
+        process.kill()
+    await until(lambda: not node.processes(), "something outlived the controller")
+
+
+@contextlib.contextmanager
+def controller(node: Node, call: str):
+    """Another process that does one thing on the node, to be killed."""
+    program = f"""
+        import asyncio
+        from pathlib import Path
+        from agentless import plugins, session
+        from agentless.model.command import Command
+        from agentless.model.node import NodeConfig
+        from agentless.transports import SshFiles
+
+        async def main():
+            session.GUARD_GRACE = 0.0
+            node = NodeConfig("node1", "127.0.0.1", port={node.config.port}, connection={node.config.connection!r})
+            files = SshFiles(Path({str(node.files.home)!r}), Path("/nonexistent"))
+            it = session.Session(plugins.load("transports", node.connection).make(node, files))
+            await it.connect()
+            call = it.{call}
+            if hasattr(call, "__aenter__"):
+                await call.__aenter__()
+                await asyncio.sleep(60)
+            await call
+
+        asyncio.run(main())
+    """
+    # Not as an argument: `node.runs` would find it there.
+    with subprocess.Popen([sys.executable, "-"], stdin=subprocess.PIPE, text=True) as process:
+        process.stdin.write(textwrap.dedent(program))
+        process.stdin.close()
+        yield process
+        process.kill()
