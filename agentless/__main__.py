@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
+from typing import NoReturn
+
+# A fifth of a short command was Python looking for garbage in what it imports, and taking all of it down at the end.
+gc.set_threshold(100_000)
+
+from agentless.cli.app import run  # noqa: E402
 
 
-def main() -> int:
-    """Run the command line; returns the exit code. Every error on purpose is a sentence on stderr."""
-    from agentless.cli.app import run
-
-    return run(sys.argv[1:])
+def main() -> NoReturn:
+    """Run the command line and end the process. Every error on purpose is a sentence on stderr."""
+    code = run(sys.argv[1:])
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -84,9 +84,7 @@ class HostKeyRejected(Unreachable):
     record, empty for an unknown host.
     """
 
-    def __init__(
-        self, message: str, *, host: str, key: str, fingerprint: str, recorded: tuple[str, ...] = ()
-    ) -> None:
+    def __init__(self, message: str, *, host: str, key: str, fingerprint: str, recorded: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.host = host
         self.key = key

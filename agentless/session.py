@@ -143,7 +143,7 @@ class Session:
         worker = await self._open()
         try:
             with self._noticing():
-                await worker.shell.write(_line("_al_leash", _text(command)) + b" 3<&0 </dev/null; exit\n")
+                await worker.shell.write(_line("_al_leash", command.text()) + b" 3<&0 </dev/null; exit\n")
             yield Stream(worker.shell, self._noticing)
         finally:
             await worker.shell.close()
@@ -277,7 +277,7 @@ class _Worker:
         number = secrets.token_hex(16)
         guard = str(math.ceil(command.timeout + GUARD_GRACE))
         after = b" </dev/null\n" if command.stdin is None else b"; exit\n"
-        await self.shell.write(_line("_al_run", guard, number, _text(command)) + after)
+        await self.shell.write(_line("_al_run", guard, number, command.text()) + after)
         try:
             await self._until(f"{number}<")
         except _Ended:
@@ -323,11 +323,6 @@ class _Worker:
                 out, err = (found[fd][1] if fd in found else bytes(self._seen[fd]) for fd in (1, 2))
                 raise _Ended(out, err)
             self._seen[chunk[0]] += chunk[1]
-
-
-def _text(command: Command) -> str:
-    # A newline before the closing quote: the script may end in a comment or in a here-document.
-    return command.text() + "\n"
 
 
 def _line(*words: str) -> bytes:

@@ -117,6 +117,7 @@ def _walk(environment: dict[str, str]) -> None:
         wants=3,
     )
     _step("End it: it gets SIGTERM, and time to save its work.", environment, "stop", "train")
+    _step("Its last words?", environment, "logs", "train", "--tail", "1")
     _step(
         "Now the GPU is free, and a short task runs to its end.",
         environment,

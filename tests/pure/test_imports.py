@@ -19,9 +19,8 @@ HEAVY = (
 )  # fmt: skip
 SCRIPT = """
 import sys
-from agentless.__main__ import main
-code = main()
-sys.stdout.flush()
+from agentless.cli.app import run
+code = run(sys.argv[1:])
 print("modules:", *sys.modules, file=sys.stderr)
 sys.exit(code)
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -185,25 +184,29 @@ class Cli:
 
 
 class Events:
-    """What the controller's stream of events has said since this was made."""
+    """What the controller's stream of events says, up to the first `last` of a task."""
 
-    def __init__(self, cli: Cli) -> None:
-        self._seen: list[Any] = []
+    def __init__(self, cli: Cli, last: str) -> None:
+        self._seen: list[dict[str, Any]] = []
         self._is_open = threading.Event()
-        threading.Thread(target=self._read, args=(cli.client,), daemon=True).start()
+        self._thread = threading.Thread(target=self._read, args=(cli.client, last), daemon=True)
+        self._thread.start()
         assert self._is_open.wait(WAIT)
 
-    def until(self, event: str) -> list[Any]:
-        """All news up to the first such event of a task, and what may have followed."""
-        until(lambda: any(news.get("event") == event for news in list(self._seen)))
-        return list(self._seen)
+    def all(self) -> list[dict[str, Any]]:
+        """All of it, once it is over."""
+        self._thread.join(WAIT)
+        assert not self._thread.is_alive(), self._seen
+        return self._seen
 
-    def _read(self, client: Client) -> None:
+    def _read(self, client: Client, last: str) -> None:
         # Its answer begins when it listens; `lines` would say so only with the first event.
-        with client._open("GET", "/v1/events", {}) as lines, contextlib.suppress(ValueError):
+        with client._open("GET", "/v1/events", {}) as lines:
             self._is_open.set()
             for line in lines:
                 self._seen.append(json.loads(line))
+                if self._seen[-1].get("event") == last:
+                    return
 
 
 def finish(process: subprocess.Popen[str]) -> Done:

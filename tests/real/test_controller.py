@@ -118,9 +118,9 @@ def test_it_speaks_openapi(agentless):
 
 
 def test_events_tell_a_tasks_life(agentless):
-    events = Events(agentless)
+    events = Events(agentless, last="exited")
     agentless("submit", "node1", "--name", "lived", "--wait", "--", "true")
-    seen = [(news["event"], news["task"]["state"]) for news in events.until("exited") if news["kind"] == "task"]
+    seen = [(news["event"], news["task"]["state"]) for news in events.all() if news["kind"] == "task"]
     assert seen == [("assigned", "assigning"), ("launched", "running"), ("exited", "completed")]
 
 

@@ -35,7 +35,7 @@ class Whole:
         mounts = ("--mount", f"{folder}:/data", "--mount", f"{folder}:/fixed:ro")
         words = ("submit", "node1:0::0,1", *OPTIONS, *mounts, "--", "sh", "-c", "echo ready; exec sleep 60")
         self.dry = cli(*words[:-4], "--dry-run", *words[-4:]).out
-        self.events = Events(cli)
+        events = Events(cli, last="launched")
         with ProcessLists() as seen:
             self.id = cli(*words).out.strip()
         # What the caller typed is their own.
@@ -47,7 +47,7 @@ class Whole:
         self.view = cli.task(self.id)
         self.shown = cli("show", self.id).out + json.dumps(self.view)
         self.state = "".join(path.read_text(errors="replace") for path in cli.state.rglob("*") if path.is_file())
-        self.published = json.dumps(self.events.until("launched"))
+        self.published = json.dumps(events.all())
 
 
 class ProcessLists:

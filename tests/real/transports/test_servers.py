@@ -50,6 +50,13 @@ async def test_an_account_that_runs_nothing(start, library):
             await session.run(Command("true"))
 
 
+async def test_a_login_that_hangs(start, library, monkeypatch):
+    monkeypatch.setattr("agentless.session.START_TIMEOUT", 0.5)
+    async with opened(node_of(start("ForceCommand cat >/dev/null"), library)) as session:
+        with pytest.raises(Timeout, match=r"node1 started no shell within 0\.5 s"):
+            await session.run(Command("true"))
+
+
 async def test_no_more_sessions_than_the_server_allows(start, library, mark):
     node = node_of(start("MaxSessions 2"), library)
     async with opened(node) as session:

@@ -6,10 +6,14 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 
+import pytest
+
+from agentless import plugins
 from agentless.model.command import Command
 from tests.real.transports.nodes import MB, Node
 from tests.real.transports.sshd import WAIT, until
@@ -74,6 +78,21 @@ async def test_a_slow_reader_slows_the_writer_down(session, tmp_path):
     async with session.stream(Command(script)):
         await until(stands_still, "the writer never waits")
         assert int(progress.read_text()) < 40
+
+
+async def test_a_node_that_takes_nothing_makes_the_sender_wait(node, mark):
+    transport = plugins.load("transports", node.config.connection).make(node.config, node.files)
+    await transport.connect()
+    shell = await transport.shell()
+    await shell.write(f"sleep {mark}\n".encode())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1.0):
+            for _ in range(200):
+                await shell.write(b"#" * MB)
+    for pid in node.processes():
+        os.kill(pid, signal.SIGKILL)
+    await shell.close()
+    await transport.close()
 
 
 async def test_the_death_of_the_controller_ends_its_streams(node, mark):

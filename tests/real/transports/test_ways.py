@@ -45,7 +45,6 @@ async def test_a_proxy_command(shared_server, library, tmp_path):
         "s = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
         "def up():\n"
         "    while data := os.read(0, 65536): s.sendall(data)\n"
-        "    os._exit(0)\n"
         "threading.Thread(target=up, daemon=True).start()\n"
         "while data := s.recv(65536): os.write(1, data)\n"
     )

@@ -1,0 +1,246 @@
+"""A node whose Docker, driver or network is in trouble says so in a sentence with the fix, and no other node suffers."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+
+import pytest
+
+from tests.lab.sshd import Sshd
+from tests.real.cli import Cli, containers, inspect, inventory_of, until
+
+
+@pytest.fixture
+def agentless(lab):
+    return Cli(lab).settle()
+
+
+@pytest.fixture
+def node(lab):
+    return lab.nodes["node1"]
+
+
+@pytest.fixture
+def with_keys(lab):
+    """Makes somebody whose inventory has these keys on node1."""
+    with contextlib.ExitStack() as stack:
+
+        def make(keys):
+            cli = Cli(lab, "keys", inventory_of(lab, node1=keys))
+            stack.callback(cli.close)
+            return cli
+
+        yield make
+
+
+@pytest.fixture(scope="module")
+def user(lab):
+    """Makes users of the nodes, each once."""
+    made = {}
+
+    def make(name, **how):
+        if name not in made:
+            made[name] = lab.add_user(name, **how)
+        return made[name]
+
+    return make
+
+
+def reason(cli, state="degraded"):
+    """Why node1 is not online, once it is not, while node2 is."""
+    node = until(lambda: (node := cli.node("node1"))["state"] == state and node)
+    assert cli.node("node2")["state"] == "online"
+    return node["reason"]
+
+
+def serves(cli):
+    """Whether a task with a GPU of node1 runs to its end."""
+    return cli("submit", "node1::0", "--follow", "--", "echo", "ran").out == "ran\n"
+
+
+# ---------------------------------------------------------------------- ways to call Docker
+
+
+@pytest.mark.skipif(not shutil.which("sudo"), reason="no sudo (Debian's package sudo)")
+def test_sudo_docker(user, with_keys, node):
+    """Secrets get through it too."""
+    cli = with_keys(f"docker: sudo docker, user: {user('admin', sudo=True)}")
+    assert cli("submit", "node1::0", "-s", "TOKEN=hush", "--follow", "--", "sh", "-c", "echo $TOKEN").out == "hush\n"
+
+
+@pytest.mark.skipif(not shutil.which("sudo"), reason="no sudo (Debian's package sudo)")
+def test_sudo_that_the_user_may_not_use(user, with_keys):
+    cli = with_keys(f"docker: sudo docker, user: {(login := user('nobody'))}")
+    assert reason(cli) in (
+        f"{login} may not use sudo for docker on node1; add a sudoers rule or put {login} into the docker group",
+        "sudo on node1 wants a password; allow docker without one in sudoers (NOPASSWD: /usr/bin/docker)",
+    )
+
+
+def test_a_user_of_the_docker_group(user, with_keys):
+    assert serves(with_keys(f"user: {user('member', docker_group=True)}"))
+
+
+def test_a_user_who_is_not_in_the_docker_group(user, with_keys):
+    cli = with_keys(f"user: {(login := user('nobody'))}")
+    assert f"{login} may not use Docker on node1; on the node run: sudo usermod -aG docker {login}" in reason(cli)
+
+
+def test_a_socket_of_its_own(with_keys, node):
+    """As a rootless engine has one."""
+    assert serves(with_keys(f'docker: "docker --host unix://{node.docker_socket}"'))
+
+
+def test_a_socket_at_which_nobody_listens(with_keys, node):
+    said = reason(with_keys('docker: "docker --host unix:///run/user/4711/docker.sock"'))
+    assert said == (
+        "the Docker daemon on node1 does not run or listens elsewhere than unix:///run/user/4711/docker.sock; "
+        "on the node run: sudo systemctl start docker"
+    )
+
+
+def test_no_docker_command(with_keys):
+    said = reason(with_keys("docker: dockerr"))
+    assert said.startswith("there is no dockerr command on node1")
+
+
+# ---------------------------------------------------------------------- Docker goes away
+
+
+def test_a_daemon_that_does_not_run(agentless, node):
+    node.stop_docker()
+    assert "the Docker daemon on node1 does not run or listens elsewhere; on the node run: " in reason(agentless)
+
+
+def test_a_submit_to_a_daemon_that_does_not_run(agentless, node):
+    node.stop_docker()
+    reason(agentless)
+    said = agentless("submit", "node1::0", "--", "true", code=3).err
+    assert "node1 is degraded: the Docker daemon on node1 does not run" in said
+
+
+def test_a_submit_in_the_moment_in_which_the_daemon_dies(agentless, node):
+    """The launch itself finds out, and the GPU is not lost with it."""
+    node.kill_docker()
+    done = agentless("submit", "node1::0", "--", "true", code=None)
+    assert done.code in (1, 3, 4)
+    assert "the Docker daemon on node1 does not run" in done.err
+    node.start_docker()
+    agentless.settle()
+
+
+def test_a_daemon_that_comes_back_is_used_again(agentless, node):
+    node.stop_docker()
+    reason(agentless)
+    node.start_docker()
+    until(lambda: agentless.node("node1")["state"] == "online")
+    assert serves(agentless)
+
+
+def test_a_power_cut_ends_a_task_with_its_exit_code(agentless, node):
+    """What Docker says after its return is what counts, and the GPU is free again."""
+    task = agentless.submit("node1::0", "--", "sleep", "300")
+    node.kill_docker()
+    node.start_docker()
+    ended = until(lambda: (task_ := agentless.task(task))["ended_at"] and task_)
+    assert (ended["state"], ended["exit_code"]) == ("failed", 255)
+    agentless.settle()
+
+
+def test_a_container_that_somebody_removes(agentless, node):
+    task = agentless.submit("node1::0", "--", "sleep", "300")
+    node.sh(f"docker rm -f agentless-{task}")
+    until(lambda: agentless.task(task)["ended_at"])
+    agentless.settle()
+
+
+# ---------------------------------------------------------------------- the driver
+
+
+def test_a_driver_that_hangs_degrades_its_node_only(agentless, node):
+    """And the node is refused with that reason, while the other one serves."""
+    node.fault("hang")
+    said = reason(agentless)
+    assert said.startswith("nvidia-smi did not answer within 10 s: the driver hangs; ")
+    refused = agentless("submit", "node1::0", "node2::0", "--wait", "--", "true", code=3)
+    assert f"agentless: node1::0: node1 is degraded: {said}\n" in refused.err
+    assert agentless.json("ps", "--all")[-1]["target"] == "node2::0"
+
+
+def test_a_driver_that_answers_again_is_used_again(agentless, node):
+    node.fault("exit 9\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")
+    assert reason(agentless).startswith("the NVIDIA driver is not loaded; reboot the node, or ")
+    node.fault(None)
+    until(lambda: agentless.node("node1")["state"] == "online")
+    assert serves(agentless)
+
+
+def test_a_node_without_gpus_runs_what_needs_none(agentless, node):
+    node.set_gpus(0)
+    until(lambda: agentless.node("node1")["gpus"] == 0)
+    agentless("submit", "node1", "--wait", "--", "true")
+    assert "GPU 0 is not there (node1 has no GPU)" in agentless("submit", "node1::0", "--", "true", code=3).err
+
+
+# ---------------------------------------------------------------------- the network
+
+
+def test_a_node_that_cannot_be_reached(agentless, node):
+    """Exit code 4, and the other node serves."""
+    node.stop_sshd()
+    said = reason(agentless, "offline")
+    done = agentless("submit", "node1::0", "node2::0", "--wait", "--", "true", code=4)
+    assert "agentless: node1 cannot be reached: " in done.err
+    assert said
+    assert agentless.json("ps", "--all")[-1]["target"] == "node2::0"
+
+
+def test_a_link_that_breaks_ends_no_task(agentless, node):
+    task = agentless.submit("node1::0", "--", "sh", "-c", "until [ -e /go ]; do sleep .05; done; echo end; exit 3")
+    node.kill_connections()
+    assert agentless.task(task)["state"] == "running"
+    node.sh(f"docker exec agentless-{task} touch /go")
+    assert agentless("wait", task, code=3).code == 3
+    assert agentless("logs", task).out == "end\n"
+
+
+def test_a_task_that_ends_while_its_node_is_away(agentless, node):
+    task = agentless.submit("node1::0", "--", "sh", "-c", "until [ -e /go ]; do sleep .05; done; exit 3")
+    node.stop_sshd()
+    node.sh(f"docker exec agentless-{task} touch /go; docker wait agentless-{task}")
+    assert agentless.task(task)["state"] == "running"
+    node.start_sshd()
+    agentless("wait", task, code=3)
+
+
+# ---------------------------------------------------------------------- doctor
+
+
+def test_doctor_of_healthy_nodes(lab, agentless, node):
+    """The lab gives NVIDIA's hook to the engine alone; a node has it where everybody finds it."""
+    hook = "nvidia-container-runtime-hook"
+    for each in (node, lab.nodes["node2"]):
+        shutil.copy(each.dir / "engine-bin" / hook, each.dir / "bin" / hook)
+    try:
+        found = agentless.json("doctor")
+    finally:
+        for each in (node, lab.nodes["node2"]):
+            (each.dir / "bin" / hook).unlink()
+    assert [(c["node"], c["check"], c["ok"]) for c in found] == [
+        (name, check, True) for name in ("node1", "node2") for check in ("reach", "docker", "nvidia", "toolkit")
+    ]
+
+
+def test_doctor_finds_what_is_missing(agentless):
+    """Here NVIDIA's container toolkit."""
+    found = agentless.json("doctor", "node1", code=1)
+    assert [c["check"] for c in found if not c["ok"]] == ["toolkit"]
+    assert "install nvidia-container-toolkit" in agentless("doctor", "node1", code=1).out
+
+
+def test_doctor_names_the_first_thing_that_is_wrong(agentless, node):
+    node.stop_sshd()
+    reach, *others = agentless.json("doctor", "node1", code=1)
+    assert (reach["check"], reach["ok"]) == ("reach", False)
+    assert {check["ok"] for check in others} == {None}
