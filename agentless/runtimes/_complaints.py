@@ -39,6 +39,10 @@ _KNOWN: tuple[tuple[str, str], ...] = (
     ),
     (r"flock: ((command )?not found|inaccessible)", "there is no flock command on {node}; install util-linux there"),
     (
+        r"sh: (.*: )?(?P<what>\S+): (command )?not found",
+        "there is no {what} command on {node}; install it there, or correct 'docker:' in the inventory",
+    ),
+    (
         (
             r"(Cannot connect to the Docker daemon|failed to connect to the docker API|error during connect|"
             r"Is the docker daemon running|docker\.sock: connect: (no such file|connection refused))"

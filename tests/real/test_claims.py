@@ -150,7 +150,7 @@ def test_a_gpu_of_another_controllers_task_is_refused(agentless, bob):
 
 
 def test_a_gpu_is_refused_by_the_node_itself(agentless, bob, node):
-    """A controller that has not looked since is told by the launch: the claims are checked on the node, under a lock."""
+    """A controller that has not looked since is told by the launch, which checks the claims on the node."""
     uuid = node.gpu_uuids[0]
     claim = f"--label agentless.task=2abcdefgh00 --label agentless.owner=eve@far --label agentless.gpus={uuid}"
     script = bob("submit", "node1::0", "--dry-run", "--", "true").out
@@ -165,7 +165,7 @@ def test_tasks_of_others_can_be_followed_and_ended(agentless, bob):
     waiting = bob.start("wait", task)
     assert bob("kill", task).out == f"{task}  failed (137)\n"
     assert finish(waiting).code == 137
-    until(lambda: agentless.is_free())
+    until(agentless.is_free)
 
 
 ROUNDS = 6

@@ -1,4 +1,4 @@
-"""A node whose Docker, driver or network is in trouble says so in a sentence with the fix, and no other node suffers."""
+"""A node whose Docker, driver or network is in trouble says so, with the fix, and no other node suffers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import shutil
 
 import pytest
 
-from tests.lab.sshd import Sshd
-from tests.real.cli import Cli, containers, inspect, inventory_of, until
+from tests.real.cli import Cli, inventory_of, until
 
 
 @pytest.fixture
@@ -100,9 +99,11 @@ def test_a_socket_at_which_nobody_listens(with_keys, node):
     )
 
 
-def test_no_docker_command(with_keys):
-    said = reason(with_keys("docker: dockerr"))
-    assert said.startswith("there is no dockerr command on node1")
+@pytest.mark.parametrize(
+    ("docker", "command"), [("dockerr", "dockerr"), ("/opt/no/docker", "docker"), ("env PATH=/ docker", "docker")]
+)
+def test_no_docker_command(with_keys, docker, command):
+    assert reason(with_keys(f"docker: {docker}")).startswith(f"there is no {command} command on node1; install ")
 
 
 # ---------------------------------------------------------------------- Docker goes away
@@ -217,26 +218,23 @@ def test_a_task_that_ends_while_its_node_is_away(agentless, node):
 # ---------------------------------------------------------------------- doctor
 
 
-def test_doctor_of_healthy_nodes(lab, agentless, node):
-    """The lab gives NVIDIA's hook to the engine alone; a node has it where everybody finds it."""
-    hook = "nvidia-container-runtime-hook"
-    for each in (node, lab.nodes["node2"]):
-        shutil.copy(each.dir / "engine-bin" / hook, each.dir / "bin" / hook)
-    try:
-        found = agentless.json("doctor")
-    finally:
-        for each in (node, lab.nodes["node2"]):
-            (each.dir / "bin" / hook).unlink()
-    assert [(c["node"], c["check"], c["ok"]) for c in found] == [
+def test_doctor_of_healthy_nodes(agentless):
+    assert [(c["node"], c["check"], c["ok"]) for c in agentless.json("doctor")] == [
         (name, check, True) for name in ("node1", "node2") for check in ("reach", "docker", "nvidia", "toolkit")
     ]
 
 
-def test_doctor_finds_what_is_missing(agentless):
-    """Here NVIDIA's container toolkit."""
-    found = agentless.json("doctor", "node1", code=1)
-    assert [c["check"] for c in found if not c["ok"]] == ["toolkit"]
-    assert "install nvidia-container-toolkit" in agentless("doctor", "node1", code=1).out
+def test_doctor_finds_what_is_missing(agentless, node):
+    """Here NVIDIA's container toolkit, of which the lab has only the hook."""
+    hook = node.dir / "bin/nvidia-container-runtime-hook"
+    hook.rename(node.dir / "hook")
+    try:
+        found = agentless.json("doctor", code=1)
+    finally:
+        (node.dir / "hook").rename(hook)
+    ((name, check, detail),) = [(c["node"], c["check"], c["detail"]) for c in found if not c["ok"]]
+    assert (name, check) == ("node1", "toolkit")
+    assert detail.startswith("install nvidia-container-toolkit")
 
 
 def test_doctor_names_the_first_thing_that_is_wrong(agentless, node):
