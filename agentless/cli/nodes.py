@@ -171,7 +171,7 @@ def doctor(context: typer.Context, node: OptionalNode = None, as_json: Json = Fa
             Column("NODE", lambda check: check["node"]),
             Column("CHECK", lambda check: check["check"]),
             Column("", lambda check: marks[check["ok"]]),
-            Column("DETAIL", lambda check: check["detail"]),
+            Column("DETAIL", lambda check: check["detail"], wraps=True),
         ],
         found,
     )

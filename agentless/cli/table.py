@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 _GAP = "  "
+_LEAST = 8  # columns that the flexible one keeps
 _COLOURS = {
     "running": 32, "completed": 32, "free": 32, "online": 32, "ok": 32,
     "assigning": 33, "paused": 33, "pending": 33, "degraded": 33, "stopped": 33, "drained": 33,
@@ -21,49 +24,82 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its title, and its text for a row. The `flexible` one, the last, is cut when the terminal is narrow."""
+    """A column: its title, and its text for a row.
+
+    On a narrow terminal the `flexible` one is cut first; the last one may go on in the next line if it `wraps`.
+    """
 
     title: str
     text: Callable[[dict[str, Any]], str]
     right: bool = False
     flexible: bool = False
+    wraps: bool = False
 
 
 def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
     """Print the rows, one line each. On a terminal no line is longer than it is wide; to a pipe nothing is cut."""
     titles = [column.title for column in columns]
-    lines = [titles, *([" ".join(column.text(row).split()) for column in columns] for row in rows)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    lines = [titles, *([printable(" ".join(column.text(row).split())) for column in columns] for row in rows)]
+    widths = [max(_width(line[at]) for line in lines) for at in range(len(columns))]
+    if sys.stdout.isatty():
+        widths = _fitted(columns, widths, shutil.get_terminal_size().columns)
+        lines = [part for line in lines for part in _wrapped(columns[-1], line, widths[-1])]
     for number, line in enumerate(lines):
-        cells = [_padded(*cell) for cell in zip(columns, line, widths, strict=True)]
-        if room is not None:
-            cells = _cut(columns, cells, room)
-        print(_coloured(_GAP.join(cells).rstrip(), cells, is_title=number == 0))
+        cells = [_cell(*cell) for cell in zip(columns, line, widths, strict=True)]
+        print(_coloured(cells, is_title=number == 0))
 
 
-def _padded(column: Column, text: str, width: int) -> str:
-    return text.rjust(width) if column.right else text.ljust(width)
+def printable(text: str) -> str:
+    """The text without control characters: what others chose, like a command, must not steer a terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
-def _cut(columns: Sequence[Column], cells: list[str], room: int) -> list[str]:
-    fixed = sum(len(cell) + len(_GAP) for column, cell in zip(columns, cells, strict=True) if not column.flexible)
-    left = max(8, room - fixed)
-    return [
-        cell.rstrip()[: left - 1] + "…" if column.flexible and len(cell.rstrip()) > left else cell
-        for column, cell in zip(columns, cells, strict=True)
-    ]
+def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    """Widths that fit into the room: the flexible column gives way, then whichever is the widest."""
+    fitted = list(widths)
+    over = sum(widths) + len(_GAP) * (len(widths) - 1) - room
+    for at, column in enumerate(columns):
+        if column.flexible and over > 0:
+            fitted[at] = max(_LEAST, widths[at] - over)
+    while sum(fitted) + len(_GAP) * (len(fitted) - 1) > room and max(fitted) > 1:
+        fitted[fitted.index(max(fitted))] -= 1
+    return fitted
 
 
-def _coloured(line: str, cells: list[str], *, is_title: bool) -> str:
+def _wrapped(column: Column, line: list[str], width: int) -> list[list[str]]:
+    parts = textwrap.wrap(line[-1], width) if column.wraps else []
+    if len(parts) < 2:
+        return [line]
+    return [[*line[:-1], parts[0]], *([""] * (len(line) - 1) + [part] for part in parts[1:])]
+
+
+def _cell(column: Column, text: str, width: int) -> str:
+    if _width(text) > width:
+        while _width(text) > width - 1:
+            text = text[:-1]
+        text += "…"
+    fill = " " * (width - _width(text))
+    return fill + text if column.right else text + fill
+
+
+def _width(text: str) -> int:
+    """Columns on a terminal: those of East Asia take two for most of their characters."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _coloured(cells: list[str], *, is_title: bool) -> str:
+    line = _GAP.join(cells).rstrip()
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return line
     if is_title:
         return f"\033[1m{line}\033[0m"
-    for cell in cells:
+    for at, cell in enumerate(cells):
         word = cell.strip().partition(" ")[0]
         if colour := _COLOURS.get(word):
-            return line.replace(word, f"\033[{colour}m{word}\033[0m", 1)
+            coloured = cell.replace(word, f"\033[{colour}m{word}\033[0m", 1)
+            return _GAP.join([*cells[:at], coloured, *cells[at + 1 :]]).rstrip()
     return line
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say, wait_for, warn
+from agentless.cli.table import printable
 from agentless.cli.words import local, ran, state, words
 from agentless.errors import AgentlessError
 from agentless.model.units import format_size, parse_duration
@@ -58,7 +59,7 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
     }
     for key, value in lines.items():
         if value not in (None, ""):
-            print(f"{key:>10}  {value}")
+            print(f"{key:>10}  {printable(str(value))}")
     for event in served.get(f"/v1/tasks/{found['id']}/events"):
         when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
         then = event["task"]

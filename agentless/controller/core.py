@@ -196,7 +196,8 @@ class Core:
         for event in reconcile(task, container, self.clock.now()):
             task = self.apply(task.id, event)
         unanswered = isinstance(task.status, (Assigning, Lost)) and task.status.placement and not _container_of(task)
-        if container is None and unanswered and not task.stop and self.relaunch:
+        unstarted = container is None or container.state == "created"
+        if unstarted and unanswered and not task.stop and self.relaunch:
             self.relaunch(task)
 
 

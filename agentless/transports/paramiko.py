@@ -40,15 +40,17 @@ def make(node: NodeConfig, ssh: SshFiles) -> SshTransport[_Connection]:
 
 async def _dial(hop: Hop, through: _Connection | None) -> _Connection:
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"paramiko-{hop.name}")
-    with contextlib.ExitStack() as undo:
-        undo.callback(threads.shutdown, wait=False)
-        sock = await _socket(hop, through, undo)
-        library = paramiko.Transport(sock)
-        # Also ends the thread that may still be at the login.
+    undo = contextlib.ExitStack()
+    undo.callback(threads.shutdown, wait=False)
+    try:
+        library = paramiko.Transport(await _socket(hop, through, undo))
         undo.callback(library.close)
         await asyncio.get_running_loop().run_in_executor(threads, _log_in, library, hop)
-        return _Connection(hop.name, library, threads, undo.pop_all())
-    raise AssertionError("unreachable")
+    except BaseException:
+        # Frees the thread that may still be at the login, too. It blocks for a moment.
+        await asyncio.to_thread(undo.close)
+        raise
+    return _Connection(hop.name, library, threads, undo)
 
 
 async def _socket(hop: Hop, through: _Connection | None, undo: contextlib.ExitStack) -> Any:
@@ -157,6 +159,7 @@ class _Connection:
         self._library = library
         self._threads = threads
         self._undo = undo
+        self._end = "closed the connection"
         self._keeper = asyncio.create_task(self._keep())
 
     @property
@@ -170,11 +173,15 @@ class _Connection:
         except (paramiko.SSHException, OSError, EOFError, RuntimeError):
             if self.alive:
                 raise
-            raise Unreachable(f"{self._name} closed the connection") from None
+            raise self.broken() from None
+
+    def broken(self) -> Unreachable:
+        """How it ended."""
+        return Unreachable(f"{self._name} {self._end}")
 
     async def shell(self) -> _Shell:
         try:
-            return _Shell(self, self._name, await self.call(self._session))
+            return _Shell(self, await self.call(self._session))
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise Refused(
                 f"{self._name} takes no more sessions on this connection ({error}): its sshd allows MaxSessions of "
@@ -206,13 +213,13 @@ class _Connection:
                     async with asyncio.timeout(2 * KEEPALIVE):
                         await self.call(self._library.global_request, "keepalive@openssh.com")
                 except TimeoutError:
+                    self._end = "does not answer any more"
                     await asyncio.to_thread(self._library.close)
 
 
 class _Shell:
-    def __init__(self, connection: _Connection, name: str, channel: paramiko.Channel) -> None:
+    def __init__(self, connection: _Connection, channel: paramiko.Channel) -> None:
         self._connection = connection
-        self._name = name
         self._channel = channel
         self._news = _News(asyncio.get_running_loop())
         channel.in_buffer.set_event(self._news)
@@ -227,8 +234,9 @@ class _Shell:
             if self._channel.recv_stderr_ready():
                 return 2, self._channel.recv_stderr(CHUNK)
             if over:
-                if not self._channel.eof_received and not self._connection.alive:
-                    raise Unreachable(f"{self._name} closed the connection")
+                # The library closes the channels of a connection that broke before it says that it did.
+                if not self._channel.eof_received and self._channel.exit_status < 0:
+                    raise self._connection.broken()
                 return None
             await self._news.awaited.wait()
 

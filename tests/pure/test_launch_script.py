@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -130,9 +131,10 @@ def test_other_gpus_and_tasks_without_gpu_do_not_get_in_each_others_way(node: No
     assert len(node.containers()) == 4
 
 
-def test_a_gpu_whose_name_begins_like_another_is_another(node: Node) -> None:
-    node.launch(assigning("t1", "node1::1"))
-    assert node.launch(assigning("t2", "node1::11"))
+@pytest.mark.parametrize(("first", "second"), [("node1::1", "node1::11"), ("node1::11", "node1::1")])
+def test_a_gpu_whose_name_begins_like_another_is_another(node: Node, first: str, second: str) -> None:
+    node.launch(assigning("t1", first))
+    assert node.launch(assigning("t2", second))
 
 
 @pytest.mark.parametrize("owner", ["a|b", "||||", "a\\c", "-n", "*", "LIVE", "two\nlines", ""])
@@ -232,13 +234,19 @@ def test_a_node_without_flock_gets_the_fix_and_runs_nothing(node: Node) -> None:
     assert node.runs() == []
 
 
-@in_each_shell
-def test_a_lock_that_stays_held_is_refused_and_nothing_is_run(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    node.program("flock", "exit 1")
+def test_the_lock_is_the_root_folders_and_nothing_is_run_while_it_stays_held(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(docker, "LOCK_WAIT", 1)
-    with pytest.raises(Refused, match="other launches held this node's lock for 1 s"):
-        node.launch(assigning())
+    root = os.open("/", os.O_RDONLY)
+    try:
+        fcntl.flock(root, fcntl.LOCK_EX)
+        with pytest.raises(Refused, match="other launches held this node's lock for 1 s"):
+            node.launch(assigning())
+    finally:
+        os.close(root)
     assert node.runs() == []
+    assert node.launch(assigning())
 
 
 def test_the_lock_is_one_that_busybox_can_take_too(node: Node) -> None:

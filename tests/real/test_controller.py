@@ -207,6 +207,17 @@ def test_a_state_file_that_is_torn_with_its_copy(alone):
     assert "is torn, and so is the copy before it; move both away and start again" in said
 
 
+def test_a_state_folder_that_somebody_removed(alone):
+    """The nodes know what runs on them, and whose it is."""
+    task = alone.submit("node1::0", "--name", "kept", "--", "sleep", "60")
+    before = alone.task(task)
+    alone.kill_controller()
+    shutil.rmtree(alone.state)
+    after = alone.task("kept")
+    assert [key for key in before if before[key] != after[key]] in ([], ["started_at"])
+    assert alone("kill", "kept").code == 0
+
+
 def test_a_state_file_of_a_newer_version(alone):
     alone("nodes")
     alone.kill_controller()

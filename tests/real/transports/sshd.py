@@ -99,14 +99,22 @@ class Sshd:
                     found.append(int(stat.parent.name))
         return found
 
+    def freeze_connections(self) -> None:
+        """Have them say nothing more, as a cut link would."""
+        self._signal(signal.SIGSTOP)
+
     def break_connections(self) -> None:
-        """Kill those processes and their unprivileged halves, as a crash or a reboot would."""
+        """End them, as a crash would."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """To the processes of all connections and their unprivileged halves, not to what they have started."""
         for pid in self.connections():
             with contextlib.suppress(OSError):
                 children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
                 for victim in (pid, *map(int, children)):
                     if "sshd" in os.readlink(f"/proc/{victim}/exe"):
-                        os.kill(victim, signal.SIGKILL)
+                        os.kill(victim, number)
 
 
 def processes(tag: str) -> dict[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from agentless.errors import Refused, Timeout, Unreachable
 from agentless.model.command import Command
 from tests.real.transports.nodes import MB, node_of, opened, refusal
-from tests.real.transports.sshd import until
+from tests.real.transports.sshd import WAIT, until
 
 
 @contextlib.asynccontextmanager
@@ -52,9 +53,11 @@ async def test_an_account_that_runs_nothing(start, library):
 
 async def test_a_login_that_hangs(start, library, monkeypatch):
     monkeypatch.setattr("agentless.session.START_TIMEOUT", 0.5)
-    async with opened(node_of(start("ForceCommand cat >/dev/null"), library)) as session:
+    node = node_of(start("ForceCommand cat >/dev/null"), library)
+    async with opened(node) as session:
         with pytest.raises(Timeout, match=r"node1 started no shell within 0\.5 s"):
             await session.run(Command("true"))
+        await until(lambda: not node.processes())
 
 
 async def test_no_more_sessions_than_the_server_allows(start, library, mark):
@@ -93,6 +96,19 @@ async def test_a_broken_link_ends_a_stream_on_the_node(start, library, mark):
         await until(lambda: not node.processes(), "something outlived the link")
 
 
+async def test_a_link_that_falls_silent_is_noticed(start, library, mark, monkeypatch):
+    monkeypatch.setattr(f"agentless.transports.{library}.KEEPALIVE", 0.2)
+    server = start()
+    async with opened(node_of(server, library)) as session:
+        async with session.stream(Command(f"echo x; sleep {mark}")) as stream:
+            await anext(stream)
+            server.freeze_connections()
+            with pytest.raises(Unreachable, match="node1 does not answer any more"):
+                await asyncio.wait_for(anext(stream), WAIT)
+        assert not session.connected
+        server.break_connections()
+
+
 async def test_connecting_again_after_the_server_was_restarted(start, library):
     server = start()
     async with opened(node_of(server, library)) as session:
@@ -121,7 +137,11 @@ async def test_a_jump_host_that_says_nothing_is_waited_for_once(shared_server, l
     assert {str(error).partition(" (")[0] for error in errors} == {"jump host 127.0.0.1"}
 
 
-async def test_a_host_that_does_not_exist(shared_server, library):
+async def test_a_name_that_is_not_known(shared_server, library, monkeypatch):
+    def unknown(*_, **__):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     error = await refusal(node_of(shared_server, library, host="no-such.invalid"))
     assert "its name is not known" in str(error)
 

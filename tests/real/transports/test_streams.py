@@ -85,10 +85,13 @@ async def test_a_node_that_takes_nothing_makes_the_sender_wait(node, mark):
     await transport.connect()
     shell = await transport.shell()
     await shell.write(f"sleep {mark}\n".encode())
+
+    async def fill():
+        for _ in range(200):
+            await shell.write(b"#" * MB)
+
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(1.0):
-            for _ in range(200):
-                await shell.write(b"#" * MB)
+        await asyncio.wait_for(fill(), 1.0)
     for pid in node.processes():
         os.kill(pid, signal.SIGKILL)
     await shell.close()

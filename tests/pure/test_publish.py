@@ -1,0 +1,136 @@
+"""What is published: documented names, RFC 3339 times, None for what is not known."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields, replace
+
+import pytest
+
+from agentless.model.gpu import GpuSample
+from agentless.model.node import EngineFacts
+from agentless.model.view import GpuView, NodeView, TaskView
+from agentless.rules.publish import checks, gpu_view, node_view, task_view, timestamp
+from tests.pure.build import CID, STATES, cluster, process, reading, seen, spec, task, uuid
+
+TASK = "id name state node gpus gpu_uuids image command env_names batch owner created_at started_at ended_at exit_code "
+GPU = "node index uuid name driver memory_total_mib memory_used_mib memory_free_mib utilization_pct temperature_c "
+NODE = "name state reason gpus cores memory_mib docker driver"
+
+
+@pytest.mark.parametrize(
+    ("view", "names"),
+    [(TaskView, TASK + "reason container"), (GpuView, GPU + "power_w state task processes"), (NodeView, NODE)],
+)
+def test_the_documented_fields_are_there(view: type, names: str) -> None:
+    assert set(names.split()) <= {field.name for field in fields(view)}
+
+
+def test_times_are_rfc_3339_in_utc() -> None:
+    assert timestamp(1_800_000_000.1234) == "2027-01-15T08:00:00.123Z"
+    assert timestamp(None) is None
+
+
+# What is known of a task in each state: its GPUs, its container, its start, its end.
+KNOWN = {
+    "pending": (False, False, False, False),
+    "assigning": (True, False, False, False),
+    "running": (True, True, True, False),
+    "paused": (True, True, True, False),
+    "lost": (True, True, True, False),
+    "lost before an answer": (True, False, False, False),
+    "ended": (True, True, True, True),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_task_shows_what_is_known_in_its_state(state: str) -> None:
+    view = task_view(task("t1", "node1::1", state), mine=True)
+    known = (bool(view.gpu_uuids), view.container == CID, view.started_at is not None, view.ended_at is not None)
+    assert known == KNOWN[state]
+    assert (view.id, view.node, view.gpus, view.target) == ("t1", "node1", (1,), "node1::1")
+    assert view.exit_code == (0 if state == "ended" else None)
+
+
+@pytest.mark.parametrize(
+    ("state", "stop", "reason"),
+    [
+        ("running", None, None),
+        ("running", "stop", "stopping"),
+        ("paused", "kill", "being killed"),
+        ("assigning", "stop", "stopping"),
+        ("lost", None, "cut off"),
+    ],
+)
+def test_a_task_says_why_it_is_not_simply_running(state: str, stop: str | None, reason: str | None) -> None:
+    assert task_view(task(state=state, stop=stop), mine=True).reason == reason
+
+
+def test_variables_are_published_by_name_only() -> None:
+    view = task_view(task(spec=spec(env={"A": "value-of-a"}, secret_env=("TOKEN",))), mine=True)
+    assert view.env_names == ("A", "TOKEN")
+    assert "value-of-a" not in str(asdict(view))
+
+
+def test_a_gpu_shows_its_holder_and_why_it_is_not_free() -> None:
+    node = cluster(seen(processes=(process("node1", 1),)), (task("t1"),)).nodes["node1"]
+    held, foreign = (gpu_view("node1", gpu) for gpu in node.gpus)
+    assert (held.state, held.task, held.owner, held.reason) == (
+        "allocated",
+        "t1",
+        "me@here",
+        "held by task t1 of me@here",
+    )
+    assert (foreign.state, foreign.task, [p.pid for p in foreign.processes]) == ("foreign", None, [4711])
+    assert (held.uuid, held.memory_total_mib, held.temperature_c) == (uuid("node1", 0), 23034, None)
+
+
+def test_a_node_counts_its_gpus_and_the_free_ones() -> None:
+    view = node_view(cluster(seen(gpus=3), (task("t1"),), user="ann", port=2222).nodes["node1"])
+    assert (view.gpus, view.gpus_free, view.cores, view.memory_mib) == (3, 2, 32, 131072)
+    assert (view.state, view.docker, view.driver, view.address) == (
+        "online",
+        "28.2.2",
+        "550.54.15",
+        "ann@node1.lab:2222",
+    )
+
+
+def test_a_node_that_was_never_reached_shows_nothing_it_cannot_know() -> None:
+    view = node_view(cluster(replace(seen(), error="no route", sample=None, engine=None, host=None)).nodes["node1"])
+    assert (view.state, view.reason, view.gpus, view.cores, view.docker) == ("offline", "no route", 0, None, None)
+
+
+def doctor(**changes: object) -> dict[str, tuple[bool | None, str]]:
+    found = checks(cluster(seen(**changes)).nodes["node1"])
+    return {check.check: (check.ok, check.detail) for check in found}
+
+
+def test_a_healthy_node_passes_every_check() -> None:
+    assert {check: ok for check, (ok, _) in doctor().items()} == dict.fromkeys(
+        ("reach", "docker", "nvidia", "toolkit"), True
+    )
+
+
+def test_nothing_is_claimed_of_a_node_that_cannot_be_reached() -> None:
+    found = doctor(error="no route")
+    assert found.pop("reach") == (False, "no route")
+    assert set(found.values()) == {(None, "needs the step above")}
+
+
+def test_each_check_that_fails_has_its_own_words() -> None:
+    assert doctor(engine=EngineFacts(error="no daemon"))["docker"] == (False, "no daemon")
+    assert doctor(sample=GpuSample((), None, "no driver"))["nvidia"] == (False, "no driver")
+    without = doctor(engine=EngineFacts("28.2.2", nvidia=False, containers=()))
+    assert without["toolkit"][0] is False
+    assert "nvidia-container-toolkit" in without["toolkit"][1]
+
+
+def test_a_node_without_gpus_needs_no_toolkit() -> None:
+    assert doctor(gpus=0, engine=EngineFacts("28.2.2", nvidia=False, containers=()))["toolkit"][0] is True
+
+
+def test_gpus_of_one_driver_are_counted_in_words() -> None:
+    assert doctor(gpus=1)["nvidia"] == (True, "1 GPU, driver 550.54.15")
+    assert doctor(gpus=2)["nvidia"] == (True, "2 GPUs, driver 550.54.15")
+    unknown = GpuSample((reading("node1", 0, driver=None),))
+    assert doctor(sample=unknown)["nvidia"] == (True, "1 GPU")

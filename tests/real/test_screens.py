@@ -1,0 +1,229 @@
+"""What people and scripts read: tables that fit, fields with the documented names, and completion."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import pytest
+
+from tests.real.cli import Cli, until
+
+TASK = """
+id name state node gpus gpu_uuids image command env_names batch owner created_at started_at ended_at exit_code reason
+container"""
+GPU = """
+node index uuid name driver memory_total_mib memory_used_mib memory_free_mib utilization_pct temperature_c power_w state
+task processes"""
+NODE = "name state reason gpus cores memory_mib docker driver"
+LONG = ("sh", "-c", "sleep 60 # " + "long " * 40 + "日本語 " * 20)
+
+
+@pytest.fixture
+def agentless(lab):
+    return Cli(lab).settle()
+
+
+@pytest.fixture
+def busy(lab, agentless):
+    """One GPU held by a task with long words, one used by a foreign process, a node in trouble, and an ended task."""
+    agentless("submit", "node1::0", "--name", "a" * 40, "--", *LONG)
+    agentless("submit", "node2", "--image", "no/such-image:1", "--", *LONG, code=1)
+    lab.nodes["node1"].add_process(1, ["sleep", "3600"])
+    lab.nodes["node2"].fault("exit 9\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")
+    until(lambda: agentless.gpu("node1::1")["state"] == "foreign" and agentless.node("node2")["state"] == "degraded")
+    return agentless
+
+
+def width(line):
+    """Columns that a terminal needs for it."""
+    plain = re.sub(r"\033\[[0-9;]*m", "", line)
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in plain)
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def test_tables_fit_80_columns(busy):
+    for words in ("ps", "ps --all", "gpus", "nodes", "doctor", "nodes show node1"):
+        screen, _, _sentence = busy.terminal(*words.split())[1].partition("node2 is degraded: ")
+        assert [line for line in screen.splitlines() if width(line) > 80] == [], words
+        assert len(screen.splitlines()) > 1
+
+
+def test_a_wide_terminal_shows_more(busy):
+    narrow, wide = (busy.terminal("ps", columns=columns)[1] for columns in (80, 200))
+    assert max(map(width, wide.splitlines())) > 120
+    assert len(narrow.splitlines()) == len(wide.splitlines())
+
+
+def test_a_pipe_gets_whole_lines(busy):
+    assert LONG[2] in busy("ps").out
+
+
+@pytest.mark.parametrize("verb", ["ps", "show steer"])
+def test_a_command_cannot_steer_the_terminal(agentless, verb):
+    """Of somebody else, for one: `ps` shows what everybody runs."""
+    agentless.submit("node1", "--name", "steer", "--", "sh", "-c", "sleep 60 # \033]0;title\a")
+    screen = agentless.terminal(*verb.split(), columns=200)[1]
+    assert "sleep 60 # �]0;title�" in screen
+    assert "\a" not in screen
+
+
+def test_colour_is_for_terminals(busy):
+    assert "\033[" in busy.terminal("gpus")[1]
+    assert "\033[" not in busy("gpus").out
+
+
+@pytest.mark.parametrize("extra", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_colour_can_be_switched_off(lab, agentless, extra):
+    assert "\033[" not in Cli(lab, **extra).terminal("gpus")[1]
+
+
+def test_a_submit_on_a_terminal_tells_what_next(agentless):
+    task = re.match(r"[0-9a-z]+", screen := agentless.terminal("submit", "node1::0", "--", "sleep", "60")[1])[0]
+    assert screen.startswith(f"{task}  running on node1 on GPU 0\n")
+    assert f"agentless logs -f {task}" in screen
+
+
+def test_why_a_node_is_not_online_is_told_beside_its_gpus(busy):
+    assert busy("gpus").err == f"node2 is degraded: {busy.node('node2')['reason']}\n"
+
+
+def test_an_empty_list_is_told_in_words_beside_the_data(agentless):
+    done = agentless("ps")
+    assert (done.out, done.err) == ("", "no live task; agentless ps --all lists those that have ended\n")
+
+
+# ---------------------------------------------------------------------- fields
+
+
+def test_fields_of_a_task(agentless):
+    (task,) = agentless.json("submit", "node1::0", "-e", "A=1", "--", "sleep", "60")
+    assert set(TASK.split()) <= set(task)
+    assert [task] == agentless.json("ps") == [agentless.task(task["id"])]
+
+
+def test_values_of_a_task(lab, agentless):
+    (task,) = agentless.json("submit", "node1::1", "--name", "n", "-e", "A=1", "--", "sleep", "60")
+    node = lab.nodes["node1"]
+    assert {key: task[key] for key in TASK.split() if not key.endswith("_at")} == {
+        "id": task["batch"],
+        "name": "n",
+        "state": "running",
+        "node": "node1",
+        "gpus": [1],
+        "gpu_uuids": node.gpu_uuids[1:],
+        "image": "busybox",
+        "command": ["sleep", "60"],
+        "env_names": ["A"],
+        "batch": task["id"],
+        "owner": task["owner"],
+        "exit_code": None,
+        "reason": None,
+        "container": node.sh(f"docker inspect -f '{{{{.Id}}}}' agentless-{task['id']}").stdout.strip(),
+    }
+    assert re.fullmatch(r"[a-z]+@\S+", task["owner"])
+
+
+def test_times_are_utc(agentless):
+    (task,) = agentless.json("submit", "node1", "--wait", "--", "true")
+    for key in ("created_at", "started_at", "ended_at"):
+        assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", task[key])
+
+
+def test_fields_of_a_gpu(lab, agentless):
+    gpu = agentless.gpu("node1::1")
+    assert {key: gpu[key] for key in GPU.split()} == {
+        "node": "node1",
+        "index": 1,
+        "uuid": lab.nodes["node1"].gpu_uuids[1],
+        "name": "NVIDIA H100 80GB HBM3",
+        "driver": "550.54.15",
+        "memory_total_mib": 81559,
+        "memory_used_mib": 1,
+        "memory_free_mib": 81080,
+        "utilization_pct": 0,
+        "temperature_c": 31,
+        "power_w": 69.53,
+        "state": "free",
+        "task": None,
+        "processes": [],
+    }
+
+
+def test_what_cannot_be_read_is_null(lab, agentless):
+    lab.nodes["node1"].set_gpus([{"temperature.gpu": "[N/A]", "power.draw": "[Unknown Error]"}, {}])
+    gpu = until(lambda: (gpu := agentless.gpu("node1::0"))["temperature_c"] is None and gpu)
+    assert (gpu["power_w"], gpu["utilization_pct"], gpu["state"]) == (None, 0, "free")
+
+
+def test_fields_of_a_node(agentless):
+    node = agentless.json("nodes", "show", "node1")
+    assert set(NODE.split()) <= set(node)
+    assert (node["name"], node["state"], node["reason"], node["gpus"]) == ("node1", "online", "", 2)
+    assert isinstance(node["cores"], int)
+    assert isinstance(node["memory_mib"], int)
+    assert [gpu["index"] for gpu in node["gpu_list"]] == [0, 1]
+
+
+def test_the_schema_of_the_inventory(agentless):
+    schema = agentless("inventory", "schema").json
+    assert {"version", "defaults", "nodes"} == set(schema["properties"])
+
+
+# ---------------------------------------------------------------------- completion
+
+
+def complete(agentless, words, shell="bash"):
+    """What the Tab key offers after these words."""
+    typed = ["agentless", *words]
+    found = agentless(
+        _AGENTLESS_COMPLETE=f"complete_{shell}",
+        COMP_WORDS=" ".join(typed),
+        COMP_CWORD=str(len(typed) - 1),
+        _TYPER_COMPLETE_ARGS=" ".join(typed),
+        _TYPER_COMPLETE_FISH_ACTION="get-args",
+        code=None,
+    ).out
+    return found.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["submit", "no"], ["node1", "node2"]),
+        (["submit", "node1", "node2"], ["node2"]),
+        (["nodes", "show", ""], ["node1", "node2"]),
+        (["nodes", "trust", "node2"], ["node2"]),
+        (["gpus", "n"], ["node1", "node2"]),
+        (["pau"], ["pause"]),
+        (["submit", "--stop-g"], ["--stop-grace"]),
+    ],
+)
+def test_completion(agentless, words, offered):
+    assert complete(agentless, words) == offered
+
+
+def test_free_gpus_are_completed(agentless):
+    agentless.submit("node1::0", "--", "sleep", "60")
+    assert complete(agentless, ["submit", "node1::"]) == ["node1::1"]
+
+
+@pytest.mark.parametrize("verb", ["logs", "stop", "kill", "wait", "show", "pause", "rm"])
+def test_tasks_are_completed(agentless, verb):
+    task = agentless.submit("node1", "--name", "train", "--", "sleep", "60")
+    assert complete(agentless, [verb, ""]) == [task, "train"]
+
+
+def test_zsh_and_fish_are_told_what_each_is(agentless):
+    agentless.submit("node1", "--name", "train", "--", "sleep", "60")
+    for shell in ("zsh", "fish"):
+        assert re.search("running on node1.*: sleep 60", " ".join(complete(agentless, ["logs", "tr"], shell)))
+
+
+def test_completion_starts_no_controller(lab):
+    cli = Cli(lab, "tab")
+    assert complete(cli, ["submit", "no"]) == []
+    assert cli("controller", "status", code=1).code == 1
+    cli.close()
