@@ -125,7 +125,7 @@ def gpus(
         if each["reason"] and node in (None, each["name"]):
             say(f"{each['name']} is {each['state']}: {each['reason']}")
     if not found:
-        say("no free GPU" if free else "no GPU")
+        say("no free GPU" if free else "no GPU is known")
 
 
 def trust(

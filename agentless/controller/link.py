@@ -184,7 +184,7 @@ class Link:
         self.failure = error
         if self.offline_since is None:
             self.offline_since = self._clock.now()
-        self._observe(replace(self.observation, error=str(error)))
+        self._observe(replace(self.observation, error=str(error).removeprefix(f"{self.node.name}: ")))
         self.answered.set()
 
     async def _watch(self) -> None:

@@ -42,7 +42,7 @@ class History:
             if version > 1:
                 raise StateError(f"{path} is from a newer agentless; upgrade, or set XDG_STATE_HOME to another folder")
             self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.execute("PRAGMA synchronous = FULL")
             self._db.executescript(_SCHEMA)
         except sqlite3.Error as error:
             raise StateError(f"the history {path} cannot be used ({error}); make it readable or move it away") from None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,10 @@ class AtomicStorage(Storage):
             # A second name for the old file, so that there is never a moment without a good one.
             spare = self._path.with_name(self._path.name + ".spare")
             spare.unlink(missing_ok=True)
-            os.link(self._path, spare)
+            try:
+                os.link(self._path, spare)
+            except OSError:  # a file system without hard links
+                shutil.copyfile(self._path, spare)
             os.replace(spare, self._last)
         os.replace(fresh, self._path)
         folder = os.open(self._path.parent, os.O_RDONLY)

@@ -112,6 +112,14 @@ class Cli:
             text=True,
         )
 
+    def start_request(self, *words: str) -> subprocess.Popen[str]:
+        """Start a command; the controller has taken its request when this returns."""
+        pid = self.pid
+        until(lambda: not requests(pid))
+        process = self.start(*words)
+        until(lambda: requests(pid))
+        return process
+
     def task(self, reference: str) -> dict[str, Any]:
         """What `show` says of a task."""
         return self.json("show", reference)
@@ -142,14 +150,6 @@ class Cli:
     def pid(self) -> int:
         """The controller's process."""
         return int(self.json("controller", "status")["pid"])
-
-    def requests(self) -> int:
-        """How many requests the controller is answering now."""
-        links = [os.readlink(fd) for fd in Path(f"/proc/{self.pid}/fd").iterdir()]
-        sockets = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
-        # Each has the name of the socket that it came in by.
-        ours = {f"socket:[{s[6]}]" for s in sockets if s[7:] == ["controller.sock"] and s[5] == "03"}
-        return len(ours.intersection(links))
 
     def kill_controller(self) -> None:
         """`kill -9`, and wait until it is gone."""
@@ -207,6 +207,15 @@ class Events:
                 self._seen.append(json.loads(line))
                 if self._seen[-1].get("event") == last:
                     return
+
+
+def requests(controller: int) -> int:
+    """How many requests this process is answering now."""
+    links = [os.readlink(fd) for fd in Path(f"/proc/{controller}/fd").iterdir()]
+    sockets = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    # A connection has the name of the socket that it came in by, and state 3.
+    taken = {f"socket:[{s[6]}]" for s in sockets if s[5] == "03" and s[7:] == ["controller.sock"]}
+    return len(taken.intersection(links))
 
 
 def finish(process: subprocess.Popen[str]) -> Done:

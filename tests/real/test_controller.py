@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from agentless.paths import template_dir
 from tests.real.cli import Cli, Events, containers, finish, inspect, inventory_of, is_alive, until
 
 
@@ -129,9 +130,7 @@ def test_events_tell_a_tasks_life(agentless):
 
 def test_a_command_that_waits_says_that_the_controller_died(agentless):
     task = agentless.submit("node1::0", "--", "sleep", "60")
-    until(lambda: not agentless.requests())
-    process = agentless.start("wait", task)
-    until(agentless.requests)
+    process = agentless.start_request("wait", task)
     agentless.kill_controller()
     done = finish(process)
     assert done.code == 1
@@ -328,6 +327,30 @@ def test_a_tasks_node_that_is_taken_out_of_the_inventory(alone):
     assert "is not in the inventory any more; add it again" in alone("stop", task, code=4).err
     alone.write_inventory(inventory_of(alone.lab))
     assert alone("kill", task).out == f"{task}  killed (137)\n"
+
+
+# ---------------------------------------------------------------------- an admin's own templates
+
+
+@pytest.fixture
+def template(alone):
+    """The admin's own version of how a container is run."""
+    file = alone.config / "templates/docker-run.j2"
+    file.parent.mkdir()
+    return file
+
+
+def test_an_admins_template_is_used(alone, template):
+    template.write_text((template_dir() / template.name).read_text().replace("run --detach", "run --detach --init"))
+    task = alone.submit("node1", "--", "sleep", "60")
+    assert inspect(alone.lab.nodes["node1"], task)["HostConfig"]["Init"] is True
+
+
+def test_a_broken_template_is_told_and_holds_no_gpu(alone, template):
+    template.write_text("{{ docker }} run {% if %}")
+    said = alone("submit", "node1::0", "--", "true", code=1).err
+    assert said.startswith(f"agentless: template {template}:1: ")
+    assert alone.is_free()
 
 
 def _read(file):

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from agentless.paths import template_dir
 from tests.real.cli import Cli, Events, containers, inspect, until
 
 SECRET = "correct-horse-battery"
@@ -273,29 +272,3 @@ def test_a_batch_that_names_an_unknown_node_starts_nothing(lab, agentless):
 
 def test_no_queue_is_accepted(agentless):
     agentless("submit", "node1", "--no-queue", "--", "true")
-
-
-# ---------------------------------------------------------------------- an admin's own templates
-
-
-@pytest.fixture
-def template(agentless):
-    """The admin's own version of how a container is run."""
-    file = agentless.config / "templates/docker-run.j2"
-    file.parent.mkdir(exist_ok=True)
-    yield file
-    file.unlink()
-
-
-def test_an_admins_template_is_used(lab, agentless, template):
-    template.write_text((template_dir() / template.name).read_text().replace("run --detach", "run --detach --init"))
-    task = agentless.submit("node1", "--", "sleep", "60")
-    assert inspect(lab.nodes["node1"], task)["HostConfig"]["Init"] is True
-
-
-def test_a_broken_template_is_told_and_holds_no_gpu(agentless, template):
-    template.write_text("{{ docker }} run {% if %}")
-    said = agentless("submit", "node1::0", "--", "true", code=None)
-    assert said.code in (1, 2)
-    assert f"template {template}:1: " in said.err
-    assert agentless.is_free()

@@ -92,9 +92,7 @@ def test_follow_shows_lines_as_they_come_until_the_end(agentless, node):
 def test_ctrl_c_does_not_end_the_task(agentless, words):
     """And says how to."""
     task = ready(agentless, STUBBORN)
-    until(lambda: not agentless.requests())
-    process = agentless.start(*words.split(), task)
-    until(agentless.requests)
+    process = agentless.start_request(*words.split(), task)
     process.send_signal(signal.SIGINT)
     done = finish(process)
     assert done.code == 130
