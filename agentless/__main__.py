@@ -16,6 +16,10 @@ from agentless.cli.app import run  # noqa: E402
 def main() -> NoReturn:
     """Run the command line and end the process. Every error on purpose is a sentence on stderr."""
     code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has had enough
+        code = 141
     sys.stderr.flush()
     os._exit(code)
 

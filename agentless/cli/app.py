@@ -79,7 +79,6 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code."""
     try:
         code = make(arguments)(arguments, prog_name="agentless", standalone_mode=False)
-        sys.stdout.flush()
     except AgentlessError as error:
         complain(str(error))
         return error.exit_code

@@ -63,9 +63,9 @@ class SshTransport(Generic[C]):
                 raise
 
     async def shell(self) -> Shell:
-        """As `Transport.shell`."""
-        if self._login is None:
-            raise Unreachable(f"{self._node.name} is not connected")
+        """As `Transport.shell`; a connection that has broken is not made again unasked."""
+        if self._login is None or not self._login.alive:
+            raise Unreachable(f"{self._node.name} closed the connection")
         return await (await self._login.open()).shell()
 
     async def close(self) -> None:

@@ -71,6 +71,8 @@ async def _socket(hop: Hop, through: _Connection | None, undo: contextlib.ExitSt
         sock = socket.socket(family, kind, protocol)
         undo.callback(sock.close)
         sock.setblocking(False)
+        # The library sends a conversation of small packets; Nagle's algorithm would hold each for 40 ms.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             await loop.sock_connect(sock, address)
         except OSError as failed:

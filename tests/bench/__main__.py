@@ -11,6 +11,7 @@ import sys
 from datetime import UTC, datetime
 from importlib.metadata import version
 
+from tests.bench.peers import PEERS
 from tests.lab.engine import SBIN
 
 NAMES = ("submit", "overhead", "sweep", "ps", "history", "scale")
@@ -24,41 +25,39 @@ def main() -> int:
     given = parser.parse_args()
     if unknown := set(given.names).difference(NAMES):
         parser.error(f"no bench {unknown.pop()!r}; there is {', '.join(NAMES)}")
-    rows = []
+    loads = os.getloadavg()
+    print("| Ours : theirs | Bound | Measured: median of the pairs (middle half; medians of both sides) | |")
+    print("|---|---|---|---|")
+    missed = False
     for name in given.names or NAMES:
         print(f"measuring: {name} …", file=sys.stderr, flush=True)
-        rows += importlib.import_module(f"tests.bench.{name}").bench(given.runs)
-    print("| Ours : theirs | Bound | Measured (middle half of the runs; medians of both; pairs) | |")
-    print("|---|---|---|---|")
-    for row in rows:
-        print(row)
-    print(f"\n{_machine()}")
-    return int(any(row.passed is False for row in rows))
+        for row in importlib.import_module(f"tests.bench.{name}").bench(given.runs):
+            print(row, flush=True)
+            missed = missed or row.passed is False
+    print(f"\n{_machine()} Load of the machine before: {loads[0]:.1f}.")
+    return int(missed)
 
 
 def _machine() -> str:
     """Where and with what, for whoever compares."""
     libraries = ", ".join(f"{name} {version(name)}" for name in ("asyncssh", "fastapi", "uvicorn", "typer"))
-    programs = [
-        _first_line("ssh", "-V"),
-        _first_line("docker", "--version"),
-        _first_line("parallel-ssh", "--version"),
-        _first_line("ansible", "--version"),
-    ]
+    programs = {"ssh": "-V", "docker": "--version", **{peer.program: "--version" for peer in PEERS}}
+    said = (_version(program, option) for program, option in programs.items())
+    kernel = platform.release().partition("-")[0]
     return (
-        f"{datetime.now(UTC):%Y-%m-%d}, {len(os.sched_getaffinity(0))} cores, Linux {platform.release()}, "
-        f"Python {platform.python_version()}, {libraries}; {'; '.join(filter(None, programs))}; "
-        f"load at the end {os.getloadavg()[0]:.1f}."
+        f"{datetime.now(UTC):%Y-%m-%d}, {len(os.sched_getaffinity(0))} cores, Linux {kernel}, "
+        f"Python {platform.python_version()}, {libraries}; {'; '.join(filter(None, said))}."
     )
 
 
-def _first_line(*argv: str) -> str | None:
+def _version(program: str, option: str) -> str:
+    """What a program says of its version, nothing when it is not there."""
     try:
         env = {"PATH": SBIN, "LANG": "C.UTF-8"}
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+        done = subprocess.run([program, option], env=env, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        return None
-    return (done.stdout or done.stderr).partition("\n")[0]
+        return ""
+    return f"{program}: {(done.stdout or done.stderr).partition(chr(10))[0]}"
 
 
 if __name__ == "__main__":

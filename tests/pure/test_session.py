@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from agentless.session import backoff
 from agentless.transports import SshFiles
 from agentless.transports import _known_hosts as known_hosts
 from agentless.transports._keys import Encrypted, offer
+from agentless.transports._link import SshTransport
 from agentless.transports._route import route
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHMW0JpAHlA1g1cQeKwyCtlb0C3uQjv8mPZ0pJQ0bX1a"
@@ -167,6 +169,40 @@ def test_a_jump_host_that_cannot_be_meant(way, jump):
 def test_a_port_that_cannot_be_meant(way):
     with pytest.raises(Unreachable, match="Port 'ssh' is no port"):
         way("Port ssh\n")
+
+
+@pytest.mark.parametrize("config", ["ProxyCommand ssh -W %h:%p bastion\n", "Host !b *\n ProxyJump b\n", ""])
+async def test_ten_start_at_once_through_the_same_machine(way, monkeypatch, config):
+    hosts = [f"gpu{n}" for n in range(30)]
+    files = SshFiles(way(config)[0].known_hosts[-1].parent, Path("/nonexistent"))
+    started, may_end = [], asyncio.Event()
+
+    async def at_once(function, *args):
+        return function(*args)
+
+    class Login:
+        alive = True
+
+        async def close(self):
+            pass
+
+    async def dial(hop, through):
+        if hop.host in hosts:
+            started.append(hop.host)
+            await may_end.wait()
+        return Login()
+
+    monkeypatch.setattr(asyncio, "to_thread", at_once)
+    transports = [SshTransport(NodeConfig(host, host), files, dial) for host in hosts]
+    connecting = asyncio.gather(*(transport.connect() for transport in transports))
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert len(started) == (10 if config else 30)
+    may_end.set()
+    await connecting
+    assert sorted(started) == sorted(hosts)
+    for transport in transports:
+        await transport.close()
 
 
 # ---------------------------------------------------------------------- which keys

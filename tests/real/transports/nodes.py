@@ -11,6 +11,7 @@ import pytest
 from agentless import plugins
 from agentless.errors import Unreachable
 from agentless.model.node import NodeConfig
+from agentless.ports import Transport
 from agentless.session import Session
 from agentless.transports import SshFiles
 from tests.real.transports.sshd import WAIT, Sshd, processes, until
@@ -27,10 +28,13 @@ class Node:
     files: SshFiles
     tag: str
 
+    def transport(self) -> Transport:
+        """A transport that is not yet connected."""
+        return plugins.load("transports", self.config.connection).make(self.config, self.files)
+
     def session(self) -> Session:
         """A session that is not yet connected."""
-        transport = plugins.load("transports", self.config.connection).make(self.config, self.files)
-        return Session(transport, self.config.name)
+        return Session(self.transport(), self.config.name)
 
     def processes(self) -> dict[int, str]:
         """The command lines of all that we have started there, by pid."""

@@ -52,10 +52,10 @@ async def test_an_account_that_runs_nothing(start, library):
 
 
 async def test_a_login_that_hangs(start, library, monkeypatch):
-    monkeypatch.setattr("agentless.session.START_TIMEOUT", 0.5)
+    monkeypatch.setattr("agentless.session.START_TIMEOUT", 0.3)
     node = node_of(start("ForceCommand cat >/dev/null"), library)
     async with opened(node) as session:
-        with pytest.raises(Timeout, match=r"node1 started no shell within 0\.5 s"):
+        with pytest.raises(Timeout, match=r"node1 started no shell within 0\.3 s"):
             await session.run(Command("true"))
         await until(lambda: not node.processes())
 
@@ -85,6 +85,17 @@ async def test_a_server_that_goes_away_breaks_what_is_in_flight(start, library, 
         assert [str(error) for error in errors] == ["node1 closed the connection"] * 2
         assert [type(error) for error in errors] == [Unreachable] * 2
         assert not session.connected
+
+
+async def test_what_broke_is_not_connected_again_unasked(start, library):
+    server = start()
+    transport = node_of(server, library).transport()
+    await transport.connect()
+    server.break_connections()
+    await until(lambda: not transport._login.alive)
+    with pytest.raises(Unreachable, match="node1 closed the connection"):
+        await transport.shell()
+    await transport.close()
 
 
 async def test_a_broken_link_ends_a_stream_on_the_node(start, library, mark):
@@ -132,7 +143,7 @@ async def test_a_server_that_says_nothing(shared_server, library):
 
 async def test_a_jump_host_that_says_nothing_is_waited_for_once(shared_server, library):
     async with silent_server() as port, asyncio.timeout(3):
-        node = node_of(shared_server, library, jump=f"127.0.0.1:{port}").but(connect_timeout=1.0)
+        node = node_of(shared_server, library, jump=f"127.0.0.1:{port}").but(connect_timeout=0.5)
         errors = await asyncio.gather(*(refusal(node) for _ in range(30)))
     assert {str(error).partition(" (")[0] for error in errors} == {"jump host 127.0.0.1"}
 

@@ -13,7 +13,6 @@ import textwrap
 
 import pytest
 
-from agentless import plugins
 from agentless.model.command import Command
 from tests.real.transports.nodes import MB, Node
 from tests.real.transports.sshd import WAIT, until
@@ -81,7 +80,7 @@ async def test_a_slow_reader_slows_the_writer_down(session, tmp_path):
 
 
 async def test_a_node_that_takes_nothing_makes_the_sender_wait(node, mark):
-    transport = plugins.load("transports", node.config.connection).make(node.config, node.files)
+    transport = node.transport()
     await transport.connect()
     shell = await transport.shell()
     await shell.write(f"sleep {mark}\n".encode())
@@ -91,7 +90,7 @@ async def test_a_node_that_takes_nothing_makes_the_sender_wait(node, mark):
             await shell.write(b"#" * MB)
 
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(fill(), 1.0)
+        await asyncio.wait_for(fill(), 0.3)
     for pid in node.processes():
         os.kill(pid, signal.SIGKILL)
     await shell.close()
