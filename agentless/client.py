@@ -77,9 +77,11 @@ class Client:
             while head := answer.read(5):
                 data = answer.read(int.from_bytes(head[1:], "big"))
                 if head[0] == 0:
-                    problem = json.loads(data)
-                    raise RequestFailed(problem["message"], problem["exit_code"])
+                    if data:
+                        raise _failure(data)
+                    return
                 yield head[0], data
+        raise ControllerError("the controller went away before the end of the log; the task runs on: ask again")
 
     def is_running(self) -> bool:
         """Whether a controller answers on the socket."""

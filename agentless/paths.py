@@ -36,6 +36,16 @@ def ssh_config() -> Path:
     return Path(os.path.expanduser("~/.ssh/config"))
 
 
+def user_name() -> str:
+    """Who the user is on this machine: the login name, or the number of one that has no name, as in a container."""
+    import getpass  # noqa: PLC0415 - most commands do without
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
 def new_inventory(explicit: Path | None, environ: Mapping[str, str] = os.environ) -> Path:
     """Where `agentless init` writes: the file that is named, else the config folder's, which is always found."""
     named = _named_inventory(explicit, environ)

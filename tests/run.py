@@ -1,6 +1,6 @@
 """`make test`: every check there is, and at the end, in words, what could not run here and why.
 
-The real ring needs a few Debian packages; as root on Debian they are installed. Elsewhere the ring is left out, in words.
+The real ring needs a few Debian packages; as root on Debian they are installed. Elsewhere it is left out, in words.
 """
 
 from __future__ import annotations

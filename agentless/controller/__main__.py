@@ -38,7 +38,7 @@ def main() -> int:
         say(json.dumps({"error": "StateError", "message": f"{state} cannot be used: {error.strerror}", "exit_code": 1}))
         return 1
     except Exception:
-        logging.exception("the controller ended in an unforeseen way; please report it")
+        logging.getLogger(__name__).exception("the controller ended in an unforeseen way; please report it")
         return 1
     return 0
 

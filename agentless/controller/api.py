@@ -1,7 +1,7 @@
 """The HTTP API: requests in, published values out. OpenAPI at `/openapi.json`, read by `docs/reference`.
 
 Errors are `{"error": kind, "message": sentence, "exit_code": n}`. A log is a stream of frames: one byte (1 stdout,
-2 stderr, 0 an error object as JSON), four bytes of length, big-endian, and that many bytes.
+2 stderr, 0 the end: empty, or an error object as JSON), four bytes of length, big-endian, and that many bytes.
 """
 
 from __future__ import annotations
@@ -250,9 +250,10 @@ def _problem(error: Exception) -> JSONResponse:
 
 
 async def _frames(output: AsyncIterator[tuple[int, bytes]]) -> AsyncIterator[bytes]:
+    end = b""
     try:
         async for fd, data in output:
             yield bytes([fd]) + len(data).to_bytes(4, "big") + data
     except AgentlessError as error:
-        body = orjson.dumps({"message": str(error), "exit_code": error.exit_code})
-        yield b"\0" + len(body).to_bytes(4, "big") + body
+        end = orjson.dumps({"error": error.kind, "message": str(error), "exit_code": error.exit_code})
+    yield b"\0" + len(end).to_bytes(4, "big") + end

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import logging
 import os
 import signal
@@ -78,7 +77,7 @@ class Controller:
         self._known_hosts = paths.config_dir() / "known_hosts"
         store = TaskStore(state / "state.json")
         self._warnings = tuple(filter(None, [store.warning]))
-        owner = f"{getpass.getuser()}@{socket.gethostname().split('.')[0]}"
+        owner = f"{paths.user_name()}@{socket.gethostname().split('.')[0]}"
         history = History(state / "history.sqlite")
         self.core = Core(owner, store, history, SecretStore(state / "secrets"), Hub(), self._clock)
         self.launcher = Launcher(self.core)

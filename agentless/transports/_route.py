@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import NamedTuple
 
 from agentless.errors import Unreachable
 from agentless.model.node import NodeConfig
+from agentless.paths import user_name
 from agentless.ssh_hosts import parse_login
 from agentless.transports._config import HostConfig, expand
 from agentless.transports._known_hosts import HostKeys, read
@@ -88,7 +88,7 @@ def route(node: NodeConfig, files: SshFiles) -> tuple[Hop, ...]:
 
 
 def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str, ...]) -> tuple[Hop, ...]:
-    local_user = getpass.getuser()
+    local_user = user_name()
     config = HostConfig(target.host, home=files.home, local_user=local_user, user=target.user)
     user = target.user or config.get("User") or local_user
     port = target.port or _port(node, config.get("Port") or "22")

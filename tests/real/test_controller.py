@@ -128,13 +128,24 @@ def test_events_tell_a_tasks_life(agentless):
 # ---------------------------------------------------------------------- killed in the middle
 
 
-def test_a_command_that_waits_says_that_the_controller_died(agentless):
-    task = agentless.submit("node1::0", "--", "sleep", "60")
+def test_a_wait_goes_on_with_the_next_controller(agentless):
+    task = agentless.submit("node1::0", "--", "sh", "-c", "until [ -e /go ]; do sleep .05; done; exit 5")
     process = agentless.start_request("wait", task)
     agentless.kill_controller()
-    done = finish(process)
+    until(agentless.client.is_running)
+    agentless.lab.nodes["node1"].sh(f"docker exec agentless-{task} touch /go")
+    assert finish(process).code == 5
+
+
+def test_a_log_that_is_cut_off_is_no_end(agentless):
+    """Nobody takes the death of the controller for the end of the task."""
+    task = agentless.submit("node1::0", "--", "sh", "-c", "echo begin; exec sleep 60")
+    following = agentless.start("logs", "-f", task)
+    assert following.stdout.readline() == "begin\n"
+    agentless.kill_controller()
+    done = finish(following)
     assert done.code == 1
-    assert "what it had started runs on: look with agentless ps" in done.err
+    assert "the controller went away" in done.err
 
 
 def test_a_submit_that_the_controller_died_in_starts_once(agentless, held_lock):

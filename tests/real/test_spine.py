@@ -87,7 +87,9 @@ def test_an_unknown_host_key_is_refused(newcomer):
 
 def test_trust_shows_the_fingerprint_that_ssh_keygen_shows(newcomer):
     newcomer("init")
-    shown = newcomer("nodes", "trust", "node1", code=3).out
+    done = newcomer("nodes", "trust", "node1", code=3)
+    shown = done.out
+    assert shown, done
     assert re.findall("SHA256:[^ \n]+", shown) == [fingerprint(newcomer.lab.nodes["node1"].dir / "host_key.pub")]
 
 
