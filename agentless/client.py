@@ -101,7 +101,9 @@ class Client:
     def _open(self, method: str, path: str, query: dict[str, object], body: str = "") -> Iterator[BinaryIO]:
         """Send a request and read the head of its answer; gives its body."""
         given = {key: _text(value) for key, value in query.items() if value is not None}
-        target = quote(path) + (f"?{urlencode(given)}" if given else "")
+        # What is no UTF-8 in an argument goes over as it came, and names nothing there.
+        query_string = urlencode(given, errors="surrogateescape")
+        target = quote(path, errors="surrogateescape") + (f"?{query_string}" if given else "")
         head = [
             f"{method} {target} HTTP/1.0",
             "Content-Type: application/json",

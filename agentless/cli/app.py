@@ -88,6 +88,9 @@ def run(arguments: list[str]) -> int:
         # The reader has had enough; Python must not complain about it while it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        complain(f"{error.filename or 'the output cannot be written'}: {error.strerror or error}")
+        return 1
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise

@@ -11,21 +11,38 @@ import typer
 from agentless import paths
 from agentless.cli import complete
 from agentless.client import Client
-from agentless.errors import ControllerError, InventoryError
+from agentless.errors import ControllerError, InventoryError, NotFound
 
 WAIT_TURN = 30
 """Seconds of one turn of waiting."""
+
+
+def named(words: Any) -> Any:
+    """The argument, whose words each become a part of a path to the controller: none is empty or has a slash."""
+    for word in [words] if isinstance(words, str) else words or ():
+        if not word or "/" in word:
+            raise NotFound(f"nothing is named {word!r}; agentless ps --all and agentless nodes show what there is")
+    return words
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON with documented field names.")]
 TaskArgument = Annotated[
     str,
     typer.Argument(
-        metavar="TASK", help="Its id, a unique beginning of it, or its name.", autocompletion=complete.tasks
+        metavar="TASK",
+        help="Its id, a unique beginning of it, or its name.",
+        autocompletion=complete.tasks,
+        callback=named,
     ),
 ]
 TaskArguments = Annotated[
     list[str],
-    typer.Argument(metavar="TASK...", help="Ids, unique beginnings of ids, or names.", autocompletion=complete.tasks),
+    typer.Argument(
+        metavar="TASK...",
+        help="Ids, unique beginnings of ids, or names.",
+        autocompletion=complete.tasks,
+        callback=named,
+    ),
 ]
 
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, print_json, say, warn
+from agentless.cli.common import Json, client, named, print_json, say, warn
 from agentless.cli.table import Column, or_dash, show
 from agentless.errors import Refused
 
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes)]
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
 OptionalNode = Annotated[str | None, typer.Argument(metavar="[NODE]", autocompletion=complete.nodes)]
 
 

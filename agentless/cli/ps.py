@@ -21,7 +21,9 @@ def ps(
     ended: Annotated[bool, typer.Option("--all", "-a", help="Also those that have ended.")] = False,
     mine: Annotated[bool, typer.Option("--mine", help="Only your own.")] = False,
     batch: Annotated[str | None, typer.Option(metavar="TASK", help="Only the batch that this task is in.")] = None,
-    limit: Annotated[int, typer.Option(metavar="N", help="With --all: this many ended ones.")] = 100,
+    limit: Annotated[
+        int, typer.Option(min=0, max=1_000_000, metavar="N", help="With --all: this many ended ones.")
+    ] = 100,
     as_json: Json = False,
 ) -> None:
     """List tasks: what is live on the nodes, whoever started it."""

@@ -127,7 +127,10 @@ def make(house: House) -> FastAPI:
 
     @app.get("/v1/tasks")
     async def tasks(
-        ended: bool = False, mine: bool = False, batch: str | None = None, limit: int = 1000
+        ended: bool = False,
+        mine: bool = False,
+        batch: str | None = None,
+        limit: Annotated[int, Query(ge=0, le=1_000_000)] = 1000,
     ) -> list[TaskView]:
         """Live tasks on the nodes, whoever started them; with `ended` also the newest `limit` that have ended."""
         await answered(core.links)

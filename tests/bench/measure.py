@@ -36,9 +36,10 @@ def paired(ours: Side, theirs: Side, runs: int) -> Pairs:
 def ratio(what: str, most: float, pairs: Pairs) -> Row:
     """The median of the pairs' ratios, with the half of them around it and the two medians."""
     ratios = [a / b for a, b in pairs]
+    form = ".2f" if most >= 1 else ".3f"
     times = " : ".join(milliseconds(statistics.median(side)) for side in zip(*pairs, strict=True))
     found = statistics.median(ratios)
-    measured = f"**{found:.2f} ×** ({_middle_half(ratios, '.2f')}; {times}; n={len(pairs)})"
+    measured = f"**{found:{form}} ×** ({_middle_half(ratios, form)}; {times}; n={len(pairs)})"
     return Row(what, f"≤ {most:g} ×", measured, found <= most)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +38,18 @@ def refuse(agentless, code, *words, **extra):
 # ---------------------------------------------------------------------- command lines
 
 
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory):
+    """The environment of somebody whose only node cannot be reached, and need not."""
+    root = tmp_path_factory.mktemp("stranger")
+    (root / "inventory.yaml").write_text("version: 1\nnodes: {node1: {host: 127.0.0.1, port: 1, image: x}}\n")
+    return {
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        "HOME": str(root),
+        "AGENTLESS_INVENTORY": str(root / "inventory.yaml"),
+    }
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -48,9 +63,6 @@ def refuse(agentless, code, *words, **extra):
         (("submit", "-5", "--", "true"), "agentless: No such option: -5"),
         (("submit", "-t", "-5", "--", "true"), "agentless: target '-5': '-5' is no node name; "),
         (("submit", "--", "true"), "agentless: no target: name a node, like node1::0; "),
-        (("submit", "nod1::0", "--", "true"), "agentless: no node 'nod1' in the inventory (did you mean 'node1'?)"),
-        (("gpus", "nod1"), "agentless: no node 'nod1' in the inventory (did you mean 'node1'?)"),
-        (("nodes", "show", "nod2"), "agentless: no node 'nod2' in the inventory (did you mean 'node2'?)"),
         # sizes, times and numbers
         (("submit", "node1", "--memory", "-1", "--", "true"), "agentless: '-1' is not a size; write a positive"),
         (("submit", "node1", "--memory", "lots", "--", "true"), "agentless: 'lots' is not a size; "),
@@ -79,21 +91,44 @@ def refuse(agentless, code, *words, **extra):
         (("submit", "node1", "--image", "--help", "--", "true"), "agentless: --image '--help' is empty, begins with "),
         (("submit", "node1", "node2", "--follow", "--", "true"), "agentless: --follow shows one task; "),
         # other verbs
-        (("show", "nonsense"), "agentless: no task 'nonsense'; agentless ps --all lists them"),
-        (("logs", "nonsense"), "agentless: no task 'nonsense'; "),
-        (("wait", "nonsense"), "agentless: no task 'nonsense'; "),
-        (("stop", "nonsense"), "agentless: no task 'nonsense'; "),
-        (("rm", "nonsense"), "agentless: no task 'nonsense'; "),
         (("stop", "nonsense", "--grace", "soon"), "agentless: 'soon' is not a duration; "),
         (("logs", "nonsense", "--tail", "-1"), "agentless: Invalid value for '--tail' / '-n': "),
         (("logs", "nonsense", "--since", "soon"), "agentless: 'soon' is not a duration; "),
         (("logs", "nonsense", "--since", "2026-13-01"), "agentless: --since '2026-13-01': write 10min, "),
         (("show",), "agentless: Missing argument 'TASK'"),
+        (("show", ""), "agentless: nothing is named ''; "),
+        (("logs", "a/b"), "agentless: nothing is named 'a/b'; "),
+        (("nodes", "trust", "../x"), "agentless: nothing is named '../x'; "),
+        (("ps", "--limit", "9" * 30), "agentless: Invalid value for '--limit': "),
+        (("submit", b"\xff", "--", "true"), r"agentless: target '\udcff': '\udcff' is no node name; "),
+        (("submit", "node1", "--", b"\xff"), r"agentless: '\udcff' is no UTF-8 text; "),
         (("sbumit", "node1"), "agentless: No such command 'sbumit'"),
         (("ps", "--jsn"), "agentless: No such option: --jsn"),
     ],
 )
-def test_a_command_line_that_cannot_be_meant(agentless, words, sentence):
+def test_a_command_line_that_cannot_be_meant(stranger, words, sentence):
+    """It does not even start a controller."""
+    ran = subprocess.run(["agentless", *words], env=stranger, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith(sentence), ran.stderr
+    assert ran.stderr.count("\n") == 1
+    assert not Path(stranger["HOME"], ".local").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("submit", "nod1::0", "--", "true"), "agentless: no node 'nod1' in the inventory (did you mean 'node1'?)"),
+        (("gpus", "nod1"), "agentless: no node 'nod1' in the inventory (did you mean 'node1'?)"),
+        (("nodes", "show", "nod2"), "agentless: no node 'nod2' in the inventory (did you mean 'node2'?)"),
+        (("show", "nonsense"), "agentless: no task 'nonsense'; agentless ps --all lists them"),
+        (("logs", "nonsense"), "agentless: no task 'nonsense'; "),
+        (("wait", "nonsense"), "agentless: no task 'nonsense'; "),
+        (("stop", "nonsense"), "agentless: no task 'nonsense'; "),
+        (("rm", "nonsense"), "agentless: no task 'nonsense'; "),
+    ],
+)
+def test_a_word_that_means_nothing_here(agentless, words, sentence):
     before = agentless.client.get("/v1/tasks", ended=True)
     said = refuse(agentless, 2, *words)
     assert said.startswith(sentence), said
@@ -107,6 +142,17 @@ def test_a_name_that_no_shell_can_type(agentless, name):
     with pytest.raises(RequestFailed, match=r"^name ") as refused:
         agentless.client.post("/v1/tasks", {"targets": ["node1"], "spec": {"command": ["true"], "name": name}})
     assert refused.value.exit_code == 2
+
+
+def test_bytes_that_are_no_text_name_nothing(agentless):
+    assert agentless.shell("agentless show $(printf '\\377')").code == 2
+
+
+def test_an_output_that_cannot_be_written(agentless):
+    """Its disk is full, or it was closed."""
+    full = agentless.shell("agentless gpus >/dev/full")
+    assert (full.code, full.err) == (1, "agentless: the output cannot be written: No space left on device\n")
+    assert agentless.shell("agentless gpus >&-").code == 0
 
 
 def test_1_5_gb_is_a_size(agentless):

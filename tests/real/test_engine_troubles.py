@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from tests.real.cli import Cli, inventory_of, until
+from tests.real.cli import Cli, containers, finish, inventory_of, until
 
 
 @pytest.fixture
@@ -204,6 +204,17 @@ def test_a_link_that_breaks_ends_no_task(agentless, node):
     node.sh(f"docker exec agentless-{task} touch /go")
     assert agentless("wait", task, code=3).code == 3
     assert agentless("logs", task).out == "end\n"
+
+
+def test_a_cable_that_is_out_for_a_moment(agentless, node):
+    """A submit in that moment waits, and starts its task once."""
+    node.cut()
+    submit = agentless.start("submit", "node1::0", "--", "sleep", "60")
+    until(lambda: agentless.json("ps"))
+    node.restore()
+    done = finish(submit)
+    assert done.code == 0, done
+    assert containers(node) == [f"agentless-{done.out.strip()}"]
 
 
 def test_a_task_that_ends_while_its_node_is_away(agentless, node):

@@ -24,15 +24,32 @@ def agentless(lab):
     return Cli(lab).settle()
 
 
-@pytest.fixture
-def busy(lab, agentless):
-    """One GPU held by a task with long words, one used by a foreign process, a node in trouble, and an ended task."""
-    agentless("submit", "node1::0", "--name", "a" * 40, "--", *LONG)
-    agentless("submit", "node2", "--image", "no/such-image:1", "--", *LONG, code=1)
-    lab.nodes["node1"].add_process(1, ["sleep", "3600"])
-    lab.nodes["node2"].fault("exit 9\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")
-    until(lambda: agentless.gpu("node1::1")["state"] == "foreign" and agentless.node("node2")["state"] == "degraded")
-    return agentless
+class Busy:
+    """Screens of a busy cluster, as they were taken once for all tests.
+
+    One GPU is held by a task with long words, one used by a foreign process; a node is in trouble; a task has failed.
+    """
+
+    TABLES = ("ps", "ps --all", "gpus", "nodes", "doctor", "nodes show node1")
+
+    def __init__(self, lab):
+        cli = Cli(lab).settle()
+        cli("submit", "node1::0", "--name", "a" * 40, "--", *LONG)
+        cli("submit", "node2", "--image", "no/such-image:1", "--", *LONG, code=1)
+        lab.nodes["node1"].add_process(1, ["sleep", "3600"])
+        lab.nodes["node2"].fault(
+            "exit 9\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+        )
+        until(lambda: cli.gpu("node1::1")["state"] == "foreign" and cli.node("node2")["state"] == "degraded")
+        self.reason = cli.node("node2")["reason"]
+        self.narrow = {words: cli.terminal(*words.split())[1] for words in self.TABLES}
+        self.wide = cli.terminal("ps", columns=200)[1]
+        self.piped = {words: cli(*words.split()) for words in ("ps", "gpus")}
+
+
+@pytest.fixture(scope="module")
+def busy(lab):
+    return Busy(lab)
 
 
 def width(line):
@@ -44,21 +61,34 @@ def width(line):
 # ---------------------------------------------------------------------- tables
 
 
-def test_tables_fit_80_columns(busy):
-    for words in ("ps", "ps --all", "gpus", "nodes", "doctor", "nodes show node1"):
-        screen, _, _sentence = busy.terminal(*words.split())[1].partition("node2 is degraded: ")
-        assert [line for line in screen.splitlines() if width(line) > 80] == [], words
-        assert len(screen.splitlines()) > 1
+@pytest.mark.parametrize("words", Busy.TABLES)
+def test_a_table_fits_80_columns(busy, words):
+    table, _, _sentence = busy.narrow[words].partition("node2 is degraded: ")
+    assert len(table.splitlines()) > 1
+    assert [line for line in table.splitlines() if width(line) > 80] == []
 
 
 def test_a_wide_terminal_shows_more(busy):
-    narrow, wide = (busy.terminal("ps", columns=columns)[1] for columns in (80, 200))
-    assert max(map(width, wide.splitlines())) > 120
-    assert len(narrow.splitlines()) == len(wide.splitlines())
+    assert max(map(width, busy.wide.splitlines())) > 120
+    assert len(busy.wide.splitlines()) == len(busy.narrow["ps"].splitlines())
+
+
+def test_a_fix_is_never_cut(busy):
+    """Not on a narrow terminal either: it goes on in the next line."""
+    assert busy.reason in " ".join(busy.narrow["doctor"].split())
 
 
 def test_a_pipe_gets_whole_lines(busy):
-    assert LONG[2] in busy("ps").out
+    assert LONG[2] in busy.piped["ps"].out
+
+
+def test_why_a_node_is_not_online_is_told_beside_its_gpus(busy):
+    assert busy.piped["gpus"].err == f"node2 is degraded: {busy.reason}\n"
+
+
+def test_colour_is_for_terminals(busy):
+    assert "\033[" in busy.narrow["gpus"]
+    assert "\033[" not in busy.piped["gpus"].out
 
 
 @pytest.mark.parametrize("verb", ["ps", "show steer"])
@@ -70,11 +100,6 @@ def test_a_command_cannot_steer_the_terminal(agentless, verb):
     assert "\a" not in screen
 
 
-def test_colour_is_for_terminals(busy):
-    assert "\033[" in busy.terminal("gpus")[1]
-    assert "\033[" not in busy("gpus").out
-
-
 @pytest.mark.parametrize("extra", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_colour_can_be_switched_off(lab, agentless, extra):
     assert "\033[" not in Cli(lab, **extra).terminal("gpus")[1]
@@ -84,10 +109,6 @@ def test_a_submit_on_a_terminal_tells_what_next(agentless):
     task = re.match(r"[0-9a-z]+", screen := agentless.terminal("submit", "node1::0", "--", "sleep", "60")[1])[0]
     assert screen.startswith(f"{task}  running on node1 on GPU 0\n")
     assert f"agentless logs -f {task}" in screen
-
-
-def test_why_a_node_is_not_online_is_told_beside_its_gpus(busy):
-    assert busy("gpus").err == f"node2 is degraded: {busy.node('node2')['reason']}\n"
 
 
 def test_an_empty_list_is_told_in_words_beside_the_data(agentless):
@@ -210,10 +231,10 @@ def test_free_gpus_are_completed(agentless):
     assert complete(agentless, ["submit", "node1::"]) == ["node1::1"]
 
 
-@pytest.mark.parametrize("verb", ["logs", "stop", "kill", "wait", "show", "pause", "rm"])
-def test_tasks_are_completed(agentless, verb):
+def test_tasks_are_completed(agentless):
     task = agentless.submit("node1", "--name", "train", "--", "sleep", "60")
-    assert complete(agentless, [verb, ""]) == [task, "train"]
+    for verb in ("logs", "stop", "kill", "pause", "resume", "wait", "show", "rm"):
+        assert complete(agentless, [verb, ""]) == [task, "train"], verb
 
 
 def test_zsh_and_fish_are_told_what_each_is(agentless):

@@ -206,11 +206,9 @@ def test_nothing_is_left_on_a_node(lab, agentless):
 TRAPS = "trap 'exit 7' TERM; echo begin; while :; do sleep .1; done"
 LIFE = (
     ("submit", "node1::0,1", "--name", "t", "--", "sh", "-c", TRAPS),
-    ("submit", "node1::1", "--", "true"),  # refused
     ("pause", "t"),
     ("resume", "t"),
     ("stop", "t"),
-    ("submit", "node1::0", "--wait", "--", "true"),
     ("submit", "node2", "--", "no-such-program"),
     ("rm", "t"),
 )
