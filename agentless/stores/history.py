@@ -42,17 +42,20 @@ class History:
             if version > 1:
                 raise StateError(f"{path} is from a newer agentless; upgrade, or set XDG_STATE_HOME to another folder")
             self._db.execute("PRAGMA journal_mode = WAL")
-            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
             self._db.executescript(_SCHEMA)
         except sqlite3.Error as error:
             raise StateError(f"the history {path} cannot be used ({error}); make it readable or move it away") from None
 
     def add(self, task: Task) -> None:
-        """Keep an ended task; the same one again replaces it."""
+        """Keep an ended task, on disk before this returns; the same one again replaces it."""
+        # Only this write waits for the disk: the state file forgets the task next, while an event may lag behind.
+        self._write("PRAGMA synchronous = FULL", ())
         self._write(
             "INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, ?)",
             (task.id, task.spec.name, task.owner, task.batch, _TASK.dump_json(task)),
         )
+        self._write("PRAGMA synchronous = NORMAL", ())
 
     def find(self, reference: str, limit: int = 20) -> list[Task]:
         """The tasks whose id begins with `reference` or whose name it is, newest first."""

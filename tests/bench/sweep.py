@@ -27,11 +27,12 @@ from tests.lab import Lab, requirements
 NODES = 50
 QUESTION = (
     "nvidia-smi --query-gpu=index,uuid,memory.used,memory.total,utilization.gpu --format=csv,noheader,nounits; "
+    "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_gpu_memory --format=csv,noheader,nounits; "
     "docker ps --all --no-trunc --filter label=agentless.task"
 )
 _WHAT = f"GPUs and containers of {NODES} nodes over warm sessions : "
 _DOCKER = "#!/bin/sh\necho 'CONTAINER ID   IMAGE     COMMAND   CREATED   STATUS    PORTS     NAMES'\n"
-_NVIDIA = "#!/bin/sh\nprintf '%s' {0}\n"
+_NVIDIA = "#!/bin/sh\ncase $1 in --query-gpu*) printf '%s' {0} ;; esac\n"
 
 
 def bench(runs: int) -> list[Row]:

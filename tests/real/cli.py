@@ -120,36 +120,40 @@ class Cli:
         until(lambda: requests(pid))
         return process
 
+    def get(self, path: str, **query: object) -> Any:
+        """What the API answers: for looking again and again, where a command would do the same in 0.1 s."""
+        if not self.client.is_running():
+            self("nodes")  # which starts a controller in the right environment
+        return self.client.get(path, **query)
+
     def task(self, reference: str) -> dict[str, Any]:
-        """What `show` says of a task."""
-        return self.json("show", reference)
+        """What is known of a task."""
+        return self.get(f"/v1/tasks/{reference}")
 
     def gpu(self, target: str) -> dict[str, Any]:
-        """What `gpus` says of `node1::0`."""
+        """What is known of the GPU `node1::0`."""
         node, _, index = target.partition("::")
-        return next(gpu for gpu in self.json("gpus", node) if gpu["index"] == int(index))
+        return next(gpu for gpu in self.get("/v1/gpus", node=node) if gpu["index"] == int(index))
 
     def node(self, name: str) -> dict[str, Any]:
-        """What `nodes` says of a node."""
-        return next(node for node in self.json("nodes") if node["name"] == name)
+        """What is known of a node."""
+        return self.get(f"/v1/nodes/{name}")
 
     def is_free(self) -> bool:
         """Whether all GPUs of both nodes can be had."""
-        return [gpu["state"] for gpu in self.json("gpus")] == ["free"] * 4
+        return [gpu["state"] for gpu in self.get("/v1/gpus")] == ["free"] * 4
 
     def settle(self) -> Cli:
         """Wait until both nodes are online with all their GPUs free, as each test begins."""
-        if not self.client.is_running():
-            self("nodes")
-        if any(node["state"] == "offline" for node in self.client.get("/v1/nodes")):
+        if any(node["state"] == "offline" for node in self.get("/v1/nodes")):
             self("doctor", code=None)  # a node that was rejected is tried again in a minute, or when it is asked for
-        until(lambda: [gpu["state"] for gpu in self.client.get("/v1/gpus")] == ["free"] * 4)
+        until(self.is_free)
         return self
 
     @property
     def pid(self) -> int:
         """The controller's process."""
-        return int(self.json("controller", "status")["pid"])
+        return int(self.get("/v1/controller")["pid"])
 
     def kill_controller(self) -> None:
         """`kill -9`, and wait until it is gone."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 
 import pytest
@@ -20,17 +19,17 @@ def node(lab):
     return lab.nodes["node1"]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def with_keys(lab):
-    """Makes somebody whose inventory has these keys on node1."""
-    with contextlib.ExitStack() as stack:
+    """Edits the inventory of somebody so that node1 has these keys, and gives them."""
+    cli = Cli(lab, "keys")
 
-        def make(keys):
-            cli = Cli(lab, "keys", inventory_of(lab, node1=keys))
-            stack.callback(cli.close)
-            return cli
+    def edit(keys):
+        cli.write_inventory(inventory_of(lab, node1=keys))
+        return cli
 
-        yield make
+    yield edit
+    cli.close()
 
 
 @pytest.fixture(scope="module")

@@ -122,7 +122,7 @@ def test_an_empty_list_is_told_in_words_beside_the_data(agentless):
 def test_fields_of_a_task(agentless):
     (task,) = agentless.json("submit", "node1::0", "-e", "A=1", "--", "sleep", "60")
     assert set(TASK.split()) <= set(task)
-    assert [task] == agentless.json("ps") == [agentless.task(task["id"])]
+    assert [task] == agentless.json("ps") == [agentless.json("show", task["id"])]
 
 
 def test_values_of_a_task(lab, agentless):
@@ -154,7 +154,7 @@ def test_times_are_utc(agentless):
 
 
 def test_fields_of_a_gpu(lab, agentless):
-    gpu = agentless.gpu("node1::1")
+    gpu = agentless.json("gpus", "node1")[1]
     assert {key: gpu[key] for key in GPU.split()} == {
         "node": "node1",
         "index": 1,
