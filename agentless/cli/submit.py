@@ -147,15 +147,16 @@ def _report(
                 print(f"# on {start['target']}, to the stdin of sh:\n{start['script']}")
         return code
     tasks = [start["task"] for start in starts if start["task"]]
-    running = [task for task in tasks if task["ended_at"] is None]
+    # A short one may be over already.
+    started = [task for task in tasks if task["ended_at"] is None or task["container"]]
     if not as_json:
-        for task in running:
+        for task in started:
             _announce(task, quiet=follow or wait)
-    if follow and running:
+    if follow and started:
         sys.stdout.flush()
-        copy_log(served, running[0]["id"], follow=True)
-    if (wait or follow) and running:
-        tasks = [_await(served, task) if task in running else task for task in tasks]
+        copy_log(served, started[0]["id"], follow=True)
+    if (wait or follow) and started:
+        tasks = [_await(served, task) if task in started else task for task in tasks]
         code = code or _worst(
             128 + 9 if t["exit_code"] is None else t["exit_code"] for t in tasks if t["exit_code"] != 0
         )

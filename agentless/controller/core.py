@@ -178,6 +178,15 @@ class Core:
                 continue
             self._settle(task, container)
 
+    def catch_up(self, task_id: str) -> None:
+        """Bring a task that was just launched to what its node has said of it meanwhile: it may be over already."""
+        task = self.tasks[task_id]
+        link = self.links.get(task.target.node)
+        engine = link.observation.engine if link else None
+        for container in (engine.containers or ()) if engine else ():
+            if container.name == task.container_name:
+                self._settle(task, container)
+
     def lose_silent(self) -> None:
         """Mark the tasks of nodes that have not answered past the grace time."""
         for link in self.links.values():

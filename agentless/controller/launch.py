@@ -142,6 +142,7 @@ class Launcher:
             return
         finally:
             core.launching.discard(task_id)
+        core.catch_up(task_id)
 
     async def _try(self, link: Link, task: Task) -> str:
         placement = task.placement
