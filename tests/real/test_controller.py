@@ -156,6 +156,27 @@ def test_a_submit_that_the_controller_died_in_starts_once(agentless, held_lock):
     assert containers(agentless.lab.nodes["node1"]) == [f"agentless-{task['id']}"]
 
 
+def test_a_launch_that_died_with_its_controller_is_tried_again(agentless, held_lock):
+    """Also what it had sent to the node is gone, as after a reboot."""
+    node = agentless.lab.nodes["node1"]
+    submit = begin_to_start(agentless)
+    agentless.kill_controller()
+    finish(submit)
+    until(lambda: not kill(node.leftovers()))
+    held_lock()
+    (task,) = agentless.json("ps")
+    until(lambda: agentless.task(task["id"])["state"] == "running")
+    assert containers(node) == [f"agentless-{task['id']}"]
+
+
+def test_a_gpu_is_held_from_before_the_start(agentless, held_lock):
+    submit = begin_to_start(agentless)
+    (task,) = agentless.json("ps")
+    assert f"held by task {task['id']}" in agentless("submit", "node1::0,1", "--", "true", code=3).err
+    held_lock()
+    finish(submit)
+
+
 def test_ctrl_c_in_a_submit_leaves_nothing_half_done(agentless, held_lock):
     submit = begin_to_start(agentless)
     submit.send_signal(signal.SIGINT)
@@ -187,6 +208,14 @@ def test_a_secret_outlives_a_controller_that_died_before_the_start(agentless, he
     until(lambda: agentless.task(task["id"])["state"] == "running")
     assert "TOKEN=hush" in inspect(agentless.lab.nodes["node1"], task["id"])["Config"]["Env"]
     assert not any((agentless.state / "secrets").iterdir())
+
+
+def kill(processes):
+    """SIGKILL what a node lists; gives it back."""
+    for pid, _ in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return processes
 
 
 def _read(file):
