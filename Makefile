@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench faults clean
 
 demo: $(STAMP)
 	@$(BIN)/agentless demo
@@ -18,6 +18,9 @@ check: $(STAMP)  ## the fast part of `make test`: style, types, imports
 
 bench: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench
+
+faults: $(STAMP)  ## every fault on real nodes, as root; an hour
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.faults
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "agentless needs Python 3.11 or newer; set PYTHON=..."; exit 1; }

@@ -15,10 +15,15 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Lock
 from typing import Any, BinaryIO
 from urllib.parse import quote, unquote, urlencode
 
+from agentless import __version__
 from agentless.errors import AgentlessError, ControllerError, StateError
+
+_folder = Lock()
+"""Held while the process stands in the state folder: there is one working directory for all threads."""
 
 START_WITHIN = 15.0
 """Seconds that a controller which is starting, or ending, may keep another one from starting."""
@@ -72,7 +77,7 @@ class Client:
                 yield json.loads(line)
 
     def frames(self, path: str, **query: object) -> Iterator[tuple[int, bytes]]:
-        """The frames of a log (see `controller/api`) as (1 or 2, bytes); raises the error that ends it."""
+        """The frames of a log (see `controller/api`) but the last, as (1, 2 or 3, bytes); raises what that one says."""
         with self._open("GET", path, query) as answer:
             while head := answer.read(5):
                 data = answer.read(int.from_bytes(head[1:], "big"))
@@ -109,6 +114,7 @@ class Client:
             "Content-Type: application/json",
             f"Content-Length: {len(body.encode())}",
         ]
+        head.append(f"X-Agentless-Version: {__version__}")
         if self._inventory is not None:
             head.append(f"X-Agentless-Inventory: {quote(str(self._inventory))}")
         with self._connected() as connection:
@@ -129,16 +135,17 @@ class Client:
     def _connect(self) -> socket.socket:
         """Connect from within the state folder: a socket's path has at most 107 bytes."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        back = os.open(".", os.O_RDONLY)
-        try:
-            os.chdir(self._state)
-            connection.connect("controller.sock")
-        except OSError:
-            connection.close()
-            raise
-        finally:
-            os.fchdir(back)
-            os.close(back)
+        with _folder:
+            back = os.open(".", os.O_RDONLY)
+            try:
+                os.chdir(self._state)
+                connection.connect("controller.sock")
+            except OSError:
+                connection.close()
+                raise
+            finally:
+                os.fchdir(back)
+                os.close(back)
         return connection
 
     def _connected(self) -> socket.socket:

@@ -22,8 +22,9 @@ from pydantic_core import ErrorDetails
 
 from agentless import paths
 from agentless.errors import InventoryError
-from agentless.inventory_file import Defaults, InventoryFile, Node
+from agentless.inventory_file import Defaults, InventoryFile, Kept, Node
 from agentless.marked_yaml import BrokenYaml, Marked, Problem, Where, read_yaml
+from agentless.model.keep import Keep
 from agentless.model.node import Connection, NodeConfig
 from agentless.ssh_hosts import read_ssh_hosts
 
@@ -56,6 +57,7 @@ class Inventory:
     path: Path
     nodes: Mapping[str, NodeConfig]
     shared_dir: str | None
+    keep: Keep
     stamp: Stamp
 
 
@@ -76,7 +78,8 @@ def load(path: Path) -> Inventory:
         raise _complaint(path, of_version or problems)
     defaults = file.defaults or Defaults()
     nodes = {name: _config(name, node or Node(), defaults, path) for name, node in file.nodes.items()}
-    return Inventory(path, MappingProxyType(nodes), defaults.shared_dir, stamp)
+    keep = Keep(**(file.keep or Kept()).model_dump(exclude_none=True))
+    return Inventory(path, MappingProxyType(nodes), defaults.shared_dir, keep, stamp)
 
 
 def stamp_of(path: Path) -> Stamp | None:
@@ -177,7 +180,9 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
         case "model_type" if not where and value is None:
             return "the file is empty; write a first one with: agentless init --force"
         case "model_type" if not where:
-            return f"the file holds {_shown(value)}; wants the keys version, defaults and nodes"
+            return f"the file holds {_shown(value)}; wants the keys version, defaults, keep and nodes"
+        case "model_type" if where == ("keep",):
+            return is_now + "wants a mapping, like {containers: 24h}"
         case "literal_error":
             return is_now + f"wants {limits['expected']}" + _nearest(value, _CONNECTIONS)
         case "greater_than_equal":
@@ -193,7 +198,8 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
 def _model(where: Where) -> type[BaseModel]:
     if len(where) == 1:
         return InventoryFile
-    return Defaults if where[0] == "defaults" else Node
+    models: dict[str, type[BaseModel]] = {"defaults": Defaults, "keep": Kept}
+    return models.get(str(where[0]), Node)
 
 
 def _nearest(word: object, words: Iterable[str]) -> str:

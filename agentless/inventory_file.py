@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+from agentless.errors import UsageError
 from agentless.model.node import Connection
 from agentless.model.target import NODE_NAME
+from agentless.model.units import parse_duration, parse_size
 from agentless.ssh_hosts import HOST, parse_login
 
 _LABEL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
@@ -83,6 +86,27 @@ def _label_key(text: str) -> str:
     return text
 
 
+def _duration(text: object) -> object:
+    return _positive(parse_duration, text, "wants a time above 0, like 24h, 90min or 7d")
+
+
+def _size(text: object) -> object:
+    return _positive(parse_size, text, "wants a size above 0, like 16MiB or 1GB")
+
+
+def _positive(parse: Callable[[str], float], text: object, wanted: str) -> float:
+    try:
+        value = parse(text) if isinstance(text, str) else 0
+    except UsageError:
+        value = 0
+    if not value > 0:
+        raise ValueError(wanted)
+    return value
+
+
+_POSITIVE = {"type": ["string", "integer"], "minimum": 1, "pattern": "^(?=.*[1-9])[0-9][0-9A-Za-z. ]*$"}
+_Duration = Annotated[float, BeforeValidator(_duration), WithJsonSchema(_POSITIVE)]
+_Size = Annotated[int, BeforeValidator(_size), WithJsonSchema(_POSITIVE)]
 _Word = Annotated[str, AfterValidator(_word)]
 _Label = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
 
@@ -134,6 +158,24 @@ class Node(_Keys):
     )
 
 
+class Kept(BaseModel):
+    """What is kept of tasks that have ended."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    containers: _Duration | None = Field(
+        default=None,
+        description="How long an ended container stays on its node, once its log is fetched. Default: 24h.",
+    )
+    log: _Size | None = Field(
+        default=None,
+        description="How much is kept of one log; of a longer one its beginning and its end. Default: 16MiB.",
+    )
+    logs: _Size | None = Field(
+        default=None, description="How much disk all kept logs may take; the oldest go first. Default: 1GiB."
+    )
+
+
 class InventoryFile(BaseModel):
     """The machines that agentless may use, and how to reach them."""
 
@@ -141,6 +183,7 @@ class InventoryFile(BaseModel):
 
     version: Annotated[Literal[1], BeforeValidator(_version)] = Field(description="Version of this format: 1.")
     defaults: Defaults | None = Field(default=None, description="Settings of every node that does not say otherwise.")
+    keep: Kept | None = Field(default=None, description="What is kept of tasks that have ended.")
     nodes: dict[Annotated[str, AfterValidator(_node_name)], Node | None] = Field(
         description="The machines by the name that targets use, like node1 in node1::0.",
         min_length=1,

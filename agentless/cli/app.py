@@ -18,9 +18,11 @@ PARTS = {
     "ps": ("ps",),
     "tasks": ("show", "wait", "stop", "kill", "pause", "resume", "rm"),
     "logs": ("logs",),
+    "events": ("events",),
     "nodes": ("gpus", "nodes", "doctor"),
     "inventory": ("init", "inventory"),
     "controller": ("controller",),
+    "recover": ("recover",),
     "demo": ("demo",),
 }
 """The verbs of each file, in the order of the help. Only the file of the wanted verb is imported: feeling as fast as

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,8 @@ import typer
 from agentless import paths
 from agentless.cli import complete
 from agentless.client import Client
-from agentless.errors import ControllerError, InventoryError, NotFound
+from agentless.errors import ControllerError, InventoryError, NotFound, UsageError
+from agentless.model.units import parse_duration
 
 WAIT_TURN = 30
 """Seconds of one turn of waiting."""
@@ -74,6 +76,24 @@ def wait_for(served: Client, task: str) -> dict[str, Any]:
         if found["ended_at"] is not None:
             return found
         task, failures = found["id"], 0
+
+
+def own_code(task: dict[str, Any]) -> int:
+    """The exit code of an ended task; one that has none of its own has failed, unless it says otherwise."""
+    code: int | None = task["exit_code"]
+    return code if code is not None else int(task["state"] != "completed")
+
+
+def moment(text: str, option: str) -> float:
+    """Unix seconds of a duration ago, or of a date; a date without a zone is local time."""
+    if "-" in text or "T" in text:
+        from datetime import datetime
+
+        try:
+            return datetime.fromisoformat(text).timestamp()
+        except ValueError:
+            raise UsageError(f"{option} {text!r}: write 10min, 2h or a date like 2026-05-01T12:00") from None
+    return time.time() - parse_duration(text)
 
 
 def warn(served: Client) -> None:

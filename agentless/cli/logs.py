@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Annotated
 
 import typer
 
-from agentless.cli.common import TaskArgument, client, say
+from agentless.cli.common import TaskArgument, client, moment, say
 from agentless.client import Client
-from agentless.errors import UsageError
-from agentless.model.units import parse_duration
 
 
 def add_to(app: typer.Typer) -> None:
@@ -33,7 +30,7 @@ def logs(
 ) -> None:
     """Show what a task printed."""
     streams = {1, 2} if only_stdout == only_stderr else {1} if only_stdout else {2}
-    oldest = None if since is None else _moment(since)
+    oldest = None if since is None else moment(since, "--since")
     copy_log(client(context), task, follow=follow, tail=tail, since=oldest, timestamps=timestamps, streams=streams)
 
 
@@ -47,29 +44,19 @@ def copy_log(
     timestamps: bool = False,
     streams: set[int] | None = None,
 ) -> None:
-    """Copy a log to stdout and stderr as it arrives."""
+    """Copy a log to stdout and stderr as it arrives, and what the controller notes of it to stderr."""
     out = {1: sys.stdout.buffer, 2: sys.stderr.buffer}
     try:
         frames = served.frames(
             f"/v1/tasks/{task}/logs", follow=follow, tail=tail, since=since, timestamps=timestamps or None
         )
         for fd, data in frames:
-            if streams is None or fd in streams:
+            if fd == 3:
+                say(f"agentless: {data.decode()}")
+            elif streams is None or fd in streams:
                 out[fd].write(data)
                 out[fd].flush()
     except KeyboardInterrupt:
         if follow:
             say(f"\nThe task goes on. See it: agentless logs -f {task}    end it: agentless stop {task}")
         raise
-
-
-def _moment(text: str) -> float:
-    """Unix seconds of a duration ago, or of a date; a date without a zone is local time."""
-    if "-" in text or "T" in text:
-        from datetime import datetime
-
-        try:
-            return datetime.fromisoformat(text).timestamp()
-        except ValueError:
-            raise UsageError(f"--since {text!r}: write 10min, 2h or a date like 2026-05-01T12:00") from None
-    return time.time() - parse_duration(text)

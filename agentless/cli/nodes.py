@@ -10,6 +10,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import Json, client, named, print_json, say, warn
 from agentless.cli.table import Column, or_dash, show
+from agentless.cli.words import process_words
 from agentless.errors import Refused
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
@@ -26,7 +27,10 @@ def _gib(mib: int | None) -> str:
 
 
 def _who(gpu: dict[str, Any]) -> str:
-    return f"{gpu['task']} {gpu['owner']}" if gpu["task"] else gpu["reason"]
+    if not gpu["task"]:
+        return str(gpu["reason"])
+    beside = "".join(f" + {process_words(process)}" for process in gpu["intruders"][:1])
+    return f"{gpu['task']} {gpu['owner']}{beside}"
 
 
 _GPU_COLUMNS = [
@@ -152,7 +156,9 @@ def trust(
             say("On the node this prints it: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
             if not typer.confirm("Is it the same? Record it", default=False, err=True):
                 raise Refused("nothing was recorded")
-        key = served.post(f"/v1/nodes/{node}/trust", {"fingerprint": key["fingerprint"]})
+        before, key = key, served.post(f"/v1/nodes/{node}/trust", {"fingerprint": key["fingerprint"]})
+        if key == before:
+            raise Refused(f"{node}: its key was recorded and is refused all the same; see known_hosts for @revoked")
     print(f"{node}: recorded, and it can be reached")
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from agentless.cli.common import Json, client, print_json, say, warn
 from agentless.cli.table import Column, show
-from agentless.cli.words import ran, state, what
+from agentless.cli.words import process_words, ran, state, what
 
 
 def add_to(app: typer.Typer) -> None:
@@ -36,6 +36,14 @@ def ps(
     if not found:
         say("no live task" + ("" if ended else "; agentless ps --all lists those that have ended"))
         return
+    show(columns_for(found), found)
+    for task in found:
+        for process in task["intruders"]:
+            say(f"intruder on {task['target']}, beside task {task['id']}: {process_words(process)}")
+
+
+def columns_for(found: list[dict[str, Any]]) -> list[Column]:
+    """The columns for these tasks; one that would say nothing is left out."""
     columns = [
         Column("ID", lambda task: task["id"]),
         Column("STATE", state),
@@ -49,4 +57,4 @@ def ps(
         columns = [column for column in columns if column.title != "NAME"]
     if all(task["mine"] for task in found):
         columns = [column for column in columns if column.title != "OWNER"]
-    show(columns, found)
+    return columns

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, print_json, say, wait_for, warn
+from agentless.cli.common import Json, client, own_code, print_json, say, wait_for, warn
 from agentless.cli.logs import copy_log
 from agentless.client import Client
 from agentless.errors import UsageError
@@ -76,6 +76,9 @@ def submit(
     privileged: Annotated[
         bool, typer.Option("--privileged", help="Full access to the node, all GPUs included.")
     ] = False,
+    share: Annotated[
+        bool, typer.Option("--share", help="Also on a GPU that a process outside agentless uses.")
+    ] = False,
     stop_grace: Annotated[str, typer.Option(metavar="TIME", help="Between SIGTERM and SIGKILL.")] = "10s",
     label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label to find it by.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code is the task's.")] = False,
@@ -113,6 +116,7 @@ def submit(
         network=network,
         privileged=privileged,
         stop_grace=parse_duration(stop_grace),
+        share=share,
         labels=dict(_pair(text, "--label") for text in label or ()),
     )
     check_spec(spec)
@@ -157,10 +161,7 @@ def _report(
         copy_log(served, started[0]["id"], follow=True)
     if (wait or follow) and started:
         tasks = [_await(served, task) if task in started else task for task in tasks]
-        code = code or _worst(
-            128 + 9 if t["exit_code"] is None else t["exit_code"] for t in tasks if t["exit_code"] != 0
-        )
-        code = code or _worst(0 if task["state"] == "completed" else 1 for task in tasks if task["exit_code"] is None)
+        code = code or _worst(own_code(task) for task in tasks)
     if as_json:
         print_json(tasks)
     return code

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say, wait_for, warn
+from agentless.cli.common import Json, TaskArgument, TaskArguments, client, own_code, print_json, say, wait_for, warn
 from agentless.cli.table import printable
-from agentless.cli.words import local, ran, state, words
+from agentless.cli.words import local, process_words, ran, state, words
 from agentless.errors import AgentlessError
 from agentless.model.units import format_size, parse_duration
 
@@ -56,6 +56,7 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
         "ran": ran(found) if found["started_at"] else None,
         "exit code": found["exit_code"],
         "container": found["container"] and found["container"][:12],
+        "intruders": "; ".join(map(process_words, found["intruders"])),
     }
     for key, value in lines.items():
         if value not in (None, ""):
@@ -63,7 +64,7 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
     for event in served.get(f"/v1/tasks/{found['id']}/events"):
         when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
         then = event["task"]
-        print(f"{when:>10}  {event['event']} → {then['state']}" + (f": {then['reason']}" if then["reason"] else ""))
+        print(printable(f"{when:>10}  {event['event']} → {then['state']}: {event['cause']}"))
 
 
 def wait(context: typer.Context, tasks: TaskArguments, as_json: Json = False) -> int:
@@ -79,8 +80,7 @@ def wait(context: typer.Context, tasks: TaskArguments, as_json: Json = False) ->
     warn(served)
     if as_json:
         print_json(ended)
-    codes = [t["exit_code"] if t["exit_code"] is not None else int(t["state"] != "completed") for t in ended]
-    return next((code for code in codes if code), 0)
+    return next(filter(None, map(own_code, ended)), 0)
 
 
 def stop(
@@ -135,7 +135,8 @@ def _each(tasks: list[str], as_json: bool, act: Callable[[str], dict[str, Any]],
             return error
 
     code, done = 0, []
-    with ThreadPoolExecutor(len(tasks)) as pool:
+    pool = ThreadPoolExecutor(len(tasks))
+    try:
         for result in pool.map(one, tasks):
             if isinstance(result, AgentlessError):
                 say(f"agentless: {result}")
@@ -144,6 +145,11 @@ def _each(tasks: list[str], as_json: bool, act: Callable[[str], dict[str, Any]],
             done.append(result)
             if not as_json:
                 print(f"{result['id']}  {word or state(result)}")
+    except KeyboardInterrupt:
+        say("\nWhat was asked for goes on. See: agentless ps")
+        raise
+    finally:
+        pool.shutdown(wait=False)
     if as_json:
         print_json(done)
     return code

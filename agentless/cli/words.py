@@ -26,6 +26,13 @@ def what(task: dict[str, Any]) -> str:
     return words(task) + (f"  [{task['reason']}]" if task["reason"] else "")
 
 
+def process_words(process: dict[str, Any]) -> str:
+    """A process on a GPU: whose, which, and how much of the GPU it uses."""
+    memory = "" if process["memory_mib"] is None else f", {process['memory_mib']} MiB"
+    whose = f"{process['user']}'s process" if process["user"] else "process"
+    return f"{whose} {process['pid']} ({process['command'] or process['name'] or 'unknown program'}{memory})"
+
+
 def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from typing import Any
 
 from agentless.controller.core import Core
 from agentless.controller.link import Link
-from agentless.errors import Refused, RuntimeFailed, Unreachable
+from agentless.errors import Refused, RuntimeFailed, StateError, Unreachable
 from agentless.model.command import Command
 from agentless.model.event import StopAsked
 from agentless.model.task import Assigning, Ended, Paused, Pending, Running, StopKind, Task
 from agentless.model.view import TaskView
+from agentless.rules.reconcile import container_of
 from agentless.runtimes.docker import LogQuery
+from agentless.stores.logs import Frame, LogStore
 
 KILL_WITHIN = 15.0
 """Seconds after SIGKILL in which the engine has to report the end."""
@@ -22,8 +24,9 @@ KILL_WITHIN = 15.0
 class Actions:
     """The verbs. Each returns the task as it is when the node has answered."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, logs: LogStore) -> None:
         self._core = core
+        self._logs = logs
         self._stopping: set[str] = set()
 
     async def stop(self, reference: str, how: StopKind, grace: float | None = None) -> TaskView:
@@ -33,7 +36,7 @@ class Actions:
             return self._core.view(task)
         if task.id in self._core.tasks:
             # Saved before anything is sent: a stop survives the controller, and wins over a start under way.
-            task = self._core.apply(task.id, StopAsked(how))
+            task = self._core.apply(task.id, StopAsked(how, grace), f"agentless {how}")
         self._stopping.add(task.id)
         try:
             return self._core.view(await self._end(task, how, task.spec.stop_grace if grace is None else grace))
@@ -43,7 +46,7 @@ class Actions:
     def resume_stops(self) -> list[Coroutine[Any, Any, TaskView]]:
         """What is left to do for stops that a controller before this one was asked for, or that came before a start."""
         return [
-            self.stop(task.id, task.stop)
+            self.stop(task.id, task.stop, task.grace)
             for task in self._core.tasks.values()
             if task.stop and isinstance(task.status, (Running, Paused)) and task.id not in self._stopping
         ]
@@ -56,12 +59,14 @@ class Actions:
         link = self._link(task)
         if how == "stop":
             if isinstance(task.status, Paused):
-                await self._do(link, task, link.runtime.resume(task.container_name))
-            await self._do(link, task, link.runtime.signal(task.container_name, "TERM"))
+                await self._do(link, task, link.runtime.resume(task.container_ref))
+            await self._do(link, task, link.runtime.signal(task.container_ref, "TERM"))
             task = await self.wait(task.id, grace)
         if task.live:
-            await self._do(link, task, link.runtime.signal(task.container_name, "KILL"))
+            await self._do(link, task, link.runtime.signal(task.container_ref, "KILL"))
             task = await self.wait(task.id, KILL_WITHIN)
+        if task.live and self._core.trouble:
+            raise StateError(self._core.trouble)
         if task.live:
             raise RuntimeFailed(f"{link.node.name} has not ended task {task.id} {KILL_WITHIN:.0f} s after SIGKILL")
         return task
@@ -78,6 +83,10 @@ class Actions:
         """Remove an ended task with its container and its log; `force` kills a live one first."""
         task = self._core.find(reference)
         if task.live and force:
+            if task.target.node not in self._core.links:
+                self._logs.remove(task.id)
+                self._core.forget(task, "removed", f"agentless rm --force; {task.target.node} is not in the inventory")
+                return self._core.view(task)
             await self.stop(task.id, "kill")
             task = self._core.find(task.id)
         if task.live:
@@ -85,10 +94,11 @@ class Actions:
         if isinstance(task.status, Ended) and task.status.container and task.target.node in self._core.links:
             link = self._link(task)
             await link.ready()
-            result = await link.run(link.runtime.remove(task.container_name, force=True))
+            result = await link.run(link.runtime.remove(task.container_ref, force=True))
             if not result.ok and "No such container" not in result.err:
                 link.runtime.check(result)
-        self._core.history.remove(task.id)
+        self._logs.remove(task.id)
+        self._core.forget(task, "removed", "agentless rm")
         return self._core.view(task)
 
     async def wait(self, reference: str, within: float | None = None) -> Task:
@@ -105,7 +115,10 @@ class Actions:
         return task
 
     async def logs(self, reference: str, query: LogQuery) -> AsyncIterator[tuple[int, bytes]]:
-        """The task's output as (1 or 2, bytes), as it arrives; with `follow` until the task has ended."""
+        """The task's output as (1 or 2, bytes), as it arrives; with `follow` until the task has ended.
+
+        Of an ended task the log that is kept here, where that is as good as the container's. A note is (3, words).
+        """
         task = self._core.find(reference)
         if isinstance(task.status, (Pending, Assigning)):
             if not query.follow:
@@ -113,12 +126,16 @@ class Actions:
             task = await self._started(task)
         if isinstance(task.status, Ended) and not task.status.container:
             raise Refused(f"task {task.id} has no log: it never started ({task.status.reason})")
+        if not task.live and (kept := await self._kept(task, query)) is not None:
+            for frame in kept:
+                yield frame
+            return
         link = self._link(task)
         await link.ready()
         if link.observation.error is not None:
             raise Unreachable(f"{link.node.name} cannot be reached: {link.observation.error}")
         words = b""
-        async with link.stream(link.runtime.logs(task.container_name, query)) as stream:
+        async with link.stream(link.runtime.logs(task.container_ref, query)) as stream:
             async for fd, data in stream:
                 if fd == 2:
                     words = (words + data)[-2000:]
@@ -127,6 +144,36 @@ class Actions:
             raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(words.decode('utf-8', 'replace'))}")
 
     # ------------------------------------------------------------------ inside
+
+    async def _kept(self, task: Task, query: LogQuery) -> Iterable[Frame] | None:
+        """The log of an ended task as it is kept here, None when that of its container is to be read."""
+        kept = self._logs.state(task.id)
+        timed = query.since is not None or query.timestamps
+        if kept == "whole" and not timed:
+            return await self._read(task, query)
+        link = self._core.links.get(task.target.node)
+        if link:
+            await link.ready(within=5.0 if kept else 20.0)
+        engine = link.observation.engine if link and link.online else None
+        if engine is None or engine.containers is None:
+            elsewhere = f"{task.target.node} does not answer"
+        elif container_of(task, engine.containers) is None:
+            elsewhere = "its container is gone"
+        else:
+            return None
+        if kept == "given up":
+            raise Refused(f"the log of task {task.id} was given up for the disk budget (keep: logs), and {elsewhere}")
+        if kept and timed:
+            why = f"the kept log of task {task.id} has no times, and {elsewhere}"
+            raise Refused(f"{why}: read it without --since and --timestamps")
+        if not kept and engine:
+            raise Refused(f"task {task.id} has no log: its container was removed before the log was fetched")
+        return await self._read(task, query) if kept else None
+
+    async def _read(self, task: Task, query: LogQuery) -> Iterable[Frame]:
+        if query.tail is None:
+            return self._logs.read(task.id)
+        return await asyncio.to_thread(list, self._logs.read(task.id, query.tail))  # a long log has millions of lines
 
     async def _started(self, task: Task) -> Task:
         with self._core.hub.listen() as news:
@@ -140,14 +187,14 @@ class Actions:
             raise Refused(f"task {task.id} is {task.state}: only a {wanted} task can be {verb}d")
         link = self._link(task)
         command = link.runtime.pause if verb == "pause" else link.runtime.resume
-        await self._do(link, task, command(task.container_name))
+        await self._do(link, task, command(task.container_ref))
         return self._core.view(self._core.find(task.id))
 
     async def _do(self, link: Link, task: Task, command: Command) -> None:
         """Run an engine command, then look: the answer is what the node says afterwards."""
         await link.ready()
         result = await link.run(command)
-        await link.look(task.container_name)
+        await link.look(task.id)
         if not result.ok and self._core.find(task.id).live:
             link.runtime.check(result)
 

@@ -1,7 +1,8 @@
 """The HTTP API: requests in, published values out. OpenAPI at `/openapi.json`, read by `docs/reference`.
 
 Errors are `{"error": kind, "message": sentence, "exit_code": n}`. A log is a stream of frames: one byte (1 stdout,
-2 stderr, 0 the end: empty, or an error object as JSON), four bytes of length, big-endian, and that many bytes.
+2 stderr, 3 a note in words about what is left out, 0 the end: empty, or an error object as JSON), four bytes of length,
+big-endian, and that many bytes.
 """
 
 from __future__ import annotations
@@ -15,18 +16,17 @@ import orjson
 from fastapi import Depends, FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict
 
 from agentless import __version__
 from agentless.controller.actions import Actions
 from agentless.controller.core import Core
 from agentless.controller.launch import Launcher, Submit
+from agentless.controller.requests import RecoveryRequest, StopRequest, SubmitRequest, TrustRequest
 from agentless.controller.trust import HostKey, Trust
-from agentless.errors import AgentlessError
-from agentless.model.spec import TaskSpec
+from agentless.errors import AgentlessError, ControllerError
 from agentless.model.target import parse_target
 from agentless.model.task import Task
-from agentless.model.view import CheckView, ControllerView, GpuView, NodeView, StartView, TaskView
+from agentless.model.view import CheckView, ControllerView, GpuView, NodeView, RecoveryView, StartView, TaskView
 from agentless.rules.publish import checks, gpu_view, node_view
 from agentless.runtimes.docker import LogQuery
 
@@ -34,30 +34,6 @@ FIRST_ANSWER = 8.0
 """Seconds a reading request waits for nodes that have not answered since the controller started."""
 
 _STATUS = {1: 500, 2: 400, 3: 409, 4: 503}
-
-
-class SubmitRequest(BaseModel):
-    """What `POST /v1/tasks` takes: targets as written (`node1::0,1`), the spec, and the values of its secrets."""
-
-    model_config = ConfigDict(extra="forbid")
-    targets: list[str]
-    spec: TaskSpec
-    secrets: dict[str, str] = {}
-    dry_run: bool = False
-
-
-class StopRequest(BaseModel):
-    """Seconds between SIGTERM and SIGKILL; absent: as the task was submitted."""
-
-    model_config = ConfigDict(extra="forbid")
-    grace: float | None = None
-
-
-class TrustRequest(BaseModel):
-    """The fingerprint that a person has compared, as `GET …/host-key` showed it."""
-
-    model_config = ConfigDict(extra="forbid")
-    fingerprint: str
 
 
 class House(Protocol):
@@ -82,8 +58,16 @@ def make(house: House) -> FastAPI:
     """The application."""
 
     async def current(
-        request: Request, response: Response, x_agentless_inventory: Annotated[str | None, Header()] = None
+        request: Request,
+        response: Response,
+        x_agentless_inventory: Annotated[str | None, Header()] = None,
+        x_agentless_version: Annotated[str | None, Header()] = None,
     ) -> None:
+        if x_agentless_version not in (None, __version__) and not request.url.path.startswith("/v1/controller"):
+            raise ControllerError(
+                f"the controller that runs is version {__version__} and this command is {x_agentless_version}; "
+                "run: agentless controller stop (tasks go on), and try again"
+            )
         wanted = unquote(x_agentless_inventory) if x_agentless_inventory else None
         warning = await house.use_inventory(wanted, reading=request.method == "GET")
         if warning:
@@ -134,8 +118,7 @@ def make(house: House) -> FastAPI:
     ) -> list[TaskView]:
         """Live tasks on the nodes, whoever started them; with `ended` also the newest `limit` that have ended."""
         await answered(core.links)
-        others = {key: task for key, task in core.others().items() if task.live or ended}
-        known: dict[str, Task] = {**others, **core.tasks}
+        known: dict[str, Task] = {**core.others(ended=ended), **core.tasks}
         if ended:
             known = {task.id: task for task in core.history.newest(limit)} | known
         if batch is not None:
@@ -157,7 +140,7 @@ def make(house: House) -> FastAPI:
 
     @app.get("/v1/tasks/{task}/events")
     async def task_events(task: str) -> list[dict[str, Any]]:
-        return [orjson.loads(event) for event in core.history.events(core.find(task).id)]
+        return [{"seq": seq, **orjson.loads(event)} for seq, event in core.history.events(0, -1, core.find(task).id)]
 
     @app.get("/v1/tasks/{task}/wait")
     async def wait(task: str, within: float | None = None) -> TaskView:
@@ -194,6 +177,22 @@ def make(house: House) -> FastAPI:
     async def remove(task: str, force: bool = False) -> TaskView:
         return await house.actions.remove(task, force=force)
 
+    @app.get("/v1/recovery")
+    async def recoverable() -> RecoveryView:
+        """The tasks of this owner that the nodes carry and nobody here remembers, and the nodes that do not answer."""
+        await answered(core.links)
+        silent = {name: link.observation.error or "" for name, link in core.links.items() if not link.online}
+        return RecoveryView(tuple(core.view(task) for task in core.unremembered().values()), silent)
+
+    @app.post("/v1/recovery")
+    async def recover(request: RecoveryRequest) -> list[TaskView]:
+        """Remember these."""
+        found = core.unremembered()
+        wanted = [found[task] for task in request.tasks if task in found]
+        for task in wanted:
+            core.adopt(task, "agentless recover")
+        return [core.view(task) for task in wanted]
+
     # ------------------------------------------------------------------ nodes
 
     @app.get("/v1/nodes")
@@ -204,22 +203,23 @@ def make(house: House) -> FastAPI:
     @app.get("/v1/nodes/{node}")
     async def node(node: str) -> NodeView:
         await answered([core.link(node).node.name])
-        return node_view(core.cluster().nodes[node])
+        return node_view(core.cluster([core.link(node).node.name]).nodes[node])
 
     @app.get("/v1/gpus")
     async def gpus(node: str | None = None) -> list[GpuView]:
         names = list(core.links) if node is None else [core.link(node).node.name]
         await answered(names)
         seen = core.cluster().nodes
-        return [gpu_view(name, gpu) for name in names for gpu in seen[name].gpus]
+        return [gpu_view(name, gpu) for name in names if name in seen for gpu in seen[name].gpus]
 
     @app.get("/v1/doctor")
     async def doctor(node: str | None = None) -> list[CheckView]:
         names = list(core.links) if node is None else [core.link(node).node.name]
-        await asyncio.gather(*(core.links[name].ready() for name in names))
-        await asyncio.gather(*(core.links[name].refresh() for name in names if core.links[name].online))
+        links = [core.links[name] for name in names]
+        await asyncio.gather(*(link.ready() for link in links))
+        await asyncio.gather(*(link.refresh() for link in links if link.online))
         seen = core.cluster().nodes
-        return [check for name in names for check in checks(seen[name])]
+        return [check for name in names if name in seen for check in checks(seen[name])]
 
     @app.get("/v1/nodes/{node}/host-key")
     async def host_key(node: str) -> HostKey:
@@ -232,16 +232,21 @@ def make(house: House) -> FastAPI:
     # ----------------------------------------------------------------- events
 
     @app.get("/v1/events")
-    async def events() -> StreamingResponse:
-        """Every change from now on, one JSON object per line."""
+    async def events(
+        task: str | None = None,
+        last: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+        since: float = 0.0,
+        after: Annotated[int | None, Query(ge=0)] = None,
+        follow: bool = True,
+    ) -> StreamingResponse:
+        """What has happened, one JSON object per line, and with `follow` what happens from now on.
 
-        async def lines() -> AsyncIterator[bytes]:
-            with core.hub.listen() as news:
-                yield b""
-                async for item in news:
-                    yield orjson.dumps(item) + b"\n"
-
-        return StreamingResponse(lines(), media_type="application/x-ndjson")
+        It begins after the event number `after`, or with the `last` events that are not older than `since` (Unix
+        seconds); `task` leaves out all others.
+        """
+        only = None if task is None else core.find(task).id
+        seq = core.history.last_events(last, since, only) if after is None else after
+        return StreamingResponse(_lines(core, seq, only, follow), media_type="application/x-ndjson")
 
     return app
 
@@ -250,6 +255,18 @@ def _problem(error: Exception) -> JSONResponse:
     code = error.exit_code if isinstance(error, AgentlessError) else 1
     body = {"error": type(error).__name__, "message": str(error), "exit_code": code}
     return JSONResponse(body, _STATUS[code])
+
+
+async def _lines(core: Core, seq: int, task: str | None, follow: bool) -> AsyncIterator[bytes]:
+    with core.hub.listen() as news:
+        yield b""
+        while True:
+            while found := core.history.events(seq, 1000, task):
+                seq = found[-1][0]
+                yield b"".join(b'{"seq":%d,%b\n' % (number, document[1:]) for number, document in found)
+            if not follow:
+                return
+            await anext(news)
 
 
 async def _frames(output: AsyncIterator[tuple[int, bytes]]) -> AsyncIterator[bytes]:

@@ -1,28 +1,22 @@
-"""The controller's core: the only place where tasks change. Requests and news from the nodes come in, events go out."""
+"""The controller's core: requests and news from the nodes come in, and become events of tasks."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from dataclasses import asdict
-
-import orjson
+from collections.abc import Callable, Iterable
 
 from agentless.controller.hub import Hub
+from agentless.controller.ledger import Ledger
 from agentless.controller.link import Link, Sighting
-from agentless.errors import NotFound
-from agentless.model.claim import task_of
-from agentless.model.cluster import Cluster
+from agentless.errors import NotFound, StateError
+from agentless.model.claim import claim_of, task_of
+from agentless.model.cluster import Cluster, Node
 from agentless.model.container import Container
-from agentless.model.event import Event, LostContact
-from agentless.model.task import Assigning, Ended, Lost, Pending, Running, Task
-from agentless.model.view import TaskView
+from agentless.model.event import Event, Exited, LostContact, Restarted, Vanished
+from agentless.model.task import Assigning, Lost, Running, Task
 from agentless.ports import Clock
-from agentless.rules.lifecycle import apply
 from agentless.rules.nearest import nearest
-from agentless.rules.publish import task_view
-from agentless.rules.reconcile import reconcile
-from agentless.rules.survey import survey
+from agentless.rules.reconcile import container_of, reconcile
+from agentless.rules.survey import describe, survey
 from agentless.stores.history import History
 from agentless.stores.secrets import SecretStore
 from agentless.stores.tinydb import TaskStore
@@ -31,61 +25,57 @@ LOST_AFTER = 60.0
 """Seconds without an answer after which the tasks of a node are `lost`: not known to run, not known to have ended."""
 
 
-class Core:
-    """All live tasks and all links."""
+class Core(Ledger):
+    """The ledger, and the links to the nodes that keep it true.
+
+    `launching` are the tasks that a launch is under way for; `relaunch` begins another one.
+    """
 
     def __init__(
         self, owner: str, store: TaskStore, history: History, secrets: SecretStore, hub: Hub, clock: Clock
     ) -> None:
-        self.owner = owner
-        self.history = history
-        self.secrets = secrets
-        self.hub = hub
-        self.clock = clock
+        super().__init__(owner, store, history, secrets, hub, clock)
         self.links: dict[str, Link] = {}
         self.shared_dir: str | None = None
-        self.tasks: dict[str, Task] = {}
         self.relaunch: Callable[[Task], None] | None = None
         self.launching: set[str] = set()
         self._gists: dict[str, object] = {}
-        self._store = store
-        for task in store.load().values():
-            # A crash between the two stores leaves an ended task in both.
-            if any(ended.id == task.id for ended in history.find(task.id)):
-                store.remove(task.id)
-            else:
-                self.tasks[task.id] = task
-        for task_id in secrets.tasks():
-            if task_id not in self.tasks:
-                secrets.remove(task_id)
+        self._states: dict[str, tuple[str, str]] = {}
 
     # ----------------------------------------------------------------- reading
 
-    def cluster(self) -> Cluster:
-        """The cluster as it is known now."""
+    def cluster(self, nodes: Iterable[str] | None = None) -> Cluster:
+        """The cluster, or these nodes of it, as it is known now."""
         return survey(
-            {name: link.node for name, link in self.links.items()},
+            {name: self.links[name].node for name in (self.links if nodes is None else nodes)},
             {name: link.observation for name, link in self.links.items()},
             self.tasks.values(),
             self.clock.now(),
         )
 
-    def others(self) -> dict[str, Task]:
-        """Tasks on the nodes that other controllers started, by id; ended ones as long as their container is there."""
+    def others(self, *, ended: bool = True) -> dict[str, Task]:
+        """Tasks on the nodes that nobody here remembers, by id; ended ones as long as their container is there."""
         found: dict[str, Task] = {}
         for name, link in self.links.items():
-            engine = link.observation.engine
-            for container in (engine.containers or ()) if engine else ():
-                task = task_of(container, name)
-                if task and task.id not in self.tasks and not self._ended_here(task.id):
-                    found[task.id] = task
+            for container in link.containers:
+                claim = claim_of(container)
+                if claim and (ended or container.live) and not self.knows(claim.task):
+                    task = task_of(container, name, self.clock.now())
+                    if task and (container.live or task.id not in found):
+                        found[task.id] = task
         return found
+
+    def unremembered(self) -> dict[str, Task]:
+        """The tasks on the nodes that are this owner's, and that nobody here remembers."""
+        return {key: task for key, task in sorted(self.others().items()) if task.owner == self.owner}
 
     def find(self, reference: str) -> Task:
         """The task that an id, a unique beginning of one, or a name means; raises NotFound with the candidates.
 
         A name means the live task of that name, else the last one that ended.
         """
+        if reference in self.tasks:
+            return self.tasks[reference]
         known = {**self.others(), **self.tasks}
         if reference in known:
             return known[reference]
@@ -108,94 +98,95 @@ class Core:
             raise NotFound(f"no node {node!r} in the inventory{hint}; agentless nodes lists them")
         return self.links[node]
 
-    def view(self, task: Task) -> TaskView:
-        """The task as it is published."""
-        return task_view(task, mine=task.owner == self.owner)
-
-    def _ended_here(self, task_id: str) -> bool:
-        return any(task.id == task_id for task in self.history.find(task_id, limit=1))
-
-    # ---------------------------------------------------------------- changing
-
-    def add(self, task: Task, event: Event) -> Task:
-        """Take in a new task with its first event; it is on disk before this returns."""
-        self.tasks[task.id] = task
-        try:
-            return self.apply(task.id, event)
-        except BaseException:
-            del self.tasks[task.id]
-            raise
-
-    def apply(self, task_id: str, event: Event) -> Task:
-        """One event: the new state is on disk before anybody hears of it. Raises IllegalMove or StateError."""
-        old = self.tasks[task_id]
-        now = self.clock.now()
-        new = apply(old, event, now)
-        if isinstance(new.status, Ended):
-            self.history.add(new)
-            self._store.remove(task_id)
-            del self.tasks[task_id]
-        else:
-            self._store.save(new)
-            self.tasks[task_id] = new
-        if not new.live or _container_of(new):
-            self.secrets.remove(task_id)  # no launch of it will ever need them again
-        self._publish(new, event, now)
-        return new
-
-    def _publish(self, task: Task, event: Event, now: float) -> None:
-        news = {"kind": "task", "at": now, "event": _words(event), "task": asdict(self.view(task))}
-        self.history.record(now, task.id, orjson.dumps(news))
-        self.hub.publish(news)
-
-    def forget(self, task: Task) -> None:
-        """Drop a task whose launch was refused: nothing of it exists anywhere."""
-        self._store.remove(task.id)
-        self.tasks.pop(task.id, None)
-        self.secrets.remove(task.id)
-
     # -------------------------------------------------------------- from nodes
 
     def node_changed(self, link: Link) -> None:
         """Something new is known of a node; publishes it when it is more than fresh numbers."""
+        if self.links.get(link.node.name) is not link:
+            return  # the inventory has changed
         seen = link.observation
-        gist = (seen.error, seen.sample and seen.sample.error, seen.engine)
-        if self._gists.get(link.node.name) != gist:
-            self._gists[link.node.name] = gist
-            node = self.cluster().nodes[link.node.name]
-            self.hub.publish(
-                {"kind": "node", "at": self.clock.now(), "node": node.name, "state": node.state, "reason": node.reason}
-            )
+        gist = (seen.error, seen.sample and (seen.sample.error, seen.sample.processes), seen.engine)
+        if self._gists.get(link.node.name) == gist:
+            return
+        self._gists[link.node.name] = gist
+        node = self.cluster([link.node.name]).nodes[link.node.name]
+        self._watch_gpus(node)
+        before, now = self._states.get(node.name), (node.state, node.reason)
+        news = {"kind": "node", "at": self.clock.now(), "node": node.name, "state": node.state, "reason": node.reason}
+        if before != now and (before or node.state != "online"):
+            self.tell(news)
+        else:
+            self.hub.publish(news)
+        self._states[node.name] = now
 
     def sighted(self, link: Link, sighting: Sighting) -> None:
-        """Bring the tasks of a node to what it said of its containers."""
-        for task in self.on_node(link.node.name):
-            name = task.container_name
-            if sighting.only not in (None, name) or task.id in self.launching:
-                continue
-            container = sighting.containers.get(name)
-            if container is None and _is_newer(task, sighting):
-                continue
-            self._settle(task, container)
+        """Bring the tasks of a node to what it said of its containers, and take in those that nobody remembers."""
+        try:
+            for task in self.on_node(link.node.name):
+                if sighting.only in (None, task.id) and task.id not in self.launching:
+                    container = container_of(task, sighting.containers)
+                    if container is not None or not _is_newer(task, sighting):
+                        self._settle(task, container)
+            for container in sighting.containers:
+                self._take_in(link.node.name, container)
+        except StateError as error:
+            self.trouble = str(error)  # tried again, see `retry`
+
+    def retry(self) -> None:
+        """After the state could not be written: bring all tasks to what their nodes have said last."""
+        if self.trouble:
+            for link in self.links.values():
+                if link.online:
+                    self.sighted(link, Sighting(link.containers, asked_at=0.0))
 
     def catch_up(self, task_id: str) -> None:
         """Bring a task that was just launched to what its node has said of it meanwhile: it may be over already."""
         task = self.tasks[task_id]
         link = self.links.get(task.target.node)
-        engine = link.observation.engine if link else None
-        for container in (engine.containers or ()) if engine else ():
-            if container.name == task.container_name:
-                self._settle(task, container)
+        container = container_of(task, link.containers) if link else None
+        if container:
+            self._settle(task, container)
+
+    def _take_in(self, node: str, container: Container) -> None:
+        claim = claim_of(container)
+        if claim is None or claim.task in self.tasks or claim.task in self.forgotten:
+            return
+        ended = next((task for task in self.history.find(claim.task, 1) if task.id == claim.task), None)
+        if ended is not None:
+            events = reconcile(ended, container, self.clock.now())
+            for event in events[:1]:
+                self.add(ended, event, _seen(node, event))
+                self.history.remove(ended.id)
+            for event in events[1:]:
+                self.apply(ended.id, event, _seen(node, event))
+        elif claim.controller == self.controller and (task := task_of(container, node, self.clock.now())):
+            self.adopt(task, f"found on {node}")
+
+    def _watch_gpus(self, node: Node) -> None:
+        """Report who has come to use a GPU that a task holds."""
+        for task in self.on_node(node.name):
+            held = task.placement.gpu_uuids if task.placement else ()
+            found = tuple(p for gpu in node.gpus if gpu.reading.uuid in held for p in gpu.intruders)
+            known = {process.pid for process in self.intruders.pop(task.id, ())}
+            if found:
+                self.intruders[task.id] = found
+            for process in found:
+                if process.pid not in known:
+                    index = next(gpu.reading.index for gpu in node.gpus if gpu.reading.uuid == process.gpu_uuid)
+                    self.publish(task, "intruded", f"{describe(process)} uses GPU {index}", self.clock.now())
 
     def lose_silent(self) -> None:
         """Mark the tasks of nodes that have not answered past the grace time."""
-        for link in self.links.values():
-            since = link.offline_since
-            if since is None or self.clock.now() - since < LOST_AFTER:
+        for task in list(self.tasks.values()):
+            node = task.target.node
+            link = self.links.get(node)
+            if not task.placement or isinstance(task.status, Lost) or task.id in self.launching:
                 continue
-            for task in self.on_node(link.node.name):
-                if not isinstance(task.status, Lost) and task.id not in self.launching:
-                    self.apply(task.id, LostContact(link.observation.error or "it does not answer"))
+            if link is None:
+                self.apply(task.id, LostContact(f"{node} is not in the inventory any more"), "the inventory")
+            elif link.offline_since is not None and self.clock.now() - link.offline_since >= LOST_AFTER:
+                why = link.observation.error or "it does not answer"
+                self.apply(task.id, LostContact(why), f"no answer for {LOST_AFTER:.0f} s")
 
     def on_node(self, node: str) -> list[Task]:
         """The live tasks that are placed on a node."""
@@ -203,20 +194,24 @@ class Core:
 
     def _settle(self, task: Task, container: Container | None) -> None:
         for event in reconcile(task, container, self.clock.now()):
-            task = self.apply(task.id, event)
-        unanswered = isinstance(task.status, (Assigning, Lost)) and task.status.placement and not _container_of(task)
+            task = self.apply(task.id, event, _seen(task.target.node, event))
+        unanswered = isinstance(task.status, (Assigning, Lost)) and not task.container
         unstarted = container is None or container.state == "created"
         if unstarted and unanswered and not task.stop and self.relaunch:
             self.relaunch(task)
 
 
-def _words(event: Event) -> str:
-    """`stop-asked` for StopAsked."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(event).__name__).lower()
-
-
-def _container_of(task: Task) -> str | None:
-    return None if isinstance(task.status, (Pending, Assigning)) else task.status.container
+def _seen(node: str, event: Event) -> str:
+    """What the node has shown, as the cause of an event."""
+    match event:
+        case Exited(exit_code=code):
+            return f"{node}: it ended" + ("" if code is None else f" with exit code {code}")
+        case Restarted():
+            return f"{node}: somebody started it again"
+        case Vanished():
+            return f"{node}: its container is gone"
+        case _:
+            return f"seen on {node}"
 
 
 def _is_newer(task: Task, sighting: Sighting) -> bool:

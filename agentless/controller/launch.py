@@ -17,7 +17,8 @@ from agentless.model.target import Target
 from agentless.model.task import Assigning, Ended, Lost, Task, new_task_id
 from agentless.model.view import StartView
 from agentless.rules.place import place
-from agentless.runtimes.docker import ImageMissing
+from agentless.runtimes.docker import Held, ImageMissing
+from agentless.session import Stream
 
 SHARED = "/shared"
 """Where a task sees the folder that all nodes have (`shared_dir` of the inventory)."""
@@ -92,11 +93,14 @@ class Launcher:
         core, target = self._core, str(task.target)
         await core.link(task.target.node).ready()
         try:
+            core.link(task.target.node)  # the inventory may have changed meanwhile
             placement = place(core.cluster(), task.target, task.spec)
+            if unknown := sorted(set(secrets).difference(task.spec.secret_env)):
+                raise UsageError(f"the secret {unknown[0]!r} is not among the task's secret_env")
             # No await from here until the allocation is on disk: nobody else can be given these GPUs in between.
             core.secrets.put(task.id, secrets)
             core.launching.add(task.id)
-            core.add(task, Assigned(placement))
+            core.add(task, Assigned(placement), f"submitted by {core.owner}")
         except AgentlessError as error:
             core.launching.discard(task.id)
             core.secrets.remove(task.id)
@@ -112,6 +116,9 @@ class Launcher:
             if isinstance(now.status, (Assigning, Lost)):
                 words = f"task {task.id} may have been started: agentless ps shows it when {placement.node} answers"
                 return StartView(target, core.view(now), error.exit_code, f"{error}; {words}")
+        except AgentlessError as error:
+            words = f"task {task.id} may run all the same: agentless ps shows it"
+            return StartView(target, core.view(core.find(task.id)), error.exit_code, f"{error}; {words}")
         now = core.find(task.id)
         failed = isinstance(now.status, Ended) and now.status.container is None
         reason = (now.status.reason if isinstance(now.status, Ended) else None) or ""
@@ -120,8 +127,8 @@ class Launcher:
     async def _first(self, task_id: str) -> None:
         try:
             await self._launch(task_id)
-        except Refused:
-            self._core.forget(self._core.tasks[task_id])
+        except Refused as error:
+            self._core.forget(self._core.tasks[task_id], "refused", str(error))
             raise
 
     async def _launch(self, task_id: str) -> None:
@@ -136,9 +143,9 @@ class Launcher:
             except ImageMissing:
                 await self._pull(link, task)
                 container = await self._try(link, core.tasks[task_id])
-            core.apply(task_id, Launched(container))
+            core.apply(task_id, Launched(container), f"docker run on {link.node.name} answered")
         except (RuntimeFailed, TemplateError) as error:
-            core.apply(task_id, LaunchFailed(str(error)))
+            core.apply(task_id, LaunchFailed(str(error)), f"the launch on {core.tasks[task_id].target.node} failed")
             return
         finally:
             core.launching.discard(task_id)
@@ -158,21 +165,34 @@ class Launcher:
 
     async def _pull(self, link: Link, task: Task) -> None:
         image = task.spec.image or ""
-        self._core.apply(task.id, Step(f"pulling {image}"))
-        words = b""
+        self._core.apply(task.id, Step(f"pulling {image}"), f"image not on {link.node.name}")
         async with link.stream(link.runtime.pull(image)) as stream:
-            async for _, data in stream:
-                words = (words + data)[-4000:]
+            reading, stopping = asyncio.create_task(_drain(stream)), asyncio.create_task(self._stopped(task.id))
+            try:
+                await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                if not reading.done():
+                    raise RuntimeFailed("stopped before it started")
+                words = reading.result()
+            finally:
+                reading.cancel()
+                stopping.cancel()
+                await asyncio.gather(reading, stopping, return_exceptions=True)
         if stream.exit_code != 0:
             why = link.runtime.complaint(words.decode("utf-8", "replace"))
             raise RuntimeFailed(f"image {image} is not on {link.node.name} and cannot be pulled: {why}")
+
+    async def _stopped(self, task_id: str) -> None:
+        """Wait until somebody wants the task to end."""
+        with self._core.hub.listen() as news:
+            while not self._core.tasks[task_id].stop:
+                await anext(news)
 
     async def _answer(self, task_id: str) -> None:
         """Wait until the node has said what became of a launch, or for ANSWER_WITHIN."""
         core = self._core
         link = core.link(core.tasks[task_id].target.node)
         with core.hub.listen() as news:
-            look = self._spawn(_look(link, core.tasks[task_id].container_name))
+            look = self._spawn(_look(link, task_id))
             try:
                 async with asyncio.timeout(ANSWER_WITHIN):
                     while task_id in core.tasks and isinstance(core.tasks[task_id].status, Assigning):
@@ -189,8 +209,8 @@ class Launcher:
     async def _again(self, task_id: str) -> None:
         try:
             await self._launch(task_id)
-        except Refused as error:
-            self._core.apply(task_id, LaunchFailed(str(error)))
+        except Held as error:
+            self._core.apply(task_id, LaunchFailed(str(error)), "launched again, refused")
         except AgentlessError as error:
             _log.warning("task %s: launching it again: %s", task_id, error)
 
@@ -201,9 +221,17 @@ class Launcher:
         return task
 
 
-async def _look(link: Link, name: str) -> None:
+async def _drain(stream: Stream) -> bytes:
+    """Read to the end; gives the last words."""
+    words = b""
+    async for _, data in stream:
+        words = (words + data)[-4000:]
+    return words
+
+
+async def _look(link: Link, task: str) -> None:
     await link.ready()
     try:
-        await link.look(name)
+        await link.look(task)
     except AgentlessError as error:
-        _log.info("%s: looking for %s: %s", link.node.name, name, error)
+        _log.info("%s: looking for %s: %s", link.node.name, task, error)

@@ -6,16 +6,17 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agentless import hostfacts
 from agentless.errors import AgentlessError, AuthFailed, HostKeyRejected, Unreachable
+from agentless.model.claim import claim_of
 from agentless.model.cluster import Observation
 from agentless.model.command import Command, Result, join_sections, split_sections
 from agentless.model.container import Container
 from agentless.model.gpu import GpuSample
-from agentless.model.node import NodeConfig
+from agentless.model.node import EngineFacts, NodeConfig
 from agentless.ports import Clock, Probe
 from agentless.runtimes.docker import Docker
 from agentless.session import Session, Stream, backoff
@@ -24,6 +25,10 @@ SAMPLE_EVERY = 2.0
 """Seconds between two samples of a node."""
 REFRESH_EVERY = 60.0
 """Seconds between two full looks at a node, in case an event was missed."""
+ENGINE_RETRY = 2.0
+"""Seconds between two looks at a node whose engine does not answer."""
+OVERLAP = 5.0
+"""Seconds before the last full look from which on events are asked for: none may fall between the two."""
 REJECTED_RETRY = 60.0
 """Seconds before a server that rejected us, or that we rejected, is tried again unasked: hammering gets one banned."""
 
@@ -48,12 +53,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """The containers of ours that a node named, by name. `asked_at` is when the question left (Unix seconds).
+    """The containers of ours that a node named. `asked_at` is when the question left (Unix seconds).
 
-    `only` is the one container that was asked for, None when it was all of them: the absence of any other says nothing.
+    `only` is the task whose container was asked for, None when it was all of them: the absence of others says nothing.
     """
 
-    containers: Mapping[str, Container]
+    containers: tuple[Container, ...]
     asked_at: float
     only: str | None = None
 
@@ -87,9 +92,16 @@ class Link:
         self._on_change = on_change
         self._on_sighting = on_sighting
         self._ended: set[str] = set()
+        self._refreshed_at = 0.0
         self._wake = asyncio.Event()
         self._asking = asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
+
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        """The containers of ours that it has named last."""
+        engine = self.observation.engine
+        return (engine.containers or ()) if engine else ()
 
     @property
     def online(self) -> bool:
@@ -109,7 +121,7 @@ class Link:
 
     async def ready(self, *, within: float = 20.0) -> None:
         """Wait until the node has answered or is known not to; a node in back-off is tried at once."""
-        if not self.online and self.answered.is_set():
+        if not self.online:
             self.answered.clear()
             self._wake.set()
         with contextlib.suppress(asyncio.TimeoutError):
@@ -125,15 +137,16 @@ class Link:
         """Run a command whose output is wanted as it comes."""
         return self.session.stream(command)
 
-    async def look(self, name: str) -> None:
-        """Ask for one container of ours and report it, as present or absent."""
+    async def look(self, task: str) -> None:
+        """Ask for the container of one task and report it, as present or absent."""
         async with self._asking:
             asked = self._clock.now()
-            result = await self.run(self.runtime.containers(name))
+            result = await self.run(self.runtime.containers(task))
             self.runtime.check(result)
-            found = {c.name: c for c in self.runtime.parse_containers(result)}
-            self._remember(name, found.get(name))
-            self._on_sighting(self, Sighting(found, asked, name))
+            engine = self.observation.engine
+            found = self.runtime.parse_containers(result, engine.clock if engine else 0.0)
+            self._remember(task, found)
+            self._on_sighting(self, Sighting(found, asked, task))
 
     async def refresh(self) -> None:
         """Ask for everything in one round trip: GPUs, host, engine, containers."""
@@ -142,7 +155,7 @@ class Link:
             sections = (*self._probe.sections(), *hostfacts.sections(), *self.runtime.facts())
             result = await self.session.run(Command(join_sections(sections), timeout=60.0))
             answer = split_sections(result.stdout)
-            engine = self.runtime.parse_facts(answer)
+            engine = await self._inspect(self.runtime.parse_facts(answer, asked, self._clock.now()))
             self._observe(
                 Observation(
                     error=None,
@@ -153,13 +166,28 @@ class Link:
                 )
             )
             if engine.containers is not None:
-                self._on_sighting(self, Sighting({c.name: c for c in engine.containers}, asked))
+                self._refreshed_at = asked + engine.clock
+                self._on_sighting(self, Sighting(engine.containers, asked))
+
+    async def _inspect(self, engine: EngineFacts) -> EngineFacts:
+        """With the containers that it has listed: those that have ended as we know it, and the others asked for."""
+        if engine.listed is None:
+            return engine
+        known = {c.id: c for c in self.containers if self.runtime.has_ended_so(c, engine.listed.get(c.id, ""))}
+        found = list(known.values())
+        if others := [container for container in engine.listed if container not in known]:
+            result = await self.session.run(self.runtime.inspect(others))
+            found += self.runtime.parse_containers(result, engine.clock)
+            if not self.runtime.says_gone(result, set(others).difference(c.id for c in found)):
+                return replace(engine, error=self.runtime.complaint(result.err))
+        return replace(engine, containers=tuple(found))
 
     # ------------------------------------------------------------------ loops
 
     async def _keep(self) -> None:
         attempt = 0
         while True:
+            self._wake.clear()
             try:
                 await self.session.connect()
                 await self.refresh()
@@ -176,7 +204,6 @@ class Link:
             if isinstance(self.failure, (AuthFailed, HostKeyRejected)):
                 wait = REJECTED_RETRY
             attempt += 1
-            self._wake.clear()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), wait)
 
@@ -221,18 +248,23 @@ class Link:
 
     async def _events(self) -> None:
         while True:
-            async with self.stream(self.runtime.events()) as stream:
-                buffer = b""
-                async for fd, data in stream:
-                    if fd != 1:
-                        continue
-                    *lines, buffer = (buffer + data).split(b"\n")
-                    names = {line.split()[-1].decode() for line in lines if line.strip()}
-                    for name in sorted(names):
-                        await self.look(name)
-            # The engine went away, not the link: its return is seen by the next full look.
-            await asyncio.sleep(2.0)
+            # Of an engine that did not answer the last full look nothing is known that events could change.
+            if self.observation.engine and self.observation.engine.containers is not None:
+                await self._follow_events()
+            await asyncio.sleep(ENGINE_RETRY)
             await self.refresh()
+
+    async def _follow_events(self) -> None:
+        """Look at each container that something happens to, until the stream ends: the engine went away."""
+        async with self.stream(self.runtime.events(max(0.0, self._refreshed_at - OVERLAP))) as stream:
+            buffer = b""
+            async for fd, data in stream:
+                if fd != 1:
+                    continue
+                *lines, buffer = (buffer + data).split(b"\n")
+                tasks = {line.split()[-1].decode("utf-8", "replace") for line in lines if line.strip()}
+                for task in sorted(tasks):
+                    await self.look(task)
 
     async def _refreshes(self) -> None:
         while True:
@@ -241,15 +273,15 @@ class Link:
 
     # ------------------------------------------------------------------ memory
 
-    def _remember(self, name: str, container: Container | None) -> None:
+    def _remember(self, task: str, found: tuple[Container, ...]) -> None:
         engine = self.observation.engine
         if engine is None or engine.containers is None:
             return
-        others = tuple(c for c in engine.containers if c.name != name)
-        containers = (*others, container) if container else others
-        self._ended |= {c.id for c in engine.containers if c.name == name and not (container and container.live)}
+        before = {container.id for container in engine.containers if _task_of(container) == task}
+        self._ended |= before - {container.id for container in found if container.live}
+        others = tuple(container for container in engine.containers if container.id not in before)
         sample = self.observation.sample and self._living(self.observation.sample)
-        self._observe(replace(self.observation, sample=sample, engine=replace(engine, containers=containers)))
+        self._observe(replace(self.observation, sample=sample, engine=replace(engine, containers=(*others, *found))))
 
     def _living(self, sample: GpuSample) -> GpuSample:
         """The sample without processes of containers that have ended since: a freed GPU is free at once."""
@@ -260,3 +292,8 @@ class Link:
     def _observe(self, observation: Observation) -> None:
         self.observation = observation
         self._on_change(self)
+
+
+def _task_of(container: Container) -> str | None:
+    claim = claim_of(container)
+    return claim.task if claim else None

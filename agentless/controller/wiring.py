@@ -23,6 +23,7 @@ from agentless.controller import api
 from agentless.controller.actions import Actions
 from agentless.controller.core import Core
 from agentless.controller.hub import Hub
+from agentless.controller.keeper import Keeper
 from agentless.controller.launch import Launcher
 from agentless.controller.link import Link
 from agentless.controller.trust import Trust
@@ -36,6 +37,7 @@ from agentless.rules.publish import timestamp
 from agentless.runtimes.docker import Docker
 from agentless.session import Session
 from agentless.stores.history import History
+from agentless.stores.logs import LogStore
 from agentless.stores.secrets import SecretStore
 from agentless.stores.tinydb import TaskStore
 from agentless.transports import SshFiles
@@ -81,7 +83,9 @@ class Controller:
         history = History(state / "history.sqlite")
         self.core = Core(owner, store, history, SecretStore(state / "secrets"), Hub(), self._clock)
         self.launcher = Launcher(self.core)
-        self.actions = Actions(self.core)
+        logs = LogStore(state / "logs")
+        self.actions = Actions(self.core, logs)
+        self.keeper = Keeper(self.core, logs)
         self.trust = Trust(self._known_hosts)
         self.traffic = Traffic(last=self._clock.now())
         self._chores: set[asyncio.Task[None]] = set()
@@ -98,7 +102,7 @@ class Controller:
             started_at=timestamp(self._started_at) or "",
             live_tasks=len(self.core.tasks),
             nodes=len(self.core.links),
-            warnings=(*self._warnings, *([self._problem] if self._problem else [])),
+            warnings=(*self._warnings, *filter(None, (self._problem, self.core.trouble, self.keeper.trouble))),
         )
 
     def leave(self) -> None:
@@ -130,10 +134,14 @@ class Controller:
 
     async def start(self) -> None:
         """Begin to reach all nodes."""
+        self.core.note("started", f"version {__version__}, {len(self.core.tasks)} live tasks, process {os.getpid()}")
+        self.keeper.start()
         await self._follow(self._inventory)
 
     async def close(self) -> None:
         """Let go of all nodes. What runs there runs on."""
+        await self.keeper.close()
+        self.core.note("left", f"{len(self.core.tasks)} live tasks run on")
         await asyncio.gather(*(link.close() for link in self.core.links.values()))
         self.core.history.close()
 
@@ -142,7 +150,9 @@ class Controller:
         while True:
             await asyncio.sleep(TICK)
             try:
+                self.core.retry()
                 self.core.lose_silent()
+                self.keeper.tick()
             except AgentlessError as error:
                 _log.warning("%s", error)
             for stop in self.actions.resume_stops():
@@ -154,7 +164,7 @@ class Controller:
     def _is_idle(self) -> bool:
         """Whether nobody would miss the controller."""
         quiet = self._clock.now() - self.traffic.last > LEAVE_AFTER
-        return quiet and not self.traffic.open and not self.core.tasks
+        return quiet and not self.traffic.open and not self.core.tasks and not self.keeper.busy
 
     def on_leave(self, leave: Callable[[], None]) -> None:
         """How to end the process."""
@@ -162,21 +172,14 @@ class Controller:
 
     async def _follow(self, inventory: Inventory) -> None:
         """Links as the inventory says: new nodes are reached, changed ones anew, removed ones let go."""
-        links = self.core.links
-        fresh: dict[str, Link] = {}
-        for name, node in inventory.nodes.items():
-            old = links.pop(name, None)
-            if old is not None and old.node == node:
-                fresh[name] = old
-                continue
-            if old is not None:
-                await old.close()
-            fresh[name] = self._link(node)
-            fresh[name].start()
-        for gone in links.values():
-            await gone.close()
-        self.core.links = fresh
+        before = self.core.links
+        kept = {name: link for name, link in before.items() if inventory.nodes.get(name) == link.node}
+        self.core.links = {name: kept.get(name) or self._link(node) for name, node in inventory.nodes.items()}
         self.core.shared_dir = inventory.shared_dir
+        self.keeper.keep = inventory.keep
+        for name in self.core.links.keys() - kept.keys():
+            self.core.links[name].start()
+        await asyncio.gather(*(link.close() for name, link in before.items() if name not in kept))
 
     def _link(self, node: NodeConfig) -> Link:
         files = SshFiles(home=Path.home(), known_hosts=self._known_hosts)
@@ -185,7 +188,7 @@ class Controller:
             node,
             Session(transport, node.name),
             Nvidia(),
-            Docker(node, self._renderer),
+            Docker(node, self._renderer, self.core.controller),
             self._clock,
             self.core.node_changed,
             self.core.sighted,

@@ -8,7 +8,8 @@ GPUs are called "Simulated …", the engine's version and the default image "sim
     fleet.py      many nodes as one context manager: keys, known_hosts, inventory
     node.py       one node: its SSH server, GPUs and engine, and the faults that a test may want
     ssh.py        a session: `sh` and its three streams
-    engine.py     the containers of a node, and their events; container.py: one of them; log.py: what it printed
+    engine.py     the containers of a node, and their events; container.py: one of them; log.py: what it printed;
+                  clock.py: what it dates by
     docker.py     the `docker` command: words.py takes it apart, looking.py and changing.py are its verbs,
                   go_template.py its --format
     calls.py      how `bin/docker` and `bin/flock` reach this process; flock.py: the node's own lock

@@ -78,6 +78,7 @@ class Calls:
         self._answer = answer
         self._rest = b""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._answers: set[asyncio.Future[int]] = set()
         asyncio.get_running_loop().add_reader(self._fifo, self._read)
 
     def close(self) -> None:
@@ -88,8 +89,8 @@ class Calls:
 
     def cancel(self) -> None:
         """End the calls that are under way, as when the engine goes down: their programs exit with 1."""
-        for task in self._tasks:
-            task.cancel()
+        for answer in self._answers:
+            answer.cancel()
 
     def _read(self) -> None:
         *lines, self._rest = (self._rest + os.read(self._fifo, 65536)).split(b"\n")
@@ -109,6 +110,8 @@ class Calls:
         try:
             call = Call(pid)
             answer = asyncio.ensure_future(self._answer(call))
+            self._answers.add(answer)
+            answer.add_done_callback(self._answers.discard)
             loop.add_reader(pidfd, answer.cancel)
             code = await answer
         except asyncio.CancelledError:

@@ -15,10 +15,26 @@ from agentless.demo.words import Words
 
 async def run(engine: Engine, words: Words, call: Call) -> int:
     """Create a container and start it, in the background only."""
-    if not words.rest:
-        raise Complaint("\"docker run\" requires at least 1 argument.\nSee 'docker run --help'.")
     if "--detach" not in words.options:
         raise Complaint("docker: the simulation runs containers in the background only; say --detach.", 125)
+    container = await _create(engine, words, call)
+    try:
+        engine.start(container)
+    except Complaint as complaint:
+        raise Complaint(f"docker: Error response from daemon: {complaint}.", complaint.code) from None
+    return 0
+
+
+async def create(engine: Engine, words: Words, call: Call) -> int:
+    """Create a container that does not run yet."""
+    await _create(engine, words, call)
+    return 0
+
+
+async def _create(engine: Engine, words: Words, call: Call) -> Container:
+    """The container that these words ask for; prints its id."""
+    if not words.rest:
+        raise Complaint("\"docker run\" requires at least 1 argument.\nSee 'docker run --help'.")
     image, *command = words.rest
     env = {}
     for entry in words.options.get("--env", ()):
@@ -40,11 +56,7 @@ async def run(engine: Engine, words: Words, call: Call) -> int:
     except Complaint as complaint:
         raise Complaint(f"docker: Error response from daemon: {complaint}.\nSee 'docker run --help'.", 125) from None
     await call.print(container.id)
-    try:
-        engine.start(container)
-    except Complaint as complaint:
-        raise Complaint(f"docker: Error response from daemon: {complaint}.", complaint.code) from None
-    return 0
+    return container
 
 
 def _check(words: Words) -> None:
@@ -70,19 +82,53 @@ def _devices(text: str) -> list[str]:
 
 
 async def start(engine: Engine, words: Words, call: Call) -> int:
-    """Start a container that was created and never ran."""
+    """Start a container that does not run: a created one, or once more one that has ended."""
 
     async def begin(reference: str) -> None:
         try:
-            container = _found(engine, reference)
-            if container.state != "created":
-                raise Complaint("the simulation starts a container only once")
-            engine.start(container)
+            engine.start(_found(engine, reference))
         except Complaint as complaint:
             failed = f"\nError: failed to start containers: {reference}"
             raise Complaint(f"Error response from daemon: {complaint}{failed}") from None
 
     return await _each(words, call, begin)
+
+
+async def stop(engine: Engine, words: Words, call: Call) -> int:
+    """End with TERM, after some seconds with KILL."""
+    return await _stopping(engine.stop, "stop", engine, words, call)
+
+
+async def restart(engine: Engine, words: Words, call: Call) -> int:
+    """End likewise, and start again."""
+    return await _stopping(engine.restart, "restart", engine, words, call)
+
+
+async def _stopping(
+    change: Callable[[Container, float], Awaitable[None]], verb: str, engine: Engine, words: Words, call: Call
+) -> int:
+    grace = float(words.last("--time", "10"))
+
+    async def stop(reference: str) -> None:
+        try:
+            await change(_found(engine, reference), grace)
+        except Complaint as complaint:
+            raise Complaint(f"Error response from daemon: Cannot {verb} container {reference}: {complaint}") from None
+
+    return await _each(words, call, stop)
+
+
+async def rename(engine: Engine, words: Words, _call: Call) -> int:
+    """Give a container another name."""
+    match words.rest:
+        case [reference, name]:
+            try:
+                engine.rename(_found(engine, reference), name)
+            except Complaint as complaint:
+                raise Complaint(f"Error response from daemon: {complaint}") from None
+            return 0
+        case _:
+            raise Complaint("\"docker rename\" requires exactly 2 arguments.\nSee 'docker rename --help'.")
 
 
 async def pull(_engine: Engine, words: Words, _call: Call) -> int:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from agentless.demo.clock import NodeClock
 from agentless.demo.log import Log
 from agentless.demo.pipes import Reader
 from agentless.demo.processes import Child, Children
@@ -32,21 +33,35 @@ class Config:
     gpus: Sequence[str] = ()
 
 
-class Container:
-    """A container in its folder. `state` is one of Docker's; `ended` is called once, when its process is gone."""
+@dataclass
+class Run:
+    """From a start to an end, by the machine's monotonic clock in seconds; `ended` and `exit_code` None: it runs."""
 
-    def __init__(self, config: Config, folder: Path) -> None:
+    began: float
+    ended: float | None = None
+    exit_code: int | None = None
+
+
+class Container:
+    """A container in its folder. `state` is one of Docker's, times are by the node's clock.
+
+    `runs` is what was, whatever that clock showed: for those who check what others made of the times.
+    """
+
+    def __init__(self, config: Config, folder: Path, clock: NodeClock) -> None:
         self.id = secrets.token_hex(32)
         self.config = config
         self.folder = folder / self.id
-        self.log = Log()
+        self.log = Log(clock)
+        self.runs: list[Run] = []
         self.state: Literal["created", "running", "paused", "exited"] = "created"
         self.exit_code = 0
         self.error = ""
         self.oom_killed = False
-        self.created = time.time_ns()
+        self.created = clock.now()
         self.started = 0
         self.finished = 0
+        self._clock = clock
         self._child: Child  # from `start` on
         self._readers: list[Reader] = []
 
@@ -56,13 +71,14 @@ class Container:
         return self.state in ("running", "paused")
 
     def start(self, children: Children, env: Mapping[str, str], ended: Callable[[Container], None]) -> None:
-        """Start its process in its folder. Raises OSError."""
+        """Start its process in its folder, also again; `ended` is called when it is gone. Raises OSError."""
         # Not the machine's: what a task writes to where it stands shall go when the container goes.
         cwd = self.folder.joinpath("files", self.config.workdir.lstrip("/"))
         os.makedirs(cwd, exist_ok=True)
 
         def exited(status: int) -> None:
-            if self.live:
+            # A crash may have ended it before, and somebody have started it again.
+            if self.live and self._child is child:
                 self._finish(status if status >= 0 else 128 - status)
                 ended(self)
 
@@ -71,7 +87,10 @@ class Container:
             Reader(child.stdout, lambda data: self.log.feed(1, data)),
             Reader(child.stderr, lambda data: self.log.feed(2, data)),
         ]
-        self.state, self.started = "running", time.time_ns()
+        self.log.reopen()
+        self.state, self.started = "running", self._clock.now()
+        self.exit_code, self.error, self.oom_killed = 0, "", False
+        self.runs.append(Run(time.monotonic()))
 
     def signal(self, number: signal.Signals) -> None:
         """Signal its first process; as in a container, what that does not handle does nothing. KILL ends them all."""
@@ -90,9 +109,9 @@ class Container:
         self._child.signal_group(signal.SIGCONT)
         self.state = "running"
 
-    def crash(self) -> None:
-        """End as containers do whose machine goes down: with 255, and without anybody who sees it."""
-        self._finish(255)
+    def crash(self, exit_code: int) -> None:
+        """End as containers do whose machine or engine goes down: without anybody who sees it."""
+        self._finish(exit_code)
 
     def inspect(self) -> dict[str, object]:
         """The part of `docker inspect` that agentless may ask for."""
@@ -121,7 +140,8 @@ class Container:
         for reader in self._readers:
             reader.drain()
         self.log.close()
-        self.state, self.exit_code, self.finished = "exited", exit_code, time.time_ns()
+        self.state, self.exit_code, self.finished = "exited", exit_code, self._clock.now()
+        self.runs[-1].ended, self.runs[-1].exit_code = time.monotonic(), exit_code
 
 
 def rfc3339(nanoseconds: int) -> str:

@@ -11,12 +11,14 @@ import re
 import shutil
 import signal
 import sys
-import time
+from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict
 
+from agentless.demo.clock import NodeClock
 from agentless.demo.container import Config, Container
 from agentless.demo.gpus import Gpus
 from agentless.demo.processes import Children
@@ -64,6 +66,8 @@ class Engine:
 
     def __init__(self, folder: Path, bin_folder: Path, gpus: Gpus, children: Children) -> None:
         self.containers: dict[str, Container] = {}
+        self.recent: deque[Event] = deque(maxlen=256)  # as many as Docker remembers
+        self.clock = NodeClock()
         self._folder, self._bin, self._gpus, self._children = folder / "containers", bin_folder, gpus, children
         self._listeners: set[asyncio.Queue[Event]] = set()
 
@@ -88,20 +92,18 @@ class Engine:
         """A container that does not run yet."""
         if config.image not in IMAGES:
             raise Complaint(f"No such image: {config.image}")
-        if not _NAME.fullmatch(config.name):
-            raise Complaint(f"Invalid container name ({config.name}), only [a-zA-Z0-9][a-zA-Z0-9_.-] are allowed")
-        if other := self._named(config.name):
-            raise Complaint(
-                f'Conflict. The container name "/{config.name}" is already in use by container "{other.id}". '
-                "You have to remove (or rename) that container to be able to reuse that name"
-            )
-        container = Container(config, self._folder)
+        self._check_name(config.name)
+        container = Container(config, self._folder, self.clock)
         self.containers[container.id] = container
         self._tell(container, "create")
         return container
 
     def start(self, container: Container) -> None:
-        """Start its process. One that cannot be started stays created, with the reason, as in Docker."""
+        """Start its process, also one that has ended. One that cannot be started stays as it is, with the reason."""
+        if container.live:
+            if container.state == "paused":
+                raise Complaint("cannot start a paused container, try unpause instead")
+            return
         config = container.config
         unknown = [gpu for gpu in config.gpus if gpu not in self._gpus.uuids]
         if unknown:
@@ -146,15 +148,38 @@ class Engine:
         container.thaw()
         self._tell(container, "unpause")
 
+    async def stop(self, container: Container, grace: float) -> None:
+        """End it with TERM, and with KILL if it goes on for `grace` seconds; one that has ended is left alone."""
+        if container.live:
+            await self._end(container, signal.SIGTERM, grace)
+            if container.live:
+                await self._end(container, signal.SIGKILL)
+            self._tell(container, "stop")
+
+    async def restart(self, container: Container, grace: float) -> None:
+        """Stop and start it: another run of the same container."""
+        await self.stop(container, grace)
+        self.start(container)
+        self._tell(container, "restart")
+
+    def rename(self, container: Container, name: str) -> None:
+        """Give it another name; its id stays."""
+        self._check_name(name)
+        old = container.config.name
+        container.config = replace(container.config, name=name)
+        self._tell(container, "rename", oldName=f"/{old}")
+
     def oom(self, container: Container) -> None:
         """End it as the kernel does when it has used up its memory."""
         container.oom_killed = True
         container.signal(signal.SIGKILL)
         self._tell(container, "oom")
 
-    def crash(self, container: Container) -> None:
-        """End it as a machine that goes down does: unseen."""
-        container.crash()
+    def crash(self, exit_code: int) -> None:
+        """End all of them as a machine that goes down does: unseen."""
+        for container in self.containers.values():
+            if container.live:
+                container.crash(exit_code)
         self._gpus.busy(self._held())
 
     async def remove(self, container: Container, force: bool) -> None:
@@ -166,13 +191,27 @@ class Engine:
                 f"{first} the container before attempting removal or force remove"
             )
         if container.live:
-            with self.events() as events:
-                self.kill(container, signal.SIGKILL)
-                while container.live:
-                    await events.get()
+            await self._end(container, signal.SIGKILL)
         if self.containers.pop(container.id, None):
             shutil.rmtree(container.folder, ignore_errors=True)
             self._tell(container, "destroy")
+
+    async def _end(self, container: Container, number: signal.Signals, within: float | None = None) -> None:
+        """Send a signal and wait for the end, so many seconds at most."""
+        with self.events() as events, suppress(TimeoutError):
+            self.kill(container, number)
+            async with asyncio.timeout(within):
+                while container.live:
+                    await events.get()
+
+    def _check_name(self, name: str) -> None:
+        if not _NAME.fullmatch(name):
+            raise Complaint(f"Invalid container name ({name}), only [a-zA-Z0-9][a-zA-Z0-9_.-] are allowed")
+        if other := self._named(name):
+            raise Complaint(
+                f'Conflict. The container name "/{name}" is already in use by container "{other.id}". '
+                "You have to remove (or rename) that container to be able to reuse that name"
+            )
 
     def _named(self, name: str) -> Container | None:
         return next((c for c in self.containers.values() if c.config.name == name), None)
@@ -220,7 +259,8 @@ class Engine:
                 "ID": container.id,
                 "Attributes": {**config.labels, "image": config.image, "name": config.name, **attributes},
             },
-            "TimeNano": time.time_ns(),
+            "TimeNano": self.clock.now(),
         }
+        self.recent.append(event)
         for queue in self._listeners:
             queue.put_nowait(event)

@@ -24,9 +24,11 @@ class NodeLock:
         if call.words[:-1] not in (["-n"], ["--nonblock"]):
             await call.complain("flock: on the root folder, the simulated one knows only: flock -n FD")
             return 64
-        if self._held:
+        parent = call.parent
+        # One whose parent has died has another one, which lives for ever.
+        if self._held or os.getsid(parent) != os.getsid(call.pid):
             return 1
-        holder = os.pidfd_open(call.parent)
+        holder = os.pidfd_open(parent)
         self._held = True
         asyncio.get_running_loop().add_reader(holder, self._release, holder)
         return 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import NamedTuple
+
+from agentless.demo.clock import NodeClock
 
 LIMIT = 16 << 20
 """Bytes that are kept of one container; the oldest lines go first. Docker itself keeps all."""
@@ -22,9 +23,10 @@ class Line(NamedTuple):
 
 
 class Log:
-    """Lines in the order of their coming. `close` says that none will follow."""
+    """Lines in the order of their coming. `close` says that none will follow, `reopen` that more will all the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: NodeClock) -> None:
+        self._clock = clock
         self._lines: list[Line] = []
         self._dropped, self._size = 0, 0
         self._rest = {1: b"", 2: b""}
@@ -50,6 +52,10 @@ class Log:
         self._rest = {1: b"", 2: b""}
         self._closed = True
         self._wake()
+
+    def reopen(self) -> None:
+        """Take more: its container was started again."""
+        self._closed = False
 
     async def read(self, tail: int | None, since: int, follow: bool) -> AsyncIterator[list[Line]]:
         """What is there (the last `tail` lines of it), not older than `since` (ns), then what comes, in batches."""
@@ -78,7 +84,7 @@ class Log:
                 ready.set_result(None)
 
     def _add(self, stream: int, data: bytes) -> None:
-        self._lines.append(Line(time.time_ns(), stream, data))
+        self._lines.append(Line(self._clock.now(), stream, data))
         self._size += len(data)
         if self._size > LIMIT:
             half = len(self._lines) // 2 + 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Mapping
 from itertools import groupby
 
@@ -31,6 +30,7 @@ async def info(engine: Engine, words: Words, call: Call) -> int:
         "ServerVersion": VERSION,
         "Runtimes": {"nvidia": {"path": "nvidia-container-runtime"}, "runc": {"path": "runc"}},
         "ServerErrors": None,
+        "SystemTime": rfc3339(engine.clock.now()),
         "Containers": len(engine.containers),
         "ContainersRunning": running,
     }
@@ -43,11 +43,12 @@ async def ps(engine: Engine, words: Words, call: Call) -> int:
     filters = [entry.partition("=")[::2] for entry in words.options.get("--filter", ())]
     asked = {value for key, value in filters if key == "status"}
     for key, value in filters:
-        if key not in ("label", "status", "name"):
+        if key not in ("label", "status", "name", "id"):
             raise Complaint(f"Error response from daemon: Invalid filter '{key}'")
         if key == "status" and value not in _STATES:
             raise Complaint(f"Error response from daemon: Invalid filter 'status={value}'")
     names = [re.compile(value) for key, value in filters if key == "name"]
+    ids = tuple(value for key, value in filters if key == "id")
     labels = [value for key, value in filters if key == "label"]
     states = asked or (set(_STATES) if "--all" in words.options else {"running", "paused", "restarting"})
     template = "{{.ID}}" if "--quiet" in words.options else words.last("--format", "{{.ID}}  {{.State}}  {{.Names}}")
@@ -57,13 +58,14 @@ async def ps(engine: Engine, words: Words, call: Call) -> int:
         if (
             container.state in states
             and all(_has_label(container.config.labels, label) for label in labels)
+            and (not ids or container.id.startswith(ids))
             and (not names or any(pattern.search(n) for pattern in names for n in (name, f"/{name}")))
         ):
             facts = {
                 "ID": container.id if "--no-trunc" in words.options else container.id[:12],
                 "Names": name,
                 "State": container.state,
-                "Status": _status(container),
+                "Status": _status(container, engine.clock.now()),
                 "Image": container.config.image,
                 "Labels": container.config.labels,
                 "CreatedAt": rfc3339(container.created),
@@ -73,9 +75,8 @@ async def ps(engine: Engine, words: Words, call: Call) -> int:
     return 0
 
 
-def _status(container: Container) -> str:
+def _status(container: Container, now: int) -> str:
     """The state as a person reads it: how long, and with what end."""
-    now = time.time_ns()
     match container.state:
         case "created":
             return "Created"
@@ -126,11 +127,13 @@ async def logs(engine: Engine, words: Words, call: Call) -> int:
 
 
 async def events(engine: Engine, words: Words, call: Call) -> int:
-    """What happens to containers from now on."""
+    """What happens to containers from now on, and what has since `--since`, as far as the engine remembers."""
     template = words.last("--format", "{{.ID}} {{.Action}}")
+    since = float(words.last("--since", "inf")) * 1e9
     labels = [e.partition("=")[2] for e in words.options.get("--filter", ()) if e.startswith("label=")]
     with engine.events() as events:
+        recent = [event for event in engine.recent if event["TimeNano"] >= since]
         while True:
-            event = await events.get()
+            event = recent.pop(0) if recent else await events.get()
             if all(_has_label(event["Actor"]["Attributes"], label) for label in labels):
                 await call.print(render(template, event))

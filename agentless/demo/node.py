@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Literal
 
 import asyncssh
 
@@ -13,6 +15,10 @@ from agentless.demo.flock import NodeLock
 from agentless.demo.gpus import Gpus
 from agentless.demo.processes import NULL, Child, Children
 from agentless.demo.ssh import Sshd
+
+Moment = Literal["before", "halfway", "after"]
+"""When a connection breaks: before `docker` has done what it was asked for; when it has created the container that it
+was to run, and not started it; when it has done all and nobody has been told."""
 
 
 class SimulatedNode:
@@ -41,6 +47,7 @@ class SimulatedNode:
         self._sshd = Sshd(host_key, authorized_keys, folder, self.env, children)
         self._folder, self._children = folder, children
         self._engine_runs = True
+        self._breaks: dict[str, Moment] = {}
         self._lock = NodeLock()
         self._calls: Calls | None = None
         self._foreign: Child | None = None
@@ -75,6 +82,18 @@ class SimulatedNode:
         """Take connections again, on the same port."""
         await self._sshd.start()
 
+    def lose_answer(self, verb: str, moment: Moment) -> None:
+        """Break all connections at the next `docker VERB`. Containers go on, and new connections are taken."""
+        self._breaks[verb] = moment
+
+    def keep_answers(self) -> None:
+        """Break no connection any more."""
+        self._breaks.clear()
+
+    def set_clock(self, ahead: float) -> None:
+        """Let the clock be so many seconds ahead of this machine's, from now on; 0 sets it right."""
+        self.engine.clock.ahead = ahead
+
     def hang_gpu(self) -> None:
         """From now on `nvidia-smi` does not answer."""
         self.gpus.hang()
@@ -83,11 +102,17 @@ class SimulatedNode:
         """`nvidia-smi` answers again."""
         self.gpus.heal()
 
-    def stop_engine(self) -> None:
-        """`docker` says that it cannot connect, and what it was doing ends. Containers go on: Docker's live-restore."""
+    def stop_engine(self, *, live_restore: bool = True) -> None:
+        """`docker` says that it cannot connect, and what it was doing ends.
+
+        Containers go on if Docker's live-restore is set; otherwise they end with it, with 137. Past events are lost.
+        """
         self._engine_runs = False
+        self.engine.recent.clear()
         if self._calls:
             self._calls.cancel()
+        if not live_restore:
+            self.engine.crash(137)
 
     def start_engine(self) -> None:
         """`docker` works again; containers that ended meanwhile have ended."""
@@ -96,16 +121,29 @@ class SimulatedNode:
     async def reboot(self) -> None:
         """End everything on it at once and serve again: connections, containers (with 255), other users' processes."""
         self.cut()
-        if self._calls:
-            self._calls.cancel()
-        for container in self.engine.containers.values():
-            if container.live:
-                self.engine.crash(container)
+        self.stop_engine()
+        self.engine.crash(255)
         if self._foreign:
             self._foreign.end()
+        self.start_engine()
         await self.restore()
 
     async def _answer(self, call: Call) -> int:
         if call.program == "flock":
             return await self._lock.flock(call)
-        return await (docker(self.engine, call) if self._engine_runs else docker_without_engine(call))
+        if not self._engine_runs:
+            return await docker_without_engine(call)
+        moment = self._breaks.pop(call.words[0], None) if call.words else None
+        if moment == "before":
+            await self._break()
+        if moment == "halfway":
+            call.words[0] = "create"
+        code = await docker(self.engine, call)
+        if moment:
+            await self._break()
+        return code
+
+    async def _break(self) -> None:
+        """Break all connections; does not come back, since the program that waits dies with its own."""
+        self._sshd.drop()
+        await asyncio.Event().wait()

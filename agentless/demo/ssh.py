@@ -50,6 +50,10 @@ class Sshd:
         if self._listener:
             self._listener.close()
             self._listener = None
+        self.drop()
+
+    def drop(self) -> None:
+        """Break all connections; new ones are welcome."""
         for connection in list(self._connections):
             connection.abort()
 

@@ -32,7 +32,7 @@ def parse(verb: str, words: Sequence[str], options: frozenset[str], switches: fr
     for word in left:
         if not word.startswith("-") or word == "-":
             rest.append(word)
-            if verb == "run":
+            if verb in ("run", "create"):
                 break
             continue
         option, equals, value = word.partition("=")

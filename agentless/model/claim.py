@@ -1,13 +1,14 @@
 """What a node knows of a task: the labels of its container. They are the truth; the controller only remembers.
 
 `agentless.task`, `.owner` and `.gpus` are what other controllers arbitrate by (plain words, readable in `docker ps`);
+`.share` says that other processes on its GPUs are expected, `.controller` which state folder started it.
 `agentless.spec` is the whole task as JSON, for `recover`. Changing a label's meaning breaks controllers of older
 versions on the same nodes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field, TypeAdapter
@@ -15,22 +16,30 @@ from pydantic import Field, TypeAdapter
 from agentless.errors import AgentlessError
 from agentless.model.container import Container
 from agentless.model.spec import TaskSpec
-from agentless.model.target import parse_target
+from agentless.model.target import Target, parse_target
 from agentless.model.task import Assigning, Ended, Outcome, Paused, Placement, Running, Task
 
 TASK = "agentless.task"
 OWNER = "agentless.owner"
 GPUS = "agentless.gpus"
+CONTROLLER = "agentless.controller"
+SHARE = "agentless.share"
 SPEC = "agentless.spec"
+
+
+DAMAGED = "(its labels are damaged)"
+"""The command of a task whose spec cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The part of the labels that decides who holds a GPU."""
+    """The part of the labels that decides who holds a GPU. `controller` is the id of the state folder it came from."""
 
     task: str
     owner: str
     gpu_uuids: tuple[str, ...]
+    controller: str = ""
+    share: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +64,11 @@ def claim_of(container: Container) -> Claim | None:
     if not task:
         return None
     gpus = tuple(uuid for uuid in container.labels.get(GPUS, "").split(",") if uuid)
-    return Claim(task, container.labels.get(OWNER, "unknown"), gpus)
+    labels = container.labels
+    return Claim(task, labels.get(OWNER) or "unknown", gpus, labels.get(CONTROLLER, ""), bool(labels.get(SHARE)))
 
 
-def labels_of(task: Task, placement: Placement) -> dict[str, str]:
+def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, str]:
     """The labels that carry `task` placed at `placement`. Secrets are in it by name only."""
     whole = _Whole(
         str(task.target), task.batch, task.created_at, placement.gpus, task.spec, placement.cpus, placement.numa
@@ -68,42 +78,55 @@ def labels_of(task: Task, placement: Placement) -> dict[str, str]:
         TASK: task.id,
         OWNER: task.owner,
         GPUS: ",".join(placement.gpu_uuids),
+        CONTROLLER: controller,
+        **({SHARE: "1"} if task.spec.share else {}),
         SPEC: _WHOLE.dump_json(whole, exclude_none=True).decode(),
     }
 
 
-def task_of(container: Container, node: str) -> Task | None:
-    """The task that a container carries, None when its labels are not ours or damaged. Times by the node's clock."""
+def task_of(container: Container, node: str, now: float) -> Task | None:
+    """The task that a container carries, None when it is none of ours. Times by our clock.
+
+    Of one whose spec cannot be read, what the other labels say: it holds its GPUs all the same.
+    """
     claim = claim_of(container)
     if claim is None:
         return None
     try:
-        return _task(container, claim, node, _WHOLE.validate_json(container.labels[SPEC]))
+        whole = _WHOLE.validate_json(container.labels[SPEC])
+        target = replace(parse_target(whole.target), node=node)  # who started it may call the node otherwise
     except (KeyError, ValueError, AgentlessError):
-        return None
+        created = container.here(container.created_at) or 0.0
+        whole = _Whole(node, claim.task, max(0.0, created), (), TaskSpec((DAMAGED,)))
+        target = Target(node)
+    return _task(container, claim, whole, target, now)
 
 
-def _task(container: Container, claim: Claim, node: str, whole: _Whole) -> Task:
-    placement = Placement(node, whole.gpus, claim.gpu_uuids, whole.cpus, whole.numa)
-    began = container.started_at or container.created_at or 0.0
+def _task(container: Container, claim: Claim, whole: _Whole, target: Target, now: float) -> Task:
+    placement = Placement(target.node, whole.gpus, claim.gpu_uuids, whole.cpus, whole.numa)
+    ran = (container.ran or 0.0) if container.over else 0.0
+    moment = container.here(container.started_at or container.created_at) or 0.0
+    # The clock may have been another one when it started: nothing is in the future.
+    began = max(whole.created_at, min(moment, now - ran))
+    run = container.started_at
     status: Assigning | Running | Paused | Ended
     if container.state == "created":
         status = Assigning(placement, began)
     elif container.state == "paused":
-        status = Paused(placement, container.id, began)
+        status = Paused(placement, container.id, began, run)
     elif container.live:
-        status = Running(placement, container.id, began)
+        status = Running(placement, container.id, began, run)
     else:
         outcome: Outcome = (
             "completed" if container.exit_code == 0 else "killed_oom" if container.oom_killed else "failed"
         )
         status = Ended(
-            outcome, container.finished_at or began, container.exit_code, None, placement, container.id, began
+            outcome, max(began, min(now, began + ran)), container.exit_code, None, placement, container.id, began, run
         )
     return Task(
         id=claim.task,
         spec=whole.spec,
-        target=parse_target(whole.target),
+        target=target,
         batch=whole.batch,
         owner=claim.owner,
         created_at=whole.created_at,

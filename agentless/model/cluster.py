@@ -37,13 +37,17 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU with its state. `reason` says in words why it is not free, empty when it is."""
+    """A GPU with its state. `reason` says in words why it is not free, empty when it is.
+
+    `intruders` are processes that use it although a task holds it, and that are not in that task's container.
+    """
 
     reading: GpuReading
     state: GpuState
     reason: str = ""
     holder: Holder | None = None
     processes: tuple[GpuProcess, ...] = ()
+    intruders: tuple[GpuProcess, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,10 @@ LIVE: frozenset[str] = frozenset({"created", "running", "paused", "restarting"})
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """Id, name, state and labels; times are Unix seconds by the node's own clock, None when it never happened."""
+    """Id, name, state and labels; times are Unix seconds by the node's own clock, None when it never happened.
+
+    `clock` is by how many seconds that clock is ahead of ours: `here()` is the same moment by our clock.
+    """
 
     id: str
     name: str
@@ -24,8 +27,25 @@ class Container:
     created_at: float | None = None
     started_at: float | None = None
     finished_at: float | None = None
+    clock: float = 0.0
 
     @property
     def live(self) -> bool:
         """Whether it holds its GPUs."""
         return self.state in LIVE
+
+    @property
+    def over(self) -> bool:
+        """Whether it ran and has ended."""
+        return self.state in ("exited", "dead")
+
+    def here(self, moment: float | None) -> float | None:
+        """One of its times by the controller's clock."""
+        return None if moment is None else moment - self.clock
+
+    @property
+    def ran(self) -> float | None:
+        """Seconds from its last start to its end by the engine, None when it does not say or its clock went back."""
+        if self.started_at is None or self.finished_at is None or self.finished_at < self.started_at:
+            return None
+        return self.finished_at - self.started_at

@@ -23,9 +23,25 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """The container was started, or found to run after all."""
+    """The container was started, or found to have been."""
 
     container: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dated:
+    """The engine says when it started the container: `run` by its own clock, `started_at` by ours."""
+
+    run: float
+    started_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """Somebody started the container again, by hand. Times as in `Dated`."""
+
+    run: float
+    started_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +53,10 @@ class LaunchFailed:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """Somebody wants it to end."""
+    """Somebody wants it to end. `grace` is seconds between SIGTERM and SIGKILL, None: as submitted."""
 
     how: StopKind
+    grace: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,4 +93,23 @@ class LostContact:
     reason: str
 
 
-Event = Assigned | Step | Launched | LaunchFailed | StopAsked | Froze | Thawed | Exited | Vanished | LostContact
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A container carried it that nobody here remembered."""
+
+
+Event = (
+    Assigned
+    | Step
+    | Launched
+    | LaunchFailed
+    | Dated
+    | Restarted
+    | StopAsked
+    | Froze
+    | Thawed
+    | Exited
+    | Vanished
+    | LostContact
+    | Adopted
+)

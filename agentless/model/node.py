@@ -51,10 +51,13 @@ class EngineFacts:
     """The container engine of a node.
 
     `error` is one sentence with the fix when the engine cannot be used; `nvidia` says whether it can hand out NVIDIA
-    GPUs (None: not known); `containers` are those that carry our labels, None when they could not be listed.
+    GPUs (None: not known); `containers` are those that carry our labels, None when they could not be listed. `listed`
+    are their ids with the engine's words for their states. `clock` is by how many seconds its clock is ahead of ours.
     """
 
     version: str | None = None
     nvidia: bool | None = None
     error: str | None = None
     containers: tuple[Container, ...] | None = None
+    listed: Mapping[str, str] | None = None
+    clock: float = 0.0

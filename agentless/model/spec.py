@@ -41,7 +41,8 @@ class Mount:
 class TaskSpec:
     """The command and its box. Sizes in bytes, times in seconds; None: as the engine, the image or the node has it.
 
-    `secret_env` holds only names. Values of secrets are never part of a value that is shown, stored or published.
+    With `share` its GPUs may be in use by processes outside agentless. `secret_env` holds only names.
+    Values of secrets are never part of a value that is shown, stored or published.
     """
 
     command: tuple[str, ...]
@@ -58,6 +59,7 @@ class TaskSpec:
     network: str | None = None
     privileged: bool = False
     stop_grace: float = 10.0
+    share: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
 
     @property

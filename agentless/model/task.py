@@ -51,11 +51,12 @@ class Assigning:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """Its container runs."""
+    """Its container runs. `run` is when the engine started it, by the engine's own clock: it names this run of it."""
 
     placement: Placement
     container: str
     started_at: float
+    run: float | None = None
     state: Literal["running"] = "running"
 
 
@@ -66,6 +67,7 @@ class Paused:
     placement: Placement
     container: str
     started_at: float
+    run: float | None = None
     state: Literal["paused"] = "paused"
 
 
@@ -78,6 +80,7 @@ class Lost:
     reason: str
     container: str | None = None
     started_at: float | None = None
+    run: float | None = None
     state: Literal["lost"] = "lost"
 
 
@@ -92,6 +95,7 @@ class Ended:
     placement: Placement | None = None
     container: str | None = None
     started_at: float | None = None
+    run: float | None = None
 
 
 Status = Pending | Assigning | Running | Paused | Lost | Ended
@@ -99,7 +103,10 @@ Status = Pending | Assigning | Running | Paused | Lost | Ended
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One command on one node. `created_at` is Unix seconds by the controller's clock; `stop` is what was asked."""
+    """One command on one node. `created_at` is Unix seconds by the controller's clock.
+
+    `stop` is what was asked, `grace` the seconds between SIGTERM and SIGKILL that were asked with it.
+    """
 
     id: str
     spec: TaskSpec
@@ -109,6 +116,7 @@ class Task:
     created_at: float
     status: Status = Pending()
     stop: StopKind | None = None
+    grace: float | None = None
 
     @property
     def state(self) -> str:
@@ -129,6 +137,16 @@ class Task:
     def container_name(self) -> str:
         """The same on every try: the engine itself then refuses to start a task twice."""
         return f"agentless-{self.id}"
+
+    @property
+    def container(self) -> str | None:
+        """The id of its container, None as long as none is known."""
+        return None if isinstance(self.status, (Pending, Assigning)) else self.status.container
+
+    @property
+    def container_ref(self) -> str:
+        """What to call its container by: a container may be renamed, its id stays."""
+        return self.container or self.container_name
 
 
 def new_task_id(now: float, last: str = "") -> str:

@@ -12,7 +12,10 @@ from agentless.model.gpu import GpuProcess
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A task. `gpus` are the indices at placing time, `gpu_uuids` what it holds; `cores`, `memory_bytes` its limits."""
+    """A task. `gpus` are the indices at placing time, `gpu_uuids` what it holds; `cores`, `memory_bytes` its limits.
+
+    `intruders` are processes outside its container that use its GPUs.
+    """
 
     id: str
     name: str | None
@@ -36,6 +39,7 @@ class TaskView:
     memory_bytes: int | None
     labels: dict[str, str]
     mine: bool
+    intruders: tuple[GpuProcess, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +63,7 @@ class GpuView:
     owner: str | None
     reason: str
     processes: tuple[GpuProcess, ...]
+    intruders: tuple[GpuProcess, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,14 @@ class StartView:
     exit_code: int
     message: str
     script: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryView:
+    """Tasks that could be taken back. `silent` are the nodes that have not answered, with the reason."""
+
+    tasks: tuple[TaskView, ...]
+    silent: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,46 +6,61 @@ from dataclasses import replace
 
 from agentless.errors import IllegalMove
 from agentless.model.event import (
+    Adopted,
     Assigned,
+    Dated,
     Event,
     Exited,
     Froze,
     Launched,
     LaunchFailed,
     LostContact,
+    Restarted,
     Step,
     StopAsked,
     Thawed,
     Vanished,
 )
-from agentless.model.task import Assigning, Ended, Lost, Outcome, Paused, Pending, Running, Task
+from agentless.model.task import Assigning, Ended, Lost, Outcome, Paused, Pending, Placement, Running, Task
 
 
 def apply(task: Task, event: Event, now: float) -> Task:
     """The task after `event` at `now` (Unix seconds, controller clock); raises IllegalMove, never guesses."""
     match task.status, event:
+        case _, Adopted():
+            return task
+        case Ended(placement=Placement() as placement, container=str(container)), Restarted() as event:
+            return replace(task, stop=None, grace=None, status=_again(task, placement, container, event, now))
+        case Ended(placement=Placement() as placement, container=None), Launched(container=container):
+            return replace(task, status=Running(placement, container, now))
         case Ended(), _:
             raise IllegalMove(f"task {task.id} has ended ({task.state})")
         case Pending(), StopAsked(how=how):
             return replace(task, stop=how, status=Ended("cancelled", now, reason="stopped before it started"))
-        case _, StopAsked(how=how):
-            return replace(task, stop=how)
+        case _, StopAsked(how=how, grace=grace):
+            return replace(task, stop="kill" if task.stop == "kill" else how, grace=grace)
         case Pending(), Assigned(placement=placement):
             return replace(task, status=Assigning(placement, now))
         case Pending(), LaunchFailed(reason=reason):
             return replace(task, status=Ended("failed", now, reason=reason))
         case Assigning() as status, Step(text=text):
             return replace(task, status=replace(status, step=text))
+        case Lost(container=None) as status, Step(text=text):
+            return replace(task, status=Assigning(status.placement, now, text))
         case (Assigning() | Lost()) as status, Launched(container=container):
-            began = (status.started_at if isinstance(status, Lost) else None) or now
-            return replace(task, status=Running(status.placement, container, began))
+            began, run = (status.started_at or now, status.run) if isinstance(status, Lost) else (now, None)
+            return replace(task, status=Running(status.placement, container, began, run))
+        case (Running() | Paused()) as status, Dated(run=run, started_at=began):
+            return replace(task, status=replace(status, run=run, started_at=_within(task, began, now)))
+        case (Running() | Paused()) as status, Restarted() as event:
+            return replace(task, status=_again(task, status.placement, status.container, event, now))
         case (Assigning() | Lost(container=None)) as status, LaunchFailed(reason=reason):
             outcome: Outcome = "cancelled" if task.stop else "failed"
             return replace(task, status=Ended(outcome, now, reason=reason, placement=status.placement))
         case Running() as status, Froze():
-            return replace(task, status=Paused(status.placement, status.container, status.started_at))
+            return replace(task, status=Paused(status.placement, status.container, status.started_at, status.run))
         case Paused() as status, Thawed():
-            return replace(task, status=Running(status.placement, status.container, status.started_at))
+            return replace(task, status=Running(status.placement, status.container, status.started_at, status.run))
         case (Running() | Paused() | Lost()) as status, Exited() as exited:
             return replace(task, status=_ended(task, status, exited, now))
         case (Running() | Paused() | Lost()) as status, Vanished(reason=reason):
@@ -58,24 +73,33 @@ def apply(task: Task, event: Event, now: float) -> Task:
                     placement=status.placement,
                     container=status.container,
                     started_at=status.started_at,
+                    run=status.run,
                 ),
             )
         case Assigning(placement=placement), LostContact(reason=reason):
             return replace(task, status=Lost(placement, now, reason))
         case (Running() | Paused()) as status, LostContact(reason=reason):
-            lost = Lost(status.placement, now, reason, status.container, status.started_at)
+            lost = Lost(status.placement, now, reason, status.container, status.started_at, status.run)
             return replace(task, status=lost)
         case _:
             raise IllegalMove(f"task {task.id} is {task.state}: {type(event).__name__} cannot happen to it")
 
 
+def _within(task: Task, moment: float, now: float) -> float:
+    """The node's clock may be off by more than we know: nothing happens before the task was there, or in the future."""
+    return max(task.created_at, min(moment, now))
+
+
+def _again(task: Task, placement: Placement, container: str, event: Restarted, now: float) -> Running:
+    return Running(placement, container, _within(task, event.started_at, now), event.run)
+
+
 def _ended(task: Task, status: Running | Paused | Lost, exited: Exited, now: float) -> Ended:
-    # The node's clock may be hours off: its durations are used, its dates are not. A start that was noticed late is
-    # moved back, so that the duration stays what the engine measured.
+    # It may have ended long before we hear of it. How long it ran is the engine's to say, and right whatever its
+    # clock shows.
     began, ended = status.started_at, now
     if began is not None and exited.seconds is not None:
-        began = max(task.created_at, min(began, now - exited.seconds))
-        ended = min(now, began + exited.seconds)
+        ended = max(began, min(now, began + exited.seconds))
     word = outcome(task, exited)
     return Ended(
         word,
@@ -85,6 +109,7 @@ def _ended(task: Task, status: Running | Paused | Lost, exited: Exited, now: flo
         placement=status.placement,
         container=status.container,
         started_at=began,
+        run=status.run,
     )
 
 

@@ -35,7 +35,7 @@ def obstacles(node: Node, target: Target, spec: TaskSpec) -> tuple[str, ...]:
     if node.state != "online":
         reasons.append(f"{node.name} is {node.state}: {node.reason}")
     by_index = {gpu.reading.index: gpu for gpu in node.gpus}
-    reasons += filter(None, (_gpu_obstacle(index, by_index, node) for index in target.gpus))
+    reasons += filter(None, (_gpu_obstacle(index, by_index, node, share=spec.share) for index in target.gpus))
     host = node.observation.host
     numas = [n.id for n in host.numa] if host else []
     if target.numa is not None and target.numa not in numas:
@@ -48,7 +48,7 @@ def obstacles(node: Node, target: Target, spec: TaskSpec) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def _gpu_obstacle(index: int, by_index: dict[int, Gpu], node: Node) -> str | None:
+def _gpu_obstacle(index: int, by_index: dict[int, Gpu], node: Node, *, share: bool) -> str | None:
     gpu = by_index.get(index)
     if gpu is None:
         if node.state != "online":
@@ -59,4 +59,6 @@ def _gpu_obstacle(index: int, by_index: dict[int, Gpu], node: Node) -> str | Non
         )
     if gpu.state == "free" or (gpu.state == "unknown" and node.state != "online"):
         return None
+    if gpu.state == "foreign":
+        return None if share else f"GPU {index} is foreign: {gpu.reason} (--share to run beside it)"
     return f"GPU {index} is {gpu.state}: {gpu.reason}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from agentless.model.cluster import Gpu, Node
+from agentless.model.gpu import GpuProcess
 from agentless.model.node import NodeConfig
 from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Task
 from agentless.model.view import CheckView, GpuView, NodeView, TaskView
@@ -17,7 +18,7 @@ def timestamp(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def task_view(task: Task, *, mine: bool) -> TaskView:
+def task_view(task: Task, intruders: tuple[GpuProcess, ...], *, mine: bool) -> TaskView:
     """The task as people and scripts see it."""
     status, placement = task.status, task.placement
     started = status.started_at if isinstance(status, (Running, Paused, Lost, Ended)) else None
@@ -44,6 +45,7 @@ def task_view(task: Task, *, mine: bool) -> TaskView:
         memory_bytes=task.spec.memory,
         labels=dict(task.spec.labels),
         mine=mine,
+        intruders=intruders,
     )
 
 
@@ -80,6 +82,7 @@ def gpu_view(node: str, gpu: Gpu) -> GpuView:
         owner=gpu.holder.owner if gpu.holder else None,
         reason=gpu.reason,
         processes=gpu.processes,
+        intruders=gpu.intruders,
     )
 
 

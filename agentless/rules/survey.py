@@ -36,10 +36,15 @@ def survey(
 def _node(config: NodeConfig, seen: Observation, held: Mapping[str, Holder], now: float) -> Node:
     state, reason = _node_state(seen, now)
     holders = dict(held)
+    inside: dict[str, set[str]] = defaultdict(set)
+    shared: set[str] = set()
     for container in (seen.engine.containers or ()) if seen.engine else ():
         if container.live and (claim := claim_of(container)):
             for uuid in claim.gpu_uuids:
                 holders.setdefault(uuid, Holder(claim.task, claim.owner))
+                inside[uuid].add(container.id)
+                if claim.share:
+                    shared.add(uuid)
     sample = seen.sample
     readings = sample.gpus if sample else ()
     processes: dict[str, list[GpuProcess]] = defaultdict(list)
@@ -47,7 +52,15 @@ def _node(config: NodeConfig, seen: Observation, held: Mapping[str, Holder], now
         processes[process.gpu_uuid].append(process)
     known = sample is not None and sample.processes is not None and state == "online"
     gpus = tuple(
-        _gpu(config, reading, holders.get(reading.uuid), tuple(processes[reading.uuid]), known, reason)
+        _gpu(
+            config,
+            reading,
+            holders.get(reading.uuid),
+            tuple(processes[reading.uuid]),
+            _intruders(processes[reading.uuid], inside[reading.uuid]) if reading.uuid not in shared else (),
+            known,
+            reason,
+        )
         for reading in readings
     )
     return Node(config, state, reason, gpus, seen)
@@ -74,6 +87,7 @@ def _gpu(
     reading: GpuReading,
     holder: Holder | None,
     processes: tuple[GpuProcess, ...],
+    intruders: tuple[GpuProcess, ...],
     known: bool,
     node_reason: str,
 ) -> Gpu:
@@ -82,6 +96,8 @@ def _gpu(
         state, reason = "excluded", "excluded by the inventory"
     elif holder is not None:
         state, reason = "allocated", f"held by {holder}"
+        if intruders:
+            reason += f", used by {describe(intruders[0])}" + _more(len(intruders) - 1)
     elif not known:
         state, reason = "unknown", node_reason or "its processes cannot be read"
     elif reading.memory_total_mib is None or reading.memory_used_mib is None:
@@ -91,7 +107,12 @@ def _gpu(
         state, reason = "foreign", f"used by {describe(processes[0])}" + _more(len(processes) - 1)
     else:
         state, reason = "free", ""
-    return Gpu(reading, state, reason, holder, processes)
+    return Gpu(reading, state, reason, holder, processes, intruders if state == "allocated" else ())
+
+
+def _intruders(processes: Iterable[GpuProcess], inside: set[str]) -> tuple[GpuProcess, ...]:
+    """Those in none of the containers that hold the GPU; nobody, as long as no container is known that holds it."""
+    return tuple(process for process in processes if inside and process.container not in inside)
 
 
 def describe(process: GpuProcess) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import orjson
 
 from agentless.errors import NoAnswer, Refused, RuntimeFailed
-from agentless.model.claim import labels_of
+from agentless.model.claim import TASK, labels_of
 from agentless.model.command import Command, Result, Section
 from agentless.model.container import Container
 from agentless.model.node import EngineFacts, NodeConfig
@@ -26,6 +26,8 @@ from agentless.runtimes._complaints import explain
 
 LOCK_WAIT = 20
 """Seconds a launch waits for other launches on the same node."""
+CLOCKS_AGREE = 1.0
+"""Seconds by which a node's clock may differ from ours before its times are corrected."""
 
 _HELD, _LOCKED, _UNCLEAR = 75, 76, 78
 # The claim before the words that others chose: a bar in those cannot hide it.
@@ -33,6 +35,8 @@ _LIVE = (
     '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}'
     '|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}'
 )
+_LISTING = "{{.ID}} {{.Status}}"
+_LISTED = re.compile("[0-9a-f]{64} ")
 _INSPECT = (
     '{"id":{{json .Id}},"name":{{json .Name}},"created":{{json .Created}},'
     '"state":{{json .State}},"labels":{{json .Config.Labels}}}'
@@ -40,7 +44,8 @@ _INSPECT = (
 # Docker 20.10 has no other fields when its engine does not answer.
 _INFO = (
     '{"errors":{{json .ServerErrors}}'
-    '{{if not .ServerErrors}},"version":{{json .ServerVersion}},"runtimes":{{json .Runtimes}}{{end}}}'
+    '{{if not .ServerErrors}},"version":{{json .ServerVersion}},"runtimes":{{json .Runtimes}}'
+    ',"time":{{json .SystemTime}}{{end}}}'
 )
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
@@ -48,6 +53,10 @@ _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:
 
 class ImageMissing(RuntimeFailed):
     """The image is not on the node; it has to be pulled before the launch is tried again."""
+
+
+class Held(Refused):
+    """Another task holds one of the GPUs, and no container of this task is on the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +72,32 @@ class LogQuery:
 class Docker:
     """The Docker engine of one node, spoken to by the `docker` command as the inventory writes it."""
 
-    def __init__(self, node: NodeConfig, renderer: Renderer) -> None:
+    def __init__(self, node: NodeConfig, renderer: Renderer, controller: str) -> None:
         self._node = node
+        self._controller = controller
         self._docker = list(node.docker)
         self._renderer = renderer
 
     # ------------------------------------------------------------------ asking
 
     def facts(self) -> tuple[Section, ...]:
-        """Version, NVIDIA support and our containers, as two sections."""
+        """Version, NVIDIA support and a list of our containers, as two sections."""
         info = self._renderer.script("docker-facts.sh.j2", docker=self._docker, format=_INFO)
         return (
             Section("docker.info", info),
-            Section("docker.containers", self.containers().script),
+            Section("docker.containers", self.listing().script),
         )
 
-    def parse_facts(self, sections: Mapping[str, Result]) -> EngineFacts:
-        """The engine as it answered; what it could not do is a sentence in `error`."""
+    def listing(self) -> Command:
+        """Ask which containers of ours there are."""
+        return self._words("docker-list.j2", format=_LISTING)
+
+    def parse_list(self, result: Result) -> dict[str, str]:
+        """Their ids, each with the engine's words for its state."""
+        return dict(line.split(" ", 1) for line in result.out.splitlines() if _LISTED.match(line))
+
+    def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
+        """The engine as it answered; what it could not do is a sentence in `error`. Unix seconds by our clock."""
         info = sections.get("docker.info")
         listed = sections.get("docker.containers")
         if info is None or listed is None:
@@ -98,26 +116,47 @@ class Docker:
         if not listed.ok:
             return EngineFacts(version, error=self.complaint(listed.out))
         nvidia = "nvidia" in (fields.get("runtimes") or {}) or any("/nvidia-c" in line for line in others)
-        return EngineFacts(version, nvidia, None, self.parse_containers(listed))
+        clock = _ahead(_seconds(fields.get("time")), asked, answered)
+        return EngineFacts(version, nvidia, None, None, self.parse_list(listed), clock)
 
-    def containers(self, name: str | None = None) -> Command:
-        """Ask for all containers of ours, or for the one of this exact name."""
-        filters = ["label=agentless.task", *([f"name=^/?{name}$"] if name else [])]
-        return self._script("docker-containers.sh.j2", filters=filters, format=_INSPECT)
+    def containers(self, task: str) -> Command:
+        """Ask for the containers of one task: by its label, for they may have been renamed."""
+        return self._script("docker-containers.sh.j2", filters=[f"label={TASK}={task}"], format=_INSPECT)
 
-    def parse_containers(self, result: Result) -> tuple[Container, ...]:
-        """The containers in an answer of `containers`; lines that are none, like warnings, are left out."""
+    def inspect(self, containers: Sequence[str]) -> Command:
+        """Ask for containers by their ids; one that is gone meanwhile is left out of the answer, which then fails."""
+        return self._words("docker-inspect.j2", containers=containers, format=_INSPECT)
+
+    def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
+        """The containers in an answer; lines that are none, like warnings, are left out."""
         found = []
         for line in result.stdout.splitlines():
             try:
-                found.append(_container(orjson.loads(line)))
+                found.append(_container(orjson.loads(line), clock))
             except (AttributeError, KeyError, TypeError, ValueError):
                 continue
         return tuple(found)
 
-    def events(self) -> Command:
-        """The stream of changes to our containers: id, action and name per line; an action may have blanks in it."""
-        return self._words("docker-events.j2", format='{{.ID}} {{.Action}} {{index .Actor.Attributes "name"}}')
+    def says_gone(self, result: Result, missing: Iterable[str]) -> bool:
+        """Whether an answer of `inspect` says of all these containers that they are gone, and not merely nothing."""
+        words = result.err.lower()
+        return all(f"no such object: {container}" in words for container in missing)
+
+    def has_ended_so(self, container: Container, status: str) -> bool:
+        """Whether this is what the list says of a container that has ended as we know it: nothing is new about it.
+
+        To inspect one takes the engine longer than to list ten.
+        """
+        return container.state == "exited" and status.startswith(f"Exited ({container.exit_code})")
+
+    def events(self, since: float) -> Command:
+        """The stream of changes to our containers, each a line that ends with the task's id.
+
+        `since` is Unix seconds by the node's own clock.
+        """
+        return self._words(
+            "docker-events.j2", since=f"{since:.3f}", format=f'{{{{.Action}}}} {{{{index .Actor.Attributes "{TASK}"}}}}'
+        )
 
     def logs(self, container: str, query: LogQuery) -> Command:
         """The container's two streams as a stream."""
@@ -148,7 +187,7 @@ class Docker:
             "docker-run.j2",
             docker=docker,
             name=task.container_name,
-            labels=labels_of(task, placement),
+            labels=labels_of(task, placement, self._controller),
             gpu_uuids=placement.gpu_uuids,
             env={
                 "AGENTLESS_TASK_ID": task.id,
@@ -177,6 +216,7 @@ class Docker:
             lock_wait=LOCK_WAIT,
             format=_LIVE,
             name=task.container_name,
+            task=task.id,
             gpu_uuids=placement.gpu_uuids,
             run=run,
         )
@@ -185,8 +225,9 @@ class Docker:
     def parse_launch(self, task: Task, result: Result) -> str:
         """The id of the started container.
 
-        Raises Refused naming the holder, ImageMissing, RuntimeFailed with the fix (then nothing of it is on the node),
-        or NoAnswer when the container may be there all the same and has to be looked for.
+        Raises Held naming the holder, Refused when the lock was not to be had, ImageMissing, RuntimeFailed with the
+        fix (then nothing of it is on the node), or NoAnswer when the container may be there all the same and has to be
+        looked for.
         """
         if result.ok:
             ids = _CONTAINER_ID.findall(result.out)
@@ -194,7 +235,7 @@ class Docker:
                 return str(ids[-1])
             raise NoAnswer(f"{self._node.name} said nothing about the container it started")
         if result.exit_code == _HELD:
-            raise Refused(self._held(task, result.out))
+            raise Held(self._held(task, result.out))
         if result.exit_code == _LOCKED:
             raise Refused(f"{self._node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
         if result.exit_code == _UNCLEAR or result.exit_code > 127:
@@ -224,6 +265,10 @@ class Docker:
         """Remove the container with its log."""
         return self._words("docker-rm.j2", container=container, force=force)
 
+    def reap(self, container: str) -> Command:
+        """Under the lock of the launches, remove a container that was never started, unless it has been meanwhile."""
+        return self._script("docker-reap.sh.j2", lock_wait=LOCK_WAIT, format="{{.State.Status}}", container=container)
+
     def check(self, result: Result) -> None:
         """Raise RuntimeFailed with the engine's complaint unless the command worked."""
         if not result.ok:
@@ -232,6 +277,19 @@ class Docker:
     def complaint(self, words: str) -> str:
         """What the engine complains of, as a sentence with the fix."""
         return explain(words, self._node)
+
+    # ---------------------------------------------------------- a log that is kept
+
+    def log_sizes(self, container: str) -> Command:
+        """The bytes of the container's two streams, each number on its stream."""
+        return self._log_ends(container, ["wc", "-c"], ["wc", "-c"])
+
+    def log_ends(self, container: str, out: int, err: int) -> Command:
+        """The last `out` bytes of its standard output and the last `err` bytes of its standard error."""
+        return self._log_ends(container, ["tail", "-c", out], ["tail", "-c", err])
+
+    def _log_ends(self, container: str, of_stdout: list[object], of_stderr: list[object]) -> Command:
+        return self._script("docker-log-ends.sh.j2", container=container, of_stdout=of_stdout, of_stderr=of_stderr)
 
     # ------------------------------------------------------------------ inside
 
@@ -257,7 +315,7 @@ def _mount(mount: Mount) -> str:
     return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[",\r\n]', f) else f for f in fields)
 
 
-def _container(fields: Mapping[str, object]) -> Container:
+def _container(fields: Mapping[str, object], clock: float) -> Container:
     state: Mapping[str, object] = fields["state"]  # type: ignore[assignment]
     exit_code = state.get("ExitCode")
     ended = state["Status"] in ("exited", "dead")
@@ -272,7 +330,15 @@ def _container(fields: Mapping[str, object]) -> Container:
         created_at=_seconds(fields.get("created")),
         started_at=_seconds(state.get("StartedAt")),
         finished_at=_seconds(state.get("FinishedAt")),
+        clock=clock,
     )
+
+
+def _ahead(clock: float | None, asked: float, answered: float) -> float:
+    """By how much a clock that was read between two moments of ours is ahead; 0 when it may well agree."""
+    if clock is None or asked - CLOCKS_AGREE <= clock <= answered + CLOCKS_AGREE:
+        return 0.0
+    return clock - (asked + answered) / 2
 
 
 def _seconds(text: object) -> float | None:

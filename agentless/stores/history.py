@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -73,13 +74,31 @@ class History:
         """Forget an ended task; its events stay."""
         self._write("DELETE FROM tasks WHERE id = ?", (task_id,))
 
+    def has(self, task_id: str) -> bool:
+        """Whether this task has ended here."""
+        return bool(self._documents("SELECT id FROM tasks WHERE id = ?", (task_id,)))
+
     def record(self, at: float, task: str, document: bytes) -> None:
-        """Append one event."""
+        """Append one event of a task, or of a node when `task` is empty."""
         self._write("INSERT INTO events (at, task, document) VALUES (?, ?, ?)", (at, task, document))
 
-    def events(self, task: str) -> list[bytes]:
-        """All events of a task, oldest first."""
-        return self._documents("SELECT document FROM events WHERE task = ? ORDER BY seq", (task,))
+    def events(self, after: int, limit: int, task: str | None = None) -> list[tuple[int, bytes]]:
+        """The first `limit` events (of one task) after number `after`, oldest first, each with its number."""
+        if task is None:
+            return self._rows("SELECT seq, document FROM events WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit))
+        return self._rows(
+            "SELECT seq, document FROM events WHERE task = ? AND seq > ? ORDER BY seq LIMIT ?", (task, after, limit)
+        )
+
+    def last_events(self, count: int, since: float, task: str | None = None) -> int:
+        """The number after which come the last `count` events (of one task) not older than `since` (Unix seconds)."""
+        most = max(1, count)  # one is needed to know where the end is
+        if task is None:
+            newest = self._rows("SELECT seq, at FROM events ORDER BY seq DESC LIMIT ?", (most,))
+        else:
+            newest = self._rows("SELECT seq, at FROM events WHERE task = ? ORDER BY seq DESC LIMIT ?", (task, most))
+        wanted = [seq for seq, at in newest[:count] if at >= since]
+        return min(wanted) - 1 if wanted else max((seq for seq, _ in newest), default=0)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -91,9 +110,12 @@ class History:
         except ValidationError as error:
             raise StateError(f"the history has a damaged task ({error.errors()[0]['msg']}); move it away") from None
 
-    def _documents(self, query: str, values: tuple[object, ...]) -> list[bytes]:
+    def _documents(self, query: str, values: tuple[object, ...]) -> list[Any]:
+        return [row[0] for row in self._rows(query, values)]
+
+    def _rows(self, query: str, values: tuple[object, ...]) -> list[Any]:
         try:
-            return [row[0] for row in self._db.execute(query, values)]
+            return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise StateError(f"the history cannot be read ({error}); make it readable or move it away") from None
 

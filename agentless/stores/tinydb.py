@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -148,13 +149,17 @@ class _Tasks(Table):
 
 
 class TaskStore:
-    """The live tasks with their allocations, by task id."""
+    """The live tasks with their allocations, by task id. `controller` names this file on the containers it started."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._storage = AtomicStorage(str(path))
-        if self._storage.read() is None:
-            self._storage.write({"meta": {"1": {"version": VERSION}}})
+        tables = self._storage.read() or {"meta": {"1": {"version": VERSION}}}
+        about = tables["meta"]["1"]
+        if not about.get("controller"):
+            about = {**about, "controller": secrets.token_hex(8)}
+            self._storage.write({**tables, "meta": {"1": about}})
+        self.controller: str = about["controller"]
         self._tasks = _Tasks(self._storage, "tasks")
 
     @property

@@ -11,8 +11,11 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from agentless import paths
+from agentless import inventory, paths, plugins
 from agentless.client import Client
+from agentless.model.node import NodeConfig
+from agentless.session import Session
+from agentless.transports import SshFiles
 from tests.bench.measure import timed
 from tests.lab import IMAGE, Lab, Node
 
@@ -41,6 +44,13 @@ def simulated_nodes(count: int, gpus: int) -> Iterator[Path]:
             process.stdin.close()
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def session_to(lab: Lab, name: str) -> tuple[Session, NodeConfig]:
+    """A session of this process to a node of the lab, not connected yet, and the node's configuration."""
+    node = inventory.load(lab.inventory).nodes[name]
+    files = SshFiles(home=lab.home, known_hosts=Path("/dev/null"))
+    return Session(plugins.load("transports", node.connection).make(node, files), node.name), node
 
 
 def real_env(lab: Lab) -> dict[str, str]:

@@ -7,15 +7,11 @@ import itertools
 import shlex
 import statistics
 import time
-from pathlib import Path
 
-from agentless import inventory, plugins
 from agentless.model.command import Command
-from agentless.session import Session
-from agentless.transports import SshFiles
-from tests.bench.houses import controller, docker_run, forget, real_env, real_nodes, request
+from tests.bench.houses import controller, docker_run, forget, real_env, real_nodes, request, session_to
 from tests.bench.measure import Row, difference, milliseconds, paired
-from tests.lab import IMAGE, Lab, requirements
+from tests.lab import IMAGE, requirements
 
 WHAT = "`POST /v1/tasks` - the bare `docker ps` + `docker run -d` over a warm session"
 ALLOWED = 0.020
@@ -32,7 +28,8 @@ def bench(runs: int) -> list[Row]:
     if missing := requirements():
         return [Row(WHAT, _BOUND, "; ".join(missing))]
     with real_nodes("node1") as lab, controller(real_env(lab)) as client, asyncio.Runner() as runner:
-        node, session, number = lab.nodes["node1"], _session(lab), itertools.count()
+        node, number = lab.nodes["node1"], itertools.count()
+        session, _ = session_to(lab, "node1")
         runner.run(session.connect())
 
         def run(script: str) -> float:
@@ -60,9 +57,3 @@ def bench(runs: int) -> list[Row]:
         trip = statistics.median(run("true") for _ in range(20))
         runner.run(session.close())
         return [difference(WHAT, ALLOWED + trip, f"{_BOUND} ({milliseconds(trip)})", pairs)]
-
-
-def _session(lab: Lab) -> Session:
-    node = inventory.load(lab.inventory).nodes["node1"]
-    files = SshFiles(home=lab.home, known_hosts=Path("/dev/null"))
-    return Session(plugins.load("transports", node.connection).make(node, files), node.name)

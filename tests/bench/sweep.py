@@ -12,14 +12,11 @@ import shlex
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from pathlib import Path
 from typing import Any
 
-from agentless import inventory, plugins
 from agentless.model.command import Command
 from agentless.session import Session
-from agentless.transports import SshFiles
-from tests.bench.houses import real_nodes
+from tests.bench.houses import real_nodes, session_to
 from tests.bench.measure import Row, paired, ratio
 from tests.bench.peers import PEERS
 from tests.lab import Lab, requirements
@@ -49,7 +46,7 @@ def bench(runs: int) -> list[Row]:
         return rows
     with real_nodes(*(f"node{number}" for number in range(NODES)), docker=False) as lab, asyncio.Runner() as runner:
         _add_programs(lab)
-        sessions = _sessions(lab)
+        sessions = [session_to(lab, name)[0] for name in lab.nodes]
         runner.run(_all(session.connect() for session in sessions))
         ours = functools.partial(_timed, lambda: _ask(runner, sessions))
         for peer in there:
@@ -80,12 +77,6 @@ def _add_programs(lab: Lab) -> None:
             program = node.dir / "bin" / name
             program.write_text(text)
             program.chmod(0o755)
-
-
-def _sessions(lab: Lab) -> list[Session]:
-    files = SshFiles(home=lab.home, known_hosts=Path("/dev/null"))
-    nodes = inventory.load(lab.inventory).nodes.values()
-    return [Session(plugins.load("transports", node.connection).make(node, files), node.name) for node in nodes]
 
 
 async def _all(work: Iterable[Awaitable[Any]]) -> list[Any]:

@@ -37,7 +37,7 @@ class Client:
     node: SimulatedNode
 
     def __post_init__(self) -> None:
-        self.docker = Docker(NodeConfig(self.node.name, "127.0.0.1"), Renderer([template_dir()]))
+        self.docker = Docker(NodeConfig(self.node.name, "127.0.0.1"), Renderer([template_dir()]), "c1")
 
     async def run(self, command: Command | str) -> Result:
         script = command if isinstance(command, str) else command.text()
@@ -62,7 +62,7 @@ class Client:
         return self.docker.parse_launch(task, await self.run(self.docker.launch(task, placement, {})))
 
     async def container(self, cid: str):
-        listed = self.docker.parse_containers(await self.run(self.docker.containers()))
+        listed = self.docker.parse_containers(await self.run(self.docker.inspect([cid])), 0.0)
         return next(container for container in listed if container.id == cid)
 
     @contextlib.asynccontextmanager
@@ -82,7 +82,7 @@ class Client:
     @contextlib.asynccontextmanager
     async def events(self):
         """Listens, and gives a function that waits for the next event: (container, action), None at the end."""
-        listening = self.docker.events().text()
+        listening = "docker events --filter label=agentless.task --format '{{.ID}} {{.Action}}'"
         before = len(self.node.engine._listeners)
         async with self.lines(Command(listening)) as line:
             await until(lambda: len(self.node.engine._listeners) > before)
@@ -91,8 +91,7 @@ class Client:
                 told = await line()
                 if told is None:
                     return None
-                cid, action, name = told.split()
-                assert name.startswith("agentless-")
+                cid, action = told.split()
                 return cid, action
 
             yield event

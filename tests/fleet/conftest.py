@@ -9,6 +9,7 @@ import pytest
 
 from agentless.demo.fleet import Fleet, NodePlan
 from tests.fleet.client import Client, connect
+from tests.fleet.desk import Desk
 
 
 @pytest.fixture
@@ -21,3 +22,12 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 async def client(fleet: Fleet) -> AsyncIterator[Client]:
     async with connect(fleet, "n1") as client:
         yield client
+
+
+@pytest.fixture
+def desk(tmp_path: Path, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    config = tmp_path / "config" / "agentless"
+    config.mkdir(parents=True)
+    (config / "known_hosts").write_bytes(fleet.known_hosts.read_bytes())
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return Desk(tmp_path / "desk", fleet)

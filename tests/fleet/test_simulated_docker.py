@@ -18,7 +18,7 @@ from tests.fleet.client import IMAGE, Client, gone, proc, until
 async def test_a_task_comes_back_whole_from_the_labels_of_its_container(client: Client):
     task, placement = client.task("sleep", "600", gpus=(0, 2), env={"A": "b c\n'"}, labels={"x": "ü|"}, memory=1 << 30)
     cid = client.docker.parse_launch(task, await client.run(client.docker.launch(task, placement, {})))
-    found = task_of(await client.container(cid), "n1")
+    found = task_of(await client.container(cid), "n1", time.time())
     assert (found.id, found.spec, found.placement, found.state) == (task.id, task.spec, placement, "running")
 
 
@@ -51,7 +51,7 @@ async def test_a_name_is_taken_as_long_as_its_container_is_there(client: Client)
 
 async def test_a_container_whose_launcher_died_before_the_start_is_started(client: Client):
     task, placement = client.task("sleep", "600", gpus=(0,))
-    labels = labels_of(task, placement)
+    labels = labels_of(task, placement, "c1")
     container = client.node.engine.create(Config(task.container_name, IMAGE, ["sleep", "600"], labels))
     result = await client.run(client.docker.launch(task, placement, {}))
     assert client.docker.parse_launch(task, result) == container.id
@@ -102,7 +102,7 @@ async def test_a_command_that_is_not_there_fails_and_leaves_no_container(client:
     assert result.exit_code == 127
     with pytest.raises(RuntimeFailed, match="'no-such-program' cannot be run in the image"):
         client.docker.parse_launch(task, result)
-    assert client.docker.parse_containers(await client.run(client.docker.containers())) == ()
+    assert not client.node.engine.containers
 
 
 async def test_the_stream_of_events_tells_a_life_from_create_to_destroy(client: Client):
@@ -121,7 +121,7 @@ async def test_an_exit_code_is_kept_until_the_container_is_removed(client: Clien
     assert (container.state, container.exit_code, container.oom_killed) == ("exited", 7, False)
     assert container.created_at <= container.started_at <= container.finished_at <= time.time()
     client.docker.check(await client.run(client.docker.remove(cid)))
-    assert client.docker.parse_containers(await client.run(client.docker.containers())) == ()
+    assert not client.node.engine.containers
 
 
 async def test_what_a_task_leaves_running_ends_with_it(client: Client):

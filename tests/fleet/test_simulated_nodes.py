@@ -61,8 +61,8 @@ async def test_a_lost_connection_ends_all_that_was_started_through_it(fleet: Fle
 
 async def test_the_engine_says_that_it_is_a_simulation_and_hands_out_gpus(client: Client):
     answer = await client.run(join_sections(client.docker.facts()))
-    facts = client.docker.parse_facts(split_sections(answer.stdout))
-    assert (facts.version, facts.nvidia, facts.error, facts.containers) == ("20.10.0-simulated", True, None, ())
+    facts = client.docker.parse_facts(split_sections(answer.stdout), 0.0, 2e9)
+    assert (facts.version, facts.nvidia, facts.error, facts.listed) == ("20.10.0-simulated", True, None, {})
 
 
 async def test_gpus_are_called_simulated(client: Client):
@@ -107,9 +107,11 @@ async def test_a_stopped_engine_cannot_be_reached_and_ends_its_streams(client: C
         client.node.stop_engine()
         assert await event() is None
     with pytest.raises(RuntimeFailed, match="Docker daemon on n1 does not run"):
-        client.docker.check(await client.run(client.docker.containers()))
+        client.docker.check(await client.run(client.docker.inspect(["any"])))
     answer = await client.run(join_sections(client.docker.facts()))
-    assert "Docker daemon on n1 does not run" in client.docker.parse_facts(split_sections(answer.stdout)).error
+    assert (
+        "Docker daemon on n1 does not run" in client.docker.parse_facts(split_sections(answer.stdout), 0.0, 2e9).error
+    )
     client.node.start_engine()
     await client.launch("true")
 

@@ -94,7 +94,7 @@ def container(of: Task, state: Any = "running", **changes: Any) -> Container:
     began = None if state == "created" else NOW - 60
     ended = NOW - 10 if state in ("exited", "dead") else None
     plain = Container(
-        CID, of.container_name, state, labels_of(of, placement(str(of.target))), 0 if ended else None,
+        CID, of.container_name, state, labels_of(of, placement(str(of.target)), "c1"), 0 if ended else None,
         created_at=NOW - 61, started_at=began, finished_at=ended,
     )  # fmt: skip
     return replace(plain, **changes)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.model.claim import GPUS, SPEC, TASK, claim_of, labels_of, task_of
+from agentless.model.claim import DAMAGED, GPUS, SPEC, TASK, claim_of, labels_of, task_of
 from agentless.model.container import Container
 from agentless.model.spec import Mount, TaskSpec, check_spec
 from agentless.model.target import Target
@@ -52,8 +52,8 @@ def test_a_task_comes_back_from_the_labels_of_its_container(wanted: TaskSpec, ta
         "node1", target.gpus, tuple(f"GPU-{n}" for n in target.gpus), "0-3" if target.numa else None, target.numa
     )
     before = task(spec=wanted, target=str(target))
-    found = Container(CID, before.container_name, "running", labels_of(before, at), started_at=NOW)
-    back = task_of(found, "node1")
+    found = Container(CID, before.container_name, "running", labels_of(before, at, "c1"), started_at=NOW)
+    back = task_of(found, "node1", NOW)
     assert back is not None
     for field in ("id", "spec", "target", "batch", "owner", "created_at", "placement"):
         expected = at if field == "placement" else getattr(before, field)
@@ -75,7 +75,7 @@ def test_a_task_comes_back_from_the_labels_of_its_container(wanted: TaskSpec, ta
     ],
 )
 def test_the_state_of_the_task_is_that_of_its_container(shown: Any, changes: dict[str, Any], state: str) -> None:
-    back = task_of(container(task(), shown, **changes), "node1")
+    back = task_of(container(task(), shown, **changes), "node1", NOW)
     assert back is not None
     assert back.state == state
     if isinstance(back.status, Ended):
@@ -83,26 +83,26 @@ def test_the_state_of_the_task_is_that_of_its_container(shown: Any, changes: dic
 
 
 def test_the_node_is_called_as_this_inventory_calls_it() -> None:
-    back = task_of(container(task()), "gpu-box")
+    back = task_of(container(task()), "gpu-box", NOW)
     assert back is not None
     assert back.placement == Placement("gpu-box", (0,), ("GPU-node1-0",))
 
 
 def test_a_users_label_cannot_replace_one_of_ours() -> None:
     """`check_spec` refuses it; the labels hold even so."""
-    labels = labels_of(task(spec=spec(labels={TASK: "evil", "a": "b"})), placement())
+    labels = labels_of(task(spec=spec(labels={TASK: "evil", "a": "b"})), placement(), "c1")
     assert (labels[TASK], labels["a"]) == ("t1", "b")
 
 
 def test_the_value_of_a_secret_has_no_way_into_the_labels() -> None:
-    labels = labels_of(task(spec=spec(env={"A": "plain"}, secret_env=("TOKEN",))), placement())
+    labels = labels_of(task(spec=spec(env={"A": "plain"}, secret_env=("TOKEN",))), placement(), "c1")
     assert json.loads(labels[SPEC])["spec"]["secret_env"] == ["TOKEN"]
     assert json.loads(labels[SPEC])["spec"]["env"] == {"A": "plain"}
 
 
 def test_a_container_of_somebody_else_has_no_claim() -> None:
     assert claim_of(container(task(), labels={})) is None
-    assert task_of(container(task(), labels={"com.example": "x"}), "node1") is None
+    assert task_of(container(task(), labels={"com.example": "x"}), "node1", NOW) is None
 
 
 def test_a_claim_without_gpus_claims_none() -> None:
@@ -112,10 +112,10 @@ def test_a_claim_without_gpus_claims_none() -> None:
 
 
 def test_labels_of_a_newer_version_are_read_as_far_as_they_are_known() -> None:
-    labels = labels_of(task(), placement())
+    labels = labels_of(task(), placement(), "c1")
     whole = json.loads(labels[SPEC])
     whole["priority"] = whole["spec"]["priority"] = 7
-    back = task_of(container(task(), labels=labels | {SPEC: json.dumps(whole)}), "node1")
+    back = task_of(container(task(), labels=labels | {SPEC: json.dumps(whole)}), "node1", NOW)
     assert back is not None
     assert back.spec == task().spec
 
@@ -124,17 +124,54 @@ def test_labels_of_a_newer_version_are_read_as_far_as_they_are_known() -> None:
     "text",
     ["", "{", "null", "[]", "{}", '"x"', '{"spec":{}}', "\x00", '{"target":1,"batch":"b","created_at":0,"gpus":[]}'],
 )
-def test_damaged_labels_are_no_task_but_still_a_claim(text: str) -> None:
-    damaged = container(task(), labels=labels_of(task(), placement()) | {SPEC: text})
-    assert task_of(damaged, "node1") is None
-    claim = claim_of(damaged)
+def test_a_task_whose_spec_is_damaged_is_shown_with_what_the_other_labels_say(text: str) -> None:
+    damaged = container(task(), labels=labels_of(task(), placement(), "c1") | {SPEC: text})
+    found = task_of(damaged, "node1", NOW)
+    assert found is not None
+    assert (found.id, found.owner, found.state, found.spec.command) == ("t1", "me@here", "running", (DAMAGED,))
+    assert found.placement is not None
+    assert (found.placement.node, found.placement.gpu_uuids) == ("node1", ("GPU-node1-0",))
+
+
+def test_a_missing_spec_is_a_damaged_one() -> None:
+    labels = labels_of(task(), placement(), "c1")
+    found = task_of(container(task(), labels={TASK: labels[TASK], GPUS: labels[GPUS]}), "node1", NOW)
+    assert found is not None
+    assert (found.owner, found.spec.command) == ("unknown", (DAMAGED,))
+
+
+def test_a_task_is_on_the_node_as_it_is_called_here() -> None:
+    """Its owner may have another name for the same machine."""
+    found = task_of(container(task(target="gpu7::0")), "node1", NOW)
+    assert found is not None
+    assert (str(found.target), found.placement and found.placement.node) == ("node1::0", "node1")
+
+
+@pytest.mark.parametrize("off", [-26, 26])
+def test_times_are_by_our_clock_whatever_the_nodes_clock_shows(off: int) -> None:
+    ahead = off * 3600.0
+    there = {"created_at": NOW - 61 + ahead, "started_at": NOW - 60 + ahead, "finished_at": NOW - 10 + ahead}
+    found = task_of(container(task(), "exited", clock=ahead, **there), "node1", NOW)
+    assert found is not None
+    assert isinstance(found.status, Ended)
+    assert (found.status.started_at, found.status.ended_at) == (NOW - 60, NOW - 10)
+
+
+def test_nothing_is_in_the_future_when_the_clock_was_another_one_at_the_start() -> None:
+    """The node's clock was set back by hours while the container ran; how long it ran is still right."""
+    found = task_of(container(task(), "exited", started_at=NOW + 7200, finished_at=NOW + 7230), "node1", NOW)
+    assert found is not None
+    assert isinstance(found.status, Ended)
+    assert (found.status.started_at, found.status.ended_at) == (NOW - 30, NOW)
+
+
+def test_the_labels_say_which_state_folder_the_task_came_from_and_whether_it_shares() -> None:
+    claim = claim_of(container(task(), labels=labels_of(task(spec=spec(share=True)), placement(), "c1")))
     assert claim is not None
-    assert claim.gpu_uuids == ("GPU-node1-0",)
-
-
-def test_a_missing_label_is_no_task() -> None:
-    labels = labels_of(task(), placement())
-    assert task_of(container(task(), labels={TASK: labels[TASK], GPUS: labels[GPUS]}), "node1") is None
+    assert (claim.controller, claim.share) == ("c1", True)
+    plain = claim_of(container(task()))
+    assert plain is not None
+    assert not plain.share
 
 
 json_values = st.recursive(
@@ -148,9 +185,9 @@ json_values = st.recursive(
 def test_whatever_stands_in_a_label_can_be_read_and_shown(data: st.DataObject) -> None:
     """Anybody who may use docker on a node can write labels; one bad container must not break `ps` for all."""
     before = task(spec=spec(env={"A": "1"}, mounts=(Mount("/a", "/b"),)))
-    whole: dict[str, Any] = json.loads(labels_of(before, placement())[SPEC])
+    whole: dict[str, Any] = json.loads(labels_of(before, placement(), "c1")[SPEC])
     place = data.draw(st.sampled_from([whole, whole["spec"]]))
     place[data.draw(st.sampled_from(sorted(place)))] = data.draw(json_values)
-    back = task_of(container(before, labels={TASK: "t1", SPEC: json.dumps(whole)}), "node1")
-    assert back is None or isinstance(task_view(back, mine=False).id, str)
+    back = task_of(container(before, labels={TASK: "t1", SPEC: json.dumps(whole)}), "node1", NOW)
+    assert back is None or isinstance(task_view(back, (), mine=False).id, str)
     assert back is None or isinstance(back, Task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +15,13 @@ from agentless.model.node import NodeConfig
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.runtimes.docker import Docker
+from tests.pure.build import NOW, container, task
 
 DATA = Path(__file__).parent / "data" / "docker"
 
 
 def docker(program: str = "docker") -> Docker:
-    return Docker(NodeConfig("node1", "h", user="ann", docker=(program,)), Renderer([template_dir()]))
+    return Docker(NodeConfig("node1", "h", user="ann", docker=(program,)), Renderer([template_dir()]), "c1")
 
 
 # --------------------------------------------------------------------------------------------------------- containers
@@ -27,7 +29,9 @@ def docker(program: str = "docker") -> Docker:
 
 def listed(version: str) -> dict[str, Container]:
     result = Result(0, (DATA / "containers" / f"{version}.txt").read_bytes())
-    return {container.name.removeprefix("agentless-"): container for container in docker().parse_containers(result)}
+    return {
+        container.name.removeprefix("agentless-"): container for container in docker().parse_containers(result, 0.0)
+    }
 
 
 @pytest.mark.parametrize("version", ["20.10", "28"])
@@ -58,6 +62,14 @@ def test_times_are_read_to_the_nanosecond_and_year_1_is_never() -> None:
     assert found["cre"].created_at == pytest.approx(1795250713.606689129, abs=1e-6)
 
 
+def test_times_are_by_the_nodes_clock_and_it_is_known_by_how_much_that_is_ahead() -> None:
+    result = Result(0, (DATA / "containers" / "20.10.txt").read_bytes())
+    off = docker().parse_containers(result, 3600.0)
+    assert [(c.started_at, c.here(c.finished_at)) for c in off] == [
+        (c.started_at, None if c.finished_at is None else c.finished_at - 3600) for c in listed("20.10").values()
+    ]
+
+
 def test_times_of_any_zone_and_precision_are_read() -> None:
     found = listed("28")
     assert (found["healthy"].created_at, found["healthy"].started_at) == (1795250713.5, 1795250714.0)
@@ -85,12 +97,11 @@ def test_a_container_that_could_not_start_says_why_and_has_no_exit_code() -> Non
 )
 def test_lines_that_are_no_container_are_left_out(line: str) -> None:
     good = (DATA / "containers" / "20.10.txt").read_bytes()
-    assert len(docker().parse_containers(Result(1, line.encode("latin-1") + b"\n" + good))) == 7
+    assert len(docker().parse_containers(Result(1, line.encode("latin-1") + b"\n" + good), 0.0)) == 7
 
 
-def test_one_container_is_asked_for_by_its_exact_name() -> None:
-    assert "--filter 'name=^/?agentless-t1$'" in docker().containers("agentless-t1").script
-    assert "name=" not in docker().containers().script
+def test_the_container_of_one_task_is_asked_for_by_its_label() -> None:
+    assert "--filter label=agentless.task=t1)" in docker().containers("t1").script
 
 
 def test_a_container_that_is_removed_while_we_look_does_not_hide_the_others(tmp_path: Path) -> None:
@@ -107,10 +118,34 @@ def test_a_container_that_is_removed_while_we_look_does_not_hide_the_others(tmp_
     )
     program.chmod(0o755)
     (tmp_path / "answer").write_bytes((DATA / "containers" / "20.10.txt").read_bytes())
-    result = run_section(docker(str(program)).containers().script)
+    result = run_section(docker(str(program)).containers("t1").script)
     assert result.exit_code == 0
-    assert len(docker().parse_containers(result)) == 7
+    assert len(docker().parse_containers(result, 0.0)) == 7
     assert b"stale" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("state", "exit_code", "status", "known"),
+    [
+        ("exited", 3, "Exited (3) 2 hours ago", True),
+        ("exited", 3, "Exited (31) 2 hours ago", False),
+        ("exited", 3, "Up 3 seconds", False),
+        ("exited", 3, "", False),
+        ("running", 0, "Up 3 seconds", False),
+        ("dead", 3, "Exited (3) 2 hours ago", False),
+    ],
+)
+def test_what_has_ended_as_we_know_it_is_not_asked_for_again(
+    state: Any, exit_code: int, status: str, known: bool
+) -> None:
+    assert docker().has_ended_so(container(task(), state, exit_code=exit_code), status) == known
+
+
+@pytest.mark.parametrize("words", ["Error: No such object: c1", "error: no such object: c1\nError: No such object: c2"])
+def test_a_container_is_gone_only_when_the_engine_says_so(words: str) -> None:
+    assert docker().says_gone(Result(1, b"", words.encode()), ["c1"])
+    assert not docker().says_gone(Result(1, b"", words.encode()), ["c1", "c3"])
+    assert not docker().says_gone(Result(1, b"", b"Cannot connect to the Docker daemon"), ["c1"])
 
 
 def run_section(script: str) -> Result:
@@ -119,7 +154,7 @@ def run_section(script: str) -> Result:
 
 
 def test_an_engine_that_cannot_list_is_an_error_and_not_an_empty_list(tmp_path: Path) -> None:
-    assert run_section(docker("false").containers().script).exit_code != 0
+    assert run_section(docker("false").containers("t1").script).exit_code != 0
 
 
 # -------------------------------------------------------------------------------------------------------------- facts
@@ -129,8 +164,8 @@ def test_an_engine_that_cannot_list_is_an_error_and_not_an_empty_list(tmp_path: 
 def test_the_engine_is_described_from_its_answer(file: Path) -> None:
     case = json.loads(file.read_text())
     sections = {name: Result(case[name][0], case[name][1].encode()) for name in ("docker.info", "docker.containers")}
-    facts = docker().parse_facts(sections)
-    containers = None if facts.containers is None else len(facts.containers)
+    facts = docker().parse_facts(sections, NOW, NOW + 1)
+    containers = None if facts.listed is None else len(facts.listed)
     found = {"version": facts.version, "nvidia": facts.nvidia, "error": facts.error, "containers": containers}
     assert found == case["expected"]
 
@@ -139,4 +174,24 @@ def test_the_engine_is_described_from_its_answer(file: Path) -> None:
 def test_an_answer_that_was_cut_off_is_an_error(missing: str) -> None:
     case = json.loads((DATA / "facts" / "healthy-20.10.json").read_text())
     sections = {n: Result(0, case[n][1].encode()) for n in ("docker.info", "docker.containers") if n != missing}
-    assert docker().parse_facts(sections).error == "its answer about Docker was cut off"
+    assert docker().parse_facts(sections, NOW, NOW + 1).error == "its answer about Docker was cut off"
+
+
+@pytest.mark.parametrize(
+    ("clock", "ahead"),
+    [
+        ("2027-01-15T08:00:00.4Z", 0.0),  # between the question and the answer
+        ("2027-01-15T08:00:01.9Z", 0.0),  # it may be right, as far as can be told
+        ("2027-01-15T07:59:59.1Z", 0.0),
+        ("2027-01-15T11:00:00.5Z", 10800.0),
+        ("2027-01-15T09:00:00.5+02:00", -3600.0),
+        (None, 0.0),
+    ],
+)
+def test_a_clock_that_is_surely_wrong_is_known_by_how_much(clock: str | None, ahead: float) -> None:
+    case = json.loads((DATA / "facts" / "healthy-20.10.json").read_text())
+    info = json.loads(case["docker.info"][1]) | {"time": clock}
+    listed = Result(0, case["docker.containers"][1].encode())
+    sections = {"docker.info": Result(0, json.dumps(info).encode()), "docker.containers": listed}
+    facts = docker().parse_facts(sections, NOW, NOW + 1)
+    assert facts.clock == pytest.approx(ahead)

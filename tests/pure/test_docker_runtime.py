@@ -29,7 +29,7 @@ UUIDS = ("GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a", "GPU-1c9f3c1e-7d52-4a4e-8f6
 
 
 def docker(*words: str) -> Docker:
-    return Docker(replace(CONFIG, docker=words or ("docker",)), Renderer([template_dir()]))
+    return Docker(replace(CONFIG, docker=words or ("docker",)), Renderer([template_dir()]), "c1")
 
 
 # ------------------------------------------------------------------------------------------------------------ launch

@@ -83,7 +83,7 @@ def test_a_removed_task_is_gone_and_its_events_stay(history: History) -> None:
     history.remove("t1")
     history.remove("t1")
     assert history.find("t1") == []
-    assert history.events("t1") == [b"{}"]
+    assert [event for _, event in history.events(0, -1, "t1")] == [b"{}"]
 
 
 def test_events_of_a_task_come_back_in_the_order_they_happened(history: History) -> None:
@@ -91,7 +91,7 @@ def test_events_of_a_task_come_back_in_the_order_they_happened(history: History)
     for n, at in enumerate([NOW, NOW - 60, NOW + 60]):
         history.record(at, "t1", str(n).encode())
         history.record(at, "t2", b"other")
-    assert history.events("t1") == [b"0", b"1", b"2"]
+    assert [event for _, event in history.events(0, -1, "t1")] == [b"0", b"1", b"2"]
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def test_a_history_that_breaks_while_it_is_open_is_an_error_with_a_sentence(hist
     history._db.execute("DROP TABLE events")
     for use in (
         lambda: history.find("t1"),
-        lambda: history.events("t1"),
+        lambda: history.events(0, -1, "t1"),
         lambda: history.add(ended("t1")),
         lambda: history.record(NOW, "t1", b""),
     ):
@@ -185,3 +185,31 @@ def test_a_task_that_has_a_name_of_another_is_its_own(history: History) -> None:
     history.add(ended("t2"))
     assert ids(history.find("t2")) == ["t2", "t1"]
     assert replace(history.find("t1")[0], spec=spec()) == ended("t1")
+
+
+def test_events_are_read_on_from_where_one_was(history: History) -> None:
+    for n in range(5):
+        history.record(NOW + n, f"t{n % 2}", str(n).encode())
+    numbers = [number for number, _ in history.events(0, -1)]
+    assert numbers == sorted(numbers)
+    assert [event for _, event in history.events(numbers[1], -1)] == [b"2", b"3", b"4"]
+    assert [event for _, event in history.events(numbers[0], 2, "t0")] == [b"2", b"4"]
+
+
+@pytest.mark.parametrize(
+    ("count", "since", "task", "expected"),
+    [
+        (2, 0.0, None, [b"3", b"4"]),
+        (9, NOW + 2, None, [b"2", b"3", b"4"]),
+        (0, 0.0, None, []),
+        (9, NOW + 9, None, []),
+        (2, 0.0, "t0", [b"2", b"4"]),
+        (9, 0.0, "t9", []),
+    ],
+)
+def test_the_last_events_are_by_number_and_by_time(
+    history: History, count: int, since: float, task: str | None, expected: list[bytes]
+) -> None:
+    for n in range(5):
+        history.record(NOW + n, f"t{n % 2}", str(n).encode())
+    assert [event for _, event in history.events(history.last_events(count, since, task), -1, task)] == expected

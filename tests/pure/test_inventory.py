@@ -10,7 +10,8 @@ import pytest
 
 from agentless.errors import InventoryError
 from agentless.inventory import MAX_TOLD, Inventory, load, stamp_of
-from agentless.inventory_file import Node
+from agentless.inventory_file import Kept, Node
+from agentless.model.keep import Keep
 from agentless.model.node import NodeConfig
 
 DATA = Path(__file__).parent / "data" / "inventory"
@@ -211,6 +212,18 @@ def test_a_file_that_is_gone_has_no_stamp(tmp_path: Path) -> None:
     assert stamp_of(tmp_path / "none.yaml") is None
 
 
+def test_without_a_word_a_day_of_containers_and_a_gigabyte_of_logs_are_kept(tmp_path: Path) -> None:
+    for words in ("", "keep:\n", "keep: {log: null}\n"):
+        assert read(tmp_path, f"version: 1\n{words}nodes: {{box: {{connection: local}}}}").keep == Keep(
+            86400.0, 16 * 2**20, 2**30
+        )
+
+
+def test_what_is_kept_is_written_as_sizes_and_times(tmp_path: Path) -> None:
+    text = "version: 1\nkeep: {containers: 1h30min, log: 2MB, logs: 1.5GiB}\nnodes: {box: {connection: local}}"
+    assert read(tmp_path, text).keep == Keep(5400.0, 2_000_000, 3 * 2**29)
+
+
 def test_the_example_loads() -> None:
     inventory = load(EXAMPLE)
     assert (list(inventory.nodes), inventory.nodes["node2"].exclude_gpus, inventory.shared_dir) == (
@@ -222,4 +235,4 @@ def test_the_example_loads() -> None:
 
 def test_the_example_shows_every_key() -> None:
     shown = set(re.findall(r"\b(\w+):", EXAMPLE.read_text()))
-    assert set(Node.model_fields) - shown == set()
+    assert (set(Node.model_fields) | set(Kept.model_fields)) - shown == set()

@@ -36,7 +36,7 @@ class Node:
         self.state.mkdir()
         self.bin.mkdir()
         self.program("docker", f'exec {sys.executable} -SE {FAKE} "$@"')
-        self.engine = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]))
+        self.engine = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), "c1")
 
     def program(self, name: str, body: str) -> None:
         (self.bin / name).write_text(f"#!/bin/sh\n{body}\n")

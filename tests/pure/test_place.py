@@ -70,8 +70,19 @@ def test_a_gpu_that_another_controller_holds_is_refused_with_its_holder() -> Non
 def test_a_gpu_with_a_foreign_process_is_refused_with_its_user() -> None:
     foreign = seen(processes=(process("node1", 1),))
     assert refusal("node1::1", foreign) == (
-        "node1::1: GPU 1 is foreign: used by bob's process 4711 (python train.py, 2 GiB)"
+        "node1::1: GPU 1 is foreign: used by bob's process 4711 (python train.py, 2 GiB) (--share to run beside it)"
     )
+
+
+def test_a_gpu_with_a_foreign_process_is_given_to_who_wants_to_share_it() -> None:
+    foreign = cluster(seen(processes=(process("node1", 1),)))
+    assert place(foreign, parse_target("node1::1"), spec(share=True)).gpu_uuids == (uuid("node1", 1),)
+
+
+@pytest.mark.parametrize("changes", [{"processes": None}, {"containers": [container(task(target="node1::1"))]}])
+def test_sharing_is_not_with_tasks_and_not_with_the_unknown(changes: Any) -> None:
+    with pytest.raises(Refused):
+        place(cluster(seen(**changes)), parse_target("node1::1"), spec(share=True))
 
 
 def test_an_excluded_gpu_is_refused() -> None:
@@ -195,8 +206,8 @@ class Cluster(RuleBasedStateMachine):
         ),
     )
     def something_happens_to_mine(self, data: st.DataObject, event: Any) -> None:
-        if self.mine:
-            chosen = data.draw(st.sampled_from(sorted(self.mine)))
+        if live := sorted(name for name, mine in self.mine.items() if mine.live):
+            chosen = data.draw(st.sampled_from(live))
             with contextlib.suppress(IllegalMove):
                 self.mine[chosen] = apply(self.mine[chosen], event, NOW)
 

@@ -7,10 +7,11 @@ from typing import Any, get_args
 import pytest
 
 from agentless.model.container import ContainerState
-from agentless.model.event import LaunchFailed, Vanished
+from agentless.model.event import Dated, Launched, LaunchFailed, Restarted, Vanished
+from agentless.model.task import Ended
 from agentless.rules.lifecycle import apply
-from agentless.rules.reconcile import LAUNCH_BOUND, ending, reconcile
-from tests.pure.build import NOW, STATES, container, task
+from agentless.rules.reconcile import LAUNCH_BOUND, REAP_AFTER, container_of, is_forsaken, reconcile
+from tests.pure.build import CID, NOW, STATES, container, task
 
 CONTAINER_STATES = get_args(ContainerState)
 
@@ -53,7 +54,8 @@ AFTERWARDS: dict[str, dict[str, str]] = {
         "dead": "completed",
     },
     "pending": dict.fromkeys(CONTAINER_STATES, "pending"),
-    "ended": dict.fromkeys(CONTAINER_STATES, "completed"),
+    "ended": dict.fromkeys(CONTAINER_STATES, "completed")
+    | {"running": "running", "restarting": "running", "paused": "paused"},
 }
 AFTERWARDS["lost before an answer"] = AFTERWARDS["lost"]
 
@@ -104,32 +106,123 @@ def test_what_is_not_on_a_node_has_nothing_to_agree_on(state: str) -> None:
     assert reconcile(task(state=state), None, NOW) == ()
 
 
-def test_an_ending_carries_what_the_engine_knows_of_it() -> None:
+def test_an_ending_is_what_the_engine_says_of_it() -> None:
+    """Learned of a day later."""
     found = container(task(), "exited", exit_code=137, oom_killed=True, error="why")
-    assert (found.started_at, found.finished_at) == (NOW - 60, NOW - 10)
-    assert (ending(found).exit_code, ending(found).oom_killed, ending(found).seconds, ending(found).error) == (
-        137,
-        True,
-        50.0,
-        "why",
-    )
+    ended = settle(task(state="running"), found, NOW + 86_400).status
+    assert (ended.state, ended.exit_code, ended.reason) == ("killed_oom", 137, "why")
+    assert (ended.started_at, ended.ended_at) == (NOW - 60, NOW - 10)
 
 
-@pytest.mark.parametrize(
-    ("times", "seconds"),
-    [
-        ({"started_at": NOW, "finished_at": NOW - 3600}, 0.0),  # the clock went back
-        ({"started_at": None, "finished_at": NOW}, None),
-        ({"started_at": NOW, "finished_at": None}, None),
-    ],
-)
-def test_a_duration_that_makes_no_sense_is_none_or_zero(times: dict[str, float | None], seconds: float | None) -> None:
-    assert ending(container(task(), "exited", **times)).seconds == seconds
+def test_a_launch_and_an_end_that_nobody_saw_have_their_own_times() -> None:
+    ended = settle(task(state="assigning"), container(task(), "exited"), NOW + 86_400).status
+    assert (ended.started_at, ended.ended_at) == (NOW - 60, NOW - 10)
+
+
+@pytest.mark.parametrize("times", [{"started_at": NOW, "finished_at": NOW - 3600}, {"finished_at": None}])
+def test_an_end_whose_time_makes_no_sense_is_when_it_was_noticed(times: dict[str, float | None]) -> None:
+    assert settle(task(state="running"), container(task(), "exited", **times)).status.ended_at == NOW
 
 
 @pytest.mark.parametrize("hours", [-26, 26])
-def test_a_nodes_clock_that_is_hours_off_changes_no_duration(hours: int) -> None:
-    off = hours * 3600
-    found = container(task(), "exited", started_at=NOW - 60 + off, finished_at=NOW - 10 + off)
+def test_a_nodes_clock_that_is_hours_off_changes_no_date(hours: int) -> None:
+    off = hours * 3600.0
+    found = container(task(), "exited", started_at=NOW - 60 + off, finished_at=NOW - 10 + off, clock=off)
     ended = settle(task(state="running"), found).status
-    assert (ended.ended_at - ended.started_at, ended.ended_at <= NOW) == (50.0, True)
+    assert (ended.started_at, ended.ended_at) == (NOW - 60, NOW - 10)
+
+
+# ------------------------------------------------------------------ somebody else's hand
+
+
+def seen(state: str = "running") -> Any:
+    """A task whose container was looked at before."""
+    return settle(task(state=state), container(task()))
+
+
+def test_the_engines_start_is_taken_over_once() -> None:
+    found = container(task(), started_at=NOW - 58)
+    (event,) = reconcile(task(state="running"), found, NOW)
+    assert event == Dated(NOW - 58, NOW - 58)
+    assert reconcile(apply(task(state="running"), event, NOW), found, NOW) == ()
+
+
+def test_a_container_that_was_restarted_has_a_new_start() -> None:
+    (event,) = reconcile(seen(), container(task(), started_at=NOW - 5), NOW)
+    assert event == Restarted(NOW - 5, NOW - 5)
+    assert apply(seen(), event, NOW).status.started_at == NOW - 5
+
+
+def test_a_node_whose_clock_was_set_right_has_restarted_nothing() -> None:
+    found = container(task(), clock=-3600.0)
+    assert reconcile(seen(), found, NOW) == ()
+
+
+def test_a_container_that_was_restarted_after_its_end_is_a_live_task_again() -> None:
+    over = settle(seen(), container(task(), "exited"))
+    assert isinstance(over.status, Ended)
+    again = settle(over, container(task(), started_at=NOW - 1))
+    assert (again.state, again.status.started_at) == ("running", NOW - 1)
+    assert (again.stop, reconcile(over, container(task(), "exited"), NOW)) == (None, ())
+
+
+def test_a_stop_is_done_with_when_somebody_starts_the_container_again() -> None:
+    over = settle(task(state="running", stop="stop"), container(task(), "exited"))
+    assert settle(over, container(task(), started_at=NOW - 1)).stop is None
+
+
+@pytest.mark.parametrize(("shown", "state"), [("running", "running"), ("paused", "paused"), ("exited", "completed")])
+def test_a_launch_that_was_given_up_and_came_about_all_the_same_is_a_task_again(shown: Any, state: str) -> None:
+    given_up = apply(task(state="assigning", stop="stop"), LaunchFailed("stopped before it started"), NOW)
+    after = settle(given_up, container(task(), shown))
+    assert (after.state.replace("stopped", "completed"), after.stop) == (state, "stop")
+
+
+def test_another_container_does_not_revive_an_ended_task() -> None:
+    assert reconcile(task(state="ended"), container(task(), id="another"), NOW) == ()
+
+
+def test_a_container_that_restarted_and_ended_while_nobody_looked_has_its_last_end() -> None:
+    found = container(task(), "exited", started_at=NOW - 30, finished_at=NOW - 20, exit_code=7)
+    ended = settle(seen(), found).status
+    assert (ended.exit_code, ended.started_at, ended.ended_at) == (7, NOW - 30, NOW - 20)
+
+
+def test_a_stop_of_a_launch_that_died_before_the_start_ends_in_the_end() -> None:
+    asked = task(state="assigning", stop="stop")
+    created = container(asked, "created")
+    assert reconcile(asked, created, asked.status.since + LAUNCH_BOUND - 1) == ()
+    late = asked.status.since + LAUNCH_BOUND + 1
+    assert reconcile(asked, created, late) == (LaunchFailed("stopped before it started"),)
+
+
+@pytest.mark.parametrize("off", [0.0, 7200.0])
+def test_a_container_that_nobody_started_is_forsaken_after_a_grace_time(off: float) -> None:
+    created = container(task(), "created", created_at=NOW + off, clock=off)
+    assert not is_forsaken(created, NOW + REAP_AFTER - 1)
+    assert is_forsaken(created, NOW + REAP_AFTER + 1)
+    assert not is_forsaken(container(task()), NOW + 86_400)
+
+
+# ------------------------------------------------------------------ which container
+
+
+def test_a_container_is_known_by_its_id_whatever_it_is_called() -> None:
+    renamed = container(task(), name="somebody-renamed-it", labels={})
+    assert container_of(task(state="running"), [container(task(), id="other"), renamed]) == renamed
+
+
+@pytest.mark.parametrize("state", ["assigning", "lost before an answer"])
+def test_the_container_of_an_unanswered_launch_is_found_by_its_label(state: str) -> None:
+    renamed = container(task(), name="somebody-renamed-it")
+    remembered = task(state=state)
+    assert container_of(remembered, [container(task("t2")), renamed]) == renamed
+    assert settle(remembered, renamed).status.container == CID
+    assert container_of(remembered, [container(task("t2"))]) is None
+
+
+def test_a_copy_of_a_container_is_not_taken_for_it() -> None:
+    copy = container(task(), id="copy", name="copy", created_at=NOW - 1000)
+    ours = container(task())
+    assert container_of(task(state="assigning"), [copy, ours]) == ours
+    assert reconcile(task(state="assigning"), ours, NOW)[0] == Launched(CID)

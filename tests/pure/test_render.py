@@ -67,11 +67,22 @@ def _logs(v: dict[str, Any]) -> list[str]:
 
 WORDS: dict[str, Case] = {
     "docker-events.j2": (
-        {"docker": some, "format": values},
+        {"docker": some, "since": values, "format": values},
         lambda v: [
-            *v["docker"], "events", "--filter", "type=container", "--filter", "label=agentless.task",
+            *v["docker"], "events", "--since", v["since"],
+            "--filter", "type=container", "--filter", "label=agentless.task",
             *(w for e in ("start", "pause", "unpause", "die", "destroy") for w in ("--filter", f"event={e}")),
             "--format", v["format"],
+        ],
+    ),
+    "docker-inspect.j2": (
+        {"docker": some, "format": values, "containers": lists},
+        lambda v: [*v["docker"], "inspect", "--format", v["format"], *v["containers"]],
+    ),
+    "docker-list.j2": (
+        {"docker": some, "format": values},
+        lambda v: [
+            *v["docker"], "ps", "--all", "--no-trunc", "--filter", "label=agentless.task", "--format", v["format"]
         ],
     ),
     "docker-kill.j2": (
@@ -124,13 +135,22 @@ WORDS: dict[str, Case] = {
 SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "docker-containers.sh.j2": {"docker": lists, "filters": lists, "format": values},
     "docker-facts.sh.j2": {"docker": lists, "format": values},
+    "docker-log-ends.sh.j2": {"docker": lists, "container": values, "of_stdout": some, "of_stderr": some},
     "docker-launch.sh.j2": {
         "docker": lists,
         "lock_wait": st.just(1),
         "format": values,
         "name": values.filter(bool),
+        "task": values.filter(bool),
         "gpu_uuids": st.lists(values.filter(bool), max_size=3),
         "run": some,
+    },
+    "docker-lock.sh.j2": {"lock_wait": st.just(1)},
+    "docker-reap.sh.j2": {
+        "docker": lists,
+        "lock_wait": st.just(1),
+        "format": values,
+        "container": values.filter(bool),
     },
 }
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
@@ -204,7 +224,7 @@ def fake() -> Any:
 @settings(max_examples=25)
 def test_a_script_is_one_that_shells_can_read(shell: list[str], name: str, data: st.DataObject) -> None:
     drawn = data.draw(st.fixed_dictionaries(SCRIPTS[name]))
-    script = renderer.script(name, **drawn | {"docker": ["docker", *drawn["docker"]]})
+    script = renderer.script(name, **drawn | {"docker": ["docker", *drawn.get("docker", [])]})
     checked = subprocess.run([*shell, "-n"], input=script.encode(), capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, b"")
 
@@ -251,6 +271,37 @@ def test_asking_for_facts_gives_docker_every_value_as_it_was(
     v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-facts.sh.j2"]))
     script = renderer.script("docker-facts.sh.j2", **v | {"docker": [str(fake.docker), *v["docker"]]})
     assert fake.run(script, shell) == (0, [[*v["docker"], "info", "--format", v["format"]]])
+
+
+@shells
+@given(data=st.data())
+@settings(max_examples=15)
+def test_reading_the_ends_of_a_log_gives_docker_every_value_as_it_was(
+    fake: FakeDocker, shell: list[str], data: st.DataObject
+) -> None:
+    v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-log-ends.sh.j2"]))
+    programs = {"of_stdout": ["cat"], "of_stderr": ["cat"]}
+    script = renderer.script("docker-log-ends.sh.j2", **v | programs | {"docker": [str(fake.docker), *v["docker"]]})
+    assert fake.run(script, shell)[1] == [[*v["docker"], "logs", v["container"]]]
+
+
+@shells
+@pytest.mark.parametrize("code", [0, 3])
+def test_the_ends_of_a_log_come_on_their_streams_with_dockers_own_exit_code(
+    shell: list[str], code: int, tmp_path: Path
+) -> None:
+    docker = tmp_path / "docker"
+    docker.write_text(f"#!/bin/sh\nseq 9999\nseq 5555 >&2\nexit {code}\n")
+    docker.chmod(0o755)
+    script = renderer.script(
+        "docker-log-ends.sh.j2",
+        docker=[docker],
+        container="c",
+        of_stdout=["tail", "-c", 5],
+        of_stderr=["wc", "-c"],
+    )
+    done = subprocess.run(shell, input=script.encode(), capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (code, b"9999\n", b"26668")
 
 
 def test_an_admins_template_wins_over_the_packaged_one(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_the_longest_command_still_fits_into_one_argument_with_its_label(letter:
             break
         except UsageError:
             length -= 1000
-    labels = labels_of(task(target="node1:0::0", spec=longest), placement("node1::0,1,2,3,4,5,6,7"))
+    labels = labels_of(task(target="node1:0::0", spec=longest), placement("node1::0,1,2,3,4,5,6,7"), "c1")
     argument = f"agentless.spec={labels['agentless.spec']}"
     assert subprocess.run(["true", argument], check=False).returncode == 0
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 
 from agentless.model.cluster import Gpu, Holder, Node, Observation
-from agentless.model.gpu import GpuSample
+from agentless.model.container import Container
+from agentless.model.gpu import GpuProcess, GpuSample
 from agentless.model.node import EngineFacts
 from agentless.rules.survey import STALE_AFTER, describe
-from tests.pure.build import NOW, cluster, container, process, reading, seen, task, uuid
+from tests.pure.build import CID, NOW, cluster, container, process, reading, seen, spec, task, uuid
 
 
 def node(observation: Observation, *tasks: object, **config: object) -> Node:
@@ -157,3 +158,34 @@ def test_a_foreign_process_is_described_by_what_is_known() -> None:
     unknown = replace(plain, user=None, command=None, name=None, memory_mib=None)
     assert describe(unknown) == "process 4711 (unknown program)"
     assert len(describe(replace(plain, command="x" * 1000))) < 100
+
+
+# ------------------------------------------------------------------ intruders
+
+
+def held_by(*containers: Container, processes: tuple[GpuProcess, ...]) -> Gpu:
+    return cluster(seen(containers=containers, processes=processes), (task(),)).nodes["node1"].gpus[0]
+
+
+def test_a_process_outside_the_container_that_holds_a_gpu_is_an_intruder() -> None:
+    inside, intruder = process("node1", 0, pid=1, container=CID), process("node1", 0, pid=2)
+    found = held_by(container(task()), processes=(inside, intruder))
+    assert found.intruders == (intruder,)
+    assert found.state == "allocated"
+    assert found.reason == "held by task t1 of me@here, used by bob's process 2 (python train.py, 2 GiB)"
+
+
+def test_a_process_in_another_container_is_an_intruder_too() -> None:
+    other = process("node1", 0, container="another")
+    assert held_by(container(task()), processes=(other,)).intruders == (other,)
+
+
+def test_nobody_is_an_intruder_as_long_as_no_container_is_known_that_holds_the_gpu() -> None:
+    """A launch is under way: its first processes are seen before its container is."""
+    assert held_by(processes=(process("node1", 0, container=CID),)).intruders == ()
+
+
+def test_who_shares_a_gpu_with_a_task_that_wanted_it_so_is_no_intruder() -> None:
+    shared = task(spec=spec(share=True))
+    found = cluster(seen(containers=(container(shared),), processes=(process("node1", 0),)), (shared,))
+    assert found.nodes["node1"].gpus[0].intruders == ()

@@ -63,7 +63,8 @@ def test_a_gpu_that_a_foreign_process_uses(agentless, node):
     gpu = until(lambda: (gpu := agentless.gpu("node1::0"))["state"] == "foreign" and gpu)
     assert [(p["pid"], p["command"], p["memory_mib"]) for p in gpu["processes"]] == [(process.pid, "sleep 300", 2048)]
     assert refused(agentless, "node1::0") == (
-        f"agentless: node1::0: GPU 0 is foreign: used by root's process {process.pid} (sleep 300, 2 GiB)"
+        f"agentless: node1::0: GPU 0 is foreign: used by root's process {process.pid} (sleep 300, 2 GiB) "
+        "(--share to run beside it)"
     )
 
 

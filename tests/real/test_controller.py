@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from agentless.client import RequestFailed
 from tests.real.cli import Cli, Events, containers, finish, inspect, is_alive, until
 
 
@@ -230,3 +231,11 @@ def _links(pid):
 
 def _table(kind):
     return Path(f"/proc/net/{kind}").read_text().splitlines()[1:]
+
+
+def test_a_command_of_another_version_says_what_to_do(agentless, monkeypatch):
+    monkeypatch.setattr("agentless.client.__version__", "99.0")
+    with pytest.raises(RequestFailed) as caught:
+        agentless.client.get("/v1/tasks")
+    assert "this command is 99.0; run: agentless controller stop (tasks go on)" in str(caught.value)
+    assert agentless.client.get("/v1/controller")["pid"]

@@ -18,7 +18,8 @@ live=$(docker ps --no-trunc --filter label=agentless.task --filter status=create
 held=
 unstarted=
 while IFS='|' read -r id name status gpus task owner; do
-  if [ "$name" = agentless-t2 ]; then
+  # By its label too: a container may have been renamed.
+  if [ "$name" = agentless-t2 ] || [ "$task" = t2 ]; then
     case $status in
       # The lock is ours, so the launch that created it has died before the start.
       Created) unstarted=$id ;;
@@ -40,7 +41,7 @@ fi
 if [ -n "$unstarted" ]; then
   docker start "$unstarted"
 else
-  docker run --detach --pull never --name agentless-t2 --label agentless.task=t2 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --label 'agentless.spec={"target":"node1::0","batch":"t2","created_at":1799999900.0,"gpus":[0],"spec":{"command":["sh","-c","echo '"'"'it'"'"''"'"'s'"'"' \"$HOME\"\nexit 3"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":false,"stop_grace":10.0,"labels":{}}}' --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a"' --env AGENTLESS_TASK_ID=t2 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0 --stop-timeout 10 busybox sh -c 'echo '"'"'it'"'"''"'"'s'"'"' "$HOME"
+  docker run --detach --pull never --name agentless-t2 --label agentless.task=t2 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --label agentless.controller=c1 --label 'agentless.spec={"target":"node1::0","batch":"t2","created_at":1799999900.0,"gpus":[0],"spec":{"command":["sh","-c","echo '"'"'it'"'"''"'"'s'"'"' \"$HOME\"\nexit 3"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{}}}' --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a"' --env AGENTLESS_TASK_ID=t2 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0 --stop-timeout 10 busybox sh -c 'echo '"'"'it'"'"''"'"'s'"'"' "$HOME"
 exit 3'
 fi
 code=$?

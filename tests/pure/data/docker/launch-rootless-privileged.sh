@@ -18,7 +18,8 @@ live=$(docker --host unix:///run/user/1000/docker.sock ps --no-trunc --filter la
 held=
 unstarted=
 while IFS='|' read -r id name status gpus task owner; do
-  if [ "$name" = agentless-t4 ]; then
+  # By its label too: a container may have been renamed.
+  if [ "$name" = agentless-t4 ] || [ "$task" = t4 ]; then
     case $status in
       # The lock is ours, so the launch that created it has died before the start.
       Created) unstarted=$id ;;
@@ -40,7 +41,7 @@ fi
 if [ -n "$unstarted" ]; then
   docker --host unix:///run/user/1000/docker.sock start "$unstarted"
 else
-  docker --host unix:///run/user/1000/docker.sock run --detach --pull never --name agentless-t4 --label agentless.task=t4 --label agentless.owner=me@here --label agentless.gpus= --label 'agentless.spec={"target":"node1","batch":"t4","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":true,"stop_grace":0.0,"labels":{}}}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t4 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --privileged --stop-timeout 1 busybox true
+  docker --host unix:///run/user/1000/docker.sock run --detach --pull never --name agentless-t4 --label agentless.task=t4 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label 'agentless.spec={"target":"node1","batch":"t4","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":true,"stop_grace":0.0,"share":false,"labels":{}}}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t4 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --privileged --stop-timeout 1 busybox true
 fi
 code=$?
 if [ "$code" -ne 0 ]; then

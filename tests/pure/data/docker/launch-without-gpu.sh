@@ -18,7 +18,8 @@ live=$(docker ps --no-trunc --filter label=agentless.task --filter status=create
 held=
 unstarted=
 while IFS='|' read -r id name status gpus task owner; do
-  if [ "$name" = agentless-t1 ]; then
+  # By its label too: a container may have been renamed.
+  if [ "$name" = agentless-t1 ] || [ "$task" = t1 ]; then
     case $status in
       # The lock is ours, so the launch that created it has died before the start.
       Created) unstarted=$id ;;
@@ -40,7 +41,7 @@ fi
 if [ -n "$unstarted" ]; then
   docker start "$unstarted"
 else
-  docker run --detach --pull never --name agentless-t1 --label agentless.task=t1 --label agentless.owner=me@here --label agentless.gpus= --label 'agentless.spec={"target":"node1","batch":"t1","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":false,"stop_grace":10.0,"labels":{}}}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t1 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --stop-timeout 10 busybox true
+  docker run --detach --pull never --name agentless-t1 --label agentless.task=t1 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label 'agentless.spec={"target":"node1","batch":"t1","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{}}}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t1 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --stop-timeout 10 busybox true
 fi
 code=$?
 if [ "$code" -ne 0 ]; then

@@ -1,0 +1,83 @@
+"""`agentless events`: every change of state with its cause, as it is recorded and as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli import complete
+from agentless.cli.common import Json, client, moment, named, say, warn
+from agentless.cli.table import printable
+from agentless.client import Client
+from agentless.errors import ControllerError
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(events)
+
+
+def events(
+    context: typer.Context,
+    task: Annotated[
+        str | None,
+        typer.Argument(metavar="[TASK]", help="Only this task's.", autocompletion=complete.tasks, callback=named),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay for what happens from now on.")] = False,
+    last: Annotated[
+        int | None, typer.Option("--last", "-n", min=0, max=1_000_000, metavar="N", help="The last N; default 50.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Not older than: 10min, 2h, or a date like 2026-05-01T12:00.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what has happened to tasks and nodes, and why: the audit trail. With --json one object per line."""
+    served = client(context)
+    if last is None:
+        last = 50 if since is None and task is None else 1_000_000
+    query = {"task": task, "last": last, "since": None if since is None else moment(since, "--since")}
+    none = True
+    for event in _stream(served, query, follow=follow):
+        none = False
+        if as_json:
+            import json
+
+            print(json.dumps(event, ensure_ascii=False), flush=follow)
+        else:
+            print(_line(event), flush=follow)
+    warn(served)
+    if none and not as_json:
+        say("nothing has happened yet" if since is None else "nothing has happened since then")
+
+
+def _stream(served: Client, query: dict[str, Any], *, follow: bool) -> Iterator[dict[str, Any]]:
+    """The events; with `follow` without an end, also over a controller that dies and comes back."""
+    failures = 0
+    while True:
+        try:
+            for event in served.lines("/v1/events", follow=follow, **query):
+                query, failures = {"task": query["task"], "after": event["seq"]}, 0
+                yield event
+        except ControllerError:
+            failures += 1
+            if failures == 3:
+                raise
+        if not follow:
+            return
+
+
+def _line(event: dict[str, Any]) -> str:
+    when = datetime.fromtimestamp(event["at"]).strftime("%Y-%m-%d %H:%M:%S")
+    if event["kind"] == "task":
+        task = event["task"]
+        reason = task["reason"] if task["reason"] not in (None, "", event["cause"]) else ""
+        words = f"{event['event']:13} {task['state']:10} {task['target']:12} {event['cause']}"
+        return printable(f"{when}  {task['id']}  {words}{': ' + reason if reason else ''}")
+    if event["kind"] == "node":
+        reason = f": {event['reason']}" if event["reason"] else ""
+        return printable(f"{when}  {'node':11}  {event['node']} is {event['state']}{reason}")
+    return printable(f"{when}  {event['kind']:11}  {event['event']}: {event['cause']}")

@@ -1,0 +1,228 @@
+"""What is left of tasks that have ended: fetches their logs from the nodes, and removes their containers in time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from agentless.controller.core import Core
+from agentless.controller.hub import News
+from agentless.controller.link import Link
+from agentless.errors import AgentlessError, NoAnswer, RuntimeFailed, StateError
+from agentless.model.claim import claim_of
+from agentless.model.command import Command
+from agentless.model.container import Container
+from agentless.model.keep import Keep
+from agentless.model.task import Task
+from agentless.rules.keep import Chores, chores, cut_note, split_tail
+from agentless.runtimes.docker import LogQuery
+from agentless.stores.logs import LogStore, LogWriter
+
+RETRY_AFTER = 60.0
+"""Seconds before a log that could not be fetched, or a container that could not be removed, is tried again."""
+FETCH_WITHIN = 3600.0
+"""Seconds for one log: an engine that counts the bytes of a very long one takes minutes."""
+
+_log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Does one thing after the other on each node, and all nodes at once.
+
+    `keep` are the settings in force; `trouble` is why a log cannot be kept here at present.
+    """
+
+    def __init__(self, core: Core, logs: LogStore) -> None:
+        self.keep = Keep()
+        self.trouble: str | None = None
+        self._core = core
+        self._logs = logs
+        self._known: dict[str, Task | None] = {}
+        self._not_before: dict[str, float] = {}
+        self._idle: dict[str, tuple[tuple[Container, ...], Keep, float]] = {}
+        self._at_work: dict[str, asyncio.Task[None]] = {}
+        self._listening: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is being fetched or removed."""
+        return bool(self._at_work)
+
+    def tick(self) -> None:
+        """Begin whatever there is to do by now."""
+        now = self._core.clock.now()
+        later = {task: moment for task, moment in self._not_before.items() if moment > now}
+        if len(later) < len(self._not_before):
+            self._idle.clear()
+        self._not_before = later
+        there = {container.id for link in self._core.links.values() for container in link.containers}
+        self._known = {container: task for container, task in self._known.items() if container in there}
+        if not self._not_before:
+            self.trouble = None
+        for link in self._core.links.values():
+            self._begin(link)
+
+    def start(self) -> None:
+        """From now on, begin as soon as a task ends."""
+        self._listening = asyncio.create_task(self._listen(), name="keeper")
+
+    async def close(self) -> None:
+        """Leave everything as it is: what was begun is begun again by the next controller."""
+        work = [*self._at_work.values(), *filter(None, [self._listening])]
+        for one in work:
+            one.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+
+    # ------------------------------------------------------------------ what to do
+
+    async def _listen(self) -> None:
+        with self._core.hub.listen() as news:
+            async for item in news:
+                try:
+                    self._hear(item)
+                except StateError as error:
+                    self.trouble = str(error)
+
+    def _hear(self, item: News) -> None:
+        if item["kind"] == "missed":
+            self._known.clear()
+        if item["kind"] != "task":
+            return
+        task = item["task"]
+        self._known.pop(task["container"], None)
+        self._idle.pop(task["node"], None)
+        if task["ended_at"] is None:
+            self._logs.remove(task["id"])
+        elif link := self._core.links.get(task["node"]):
+            self._begin(link)
+
+    def _begin(self, link: Link) -> None:
+        name, now = link.node.name, self._core.clock.now()
+        containers, keep, due = self._idle.get(name, ((), self.keep, 0.0))
+        if name in self._at_work or not link.online:
+            return
+        if containers is link.containers and keep is self.keep and now <= due:
+            return
+        if todo := self._chores(link):
+            self._at_work[name] = work = asyncio.create_task(self._work(link), name=f"keeper {name}")
+            work.add_done_callback(lambda _: self._at_work.pop(name))
+        else:
+            self._idle[name] = (link.containers, self.keep, todo.due)
+
+    def _chores(self, link: Link) -> Chores:
+        now = self._core.clock.now()
+        found = [self._ended(container) for container in link.containers if container.over]
+        ended = {task.id: task for task in found if task and self._not_before.get(task.id, 0.0) <= now}
+        return chores(link.containers, self._core.tasks, ended, self._logs, now, self.keep)
+
+    def _ended(self, container: Container) -> Task | None:
+        """The task of a container if it has ended here. Looked up once, for that is a query to the history."""
+        claim = claim_of(container)
+        if claim is None or claim.task in self._core.tasks:
+            return None
+        if container.id not in self._known:
+            found = self._core.history.find(claim.task)
+            self._known[container.id] = next((task for task in found if task.id == claim.task), None)
+        return self._known[container.id]
+
+    # ------------------------------------------------------------------ doing it
+
+    async def _work(self, link: Link) -> None:
+        """Until there is nothing left to do, or the node does not answer: it is begun again when it does."""
+        try:
+            while todo := self._chores(link):
+                for task in todo.fetch:
+                    await self._try(link, task, self._fetch(link, task))
+                for task in todo.remove:
+                    await self._try(link, task, self._remove(link, task))
+                for container in todo.reap:
+                    await self._reap(link, container)
+        except NoAnswer as error:
+            _log.info("%s", error)
+        except StateError as error:
+            self.trouble = str(error)
+
+    async def _try(self, link: Link, task: Task, work: Coroutine[Any, Any, None]) -> None:
+        """What goes wrong with one task does not hold up the others. Raises NoAnswer, which is about all of them."""
+        try:
+            async with asyncio.timeout(FETCH_WITHIN):
+                await work
+            return
+        except NoAnswer:
+            raise
+        except StateError as error:
+            self.trouble = f"{error}; the container stays on {link.node.name}, and it is tried again"
+        except (AgentlessError, TimeoutError) as error:
+            _log.warning("%s: task %s: %s", link.node.name, task.id, error)
+        except Exception:  # noqa: BLE001 - one task must not hold up the others
+            _log.exception("%s: keeping task %s failed in an unforeseen way", link.node.name, task.id)
+        self._not_before[task.id] = self._core.clock.now() + RETRY_AFTER
+
+    async def _fetch(self, link: Link, task: Task) -> None:
+        cap = min(self.keep.log, self.keep.logs)
+        with self._logs.writer(task.id, cap) as log:
+            await self._copy(link, task, log)
+            if log.full:
+                await self._copy_end(link, task, log, cap)
+            await asyncio.to_thread(log.finish)
+            log.commit()
+        self.trouble = None
+        if not self._core.history.has(task.id):  # removed meanwhile, or started again
+            self._logs.remove(task.id)
+        await asyncio.to_thread(self._logs.shrink, self.keep.logs)
+
+    async def _copy(self, link: Link, task: Task, log: LogWriter) -> None:
+        words = b""
+        async with link.stream(link.runtime.logs(task.container_ref, LogQuery())) as stream:
+            async for fd, data in stream:
+                log.add(fd, data)
+                if log.full:
+                    return
+                if fd == 2:
+                    words = (words + data)[-2000:]
+        if stream.exit_code != 0:
+            raise RuntimeFailed(link.runtime.complaint(words.decode("utf-8", "replace")))
+
+    async def _copy_end(self, link: Link, task: Task, log: LogWriter, cap: int) -> None:
+        """The end of a log that is longer than what is kept: counted and cut on the node, to spare the link."""
+        counts = {1: b"", 2: b""}
+
+        def count(fd: int, data: bytes) -> None:
+            counts[fd] += data
+
+        await _run(link, link.runtime.log_sizes(task.container_ref), count)
+        left = {fd: int(counts[fd]) - log.head[fd] for fd in counts}
+        end = split_tail(left, log.room)
+        log.cut(cut_note({fd: left[fd] - end[fd] for fd in left}, cap))
+        missing = dict(end)
+
+        def put(fd: int, data: bytes) -> None:
+            missing[fd] -= len(data)
+            log.put(fd, data)
+
+        await _run(link, link.runtime.log_ends(task.container_ref, end[1], end[2]), put)
+        if any(missing.values()):
+            raise RuntimeFailed("its log changed while it was read")
+
+    async def _remove(self, link: Link, task: Task) -> None:
+        result = await link.run(link.runtime.remove(task.container_ref))
+        if not result.ok and "No such container" not in result.err:
+            link.runtime.check(result)
+        # The node's own news of it are still on their way.
+        self._not_before[task.id] = self._core.clock.now() + RETRY_AFTER
+        _log.info("%s: removed the container of task %s, whose log is kept", link.node.name, task.id)
+
+    async def _reap(self, link: Link, container: str) -> None:
+        result = await link.run(link.runtime.reap(container))
+        _log.info("%s: removed %s, which was never started: %s", link.node.name, container[:12], result.err or "done")
+        await link.refresh()
+
+
+async def _run(link: Link, command: Command, take: Callable[[int, bytes], None]) -> None:
+    async with link.stream(command) as stream:
+        async for fd, data in stream:
+            take(fd, data)
+    if stream.exit_code != 0:
+        raise RuntimeFailed("reading its log broke off")

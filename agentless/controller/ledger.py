@@ -1,0 +1,136 @@
+"""The ledger: the only place where tasks change. A change is on disk before anybody hears of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+
+import orjson
+
+from agentless.controller.hub import Hub, News
+from agentless.errors import StateError
+from agentless.model.event import Adopted, Dated, Event
+from agentless.model.gpu import GpuProcess
+from agentless.model.task import Ended, Task
+from agentless.model.view import TaskView
+from agentless.ports import Clock
+from agentless.rules.lifecycle import apply
+from agentless.rules.publish import task_view
+from agentless.stores.history import History
+from agentless.stores.secrets import SecretStore
+from agentless.stores.tinydb import TaskStore
+
+
+class Ledger:
+    """All live tasks, what has ended, and what has happened.
+
+    `trouble` is why something could not be written last, in words; `intruders` are by task, see `model/cluster.Gpu`;
+    `forgotten` are the tasks that were dropped since the start.
+    """
+
+    def __init__(
+        self, owner: str, store: TaskStore, history: History, secrets: SecretStore, hub: Hub, clock: Clock
+    ) -> None:
+        self.owner = owner
+        self.history = history
+        self.secrets = secrets
+        self.hub = hub
+        self.clock = clock
+        self.tasks: dict[str, Task] = {}
+        self.trouble: str | None = None
+        self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
+        self.forgotten: set[str] = set()
+        self._unrecorded: list[tuple[float, str, bytes]] = []
+        self._store = store
+        for task in store.load().values():
+            # A crash between the two stores leaves a task in both.
+            if history.has(task.id):
+                store.remove(task.id)
+            else:
+                self.tasks[task.id] = task
+        for task_id in secrets.tasks():
+            if task_id not in self.tasks:
+                secrets.remove(task_id)
+
+    @property
+    def controller(self) -> str:
+        """What names this controller's state on the containers that it starts."""
+        return self._store.controller
+
+    def view(self, task: Task) -> TaskView:
+        """The task as it is published."""
+        return task_view(task, self.intruders.get(task.id, ()), mine=task.owner == self.owner)
+
+    def knows(self, task_id: str) -> bool:
+        """Whether a task is remembered here, live or ended."""
+        return task_id in self.tasks or self.history.has(task_id)
+
+    def add(self, task: Task, event: Event, cause: str) -> Task:
+        """Take in a new task with its first event; it is on disk before this returns."""
+        self.tasks[task.id] = task
+        try:
+            return self.apply(task.id, event, cause)
+        except BaseException:
+            self.tasks.pop(task.id, None)
+            raise
+
+    def apply(self, task_id: str, event: Event, cause: str) -> Task:
+        """One event and who says so: the new state is on disk before anybody hears of it.
+
+        Raises IllegalMove or StateError; then nothing has changed.
+        """
+        old = self.tasks[task_id]
+        now = self.clock.now()
+        new = apply(old, event, now)
+        if isinstance(new.status, Ended):
+            self.history.add(new)
+            self._store.remove(task_id)
+            del self.tasks[task_id]
+        else:
+            if new != old or isinstance(event, Adopted):
+                self._store.save(new)
+            self.tasks[task_id] = new
+        if not new.live or new.container:
+            self.secrets.remove(task_id)  # no launch of it will ever need them again
+        self.trouble = None
+        if not isinstance(event, Dated):  # nothing has happened, it is only known better
+            self.publish(new, _words(event), cause, now)
+        return new
+
+    def adopt(self, task: Task, cause: str) -> None:
+        """Remember a task that a container carries."""
+        self.add(task, Adopted(), cause)
+
+    def forget(self, task: Task, word: str, cause: str) -> None:
+        """Drop a task, and all that is remembered of it but its events; `word` is what they call it."""
+        self.forgotten.add(task.id)  # a container of it may still be in an answer that is on its way
+        self._store.remove(task.id)
+        self.tasks.pop(task.id, None)
+        self.history.remove(task.id)
+        self.secrets.remove(task.id)
+        self.publish(task, word, cause, self.clock.now())
+
+    def publish(self, task: Task, event: str, cause: str, now: float) -> None:
+        """Tell that something has happened to a task."""
+        view = asdict(self.view(task))
+        self.tell({"kind": "task", "at": now, "event": event, "cause": cause, "task": view}, task.id)
+
+    def tell(self, news: News, task: str = "") -> None:
+        """Record and publish. What has happened has happened: news that the disk has no room for are kept for later."""
+        self._unrecorded.append((news["at"], task, orjson.dumps(news)))
+        try:
+            while self._unrecorded:
+                self.history.record(*self._unrecorded[0])
+                self._unrecorded.pop(0)
+        except StateError as error:
+            self.trouble = str(error)
+        self.hub.publish(news)
+
+    def note(self, event: str, cause: str) -> None:
+        """Record something about the controller itself."""
+        self.tell({"kind": "controller", "at": self.clock.now(), "event": event, "cause": cause})
+
+
+def _words(event: Event) -> str:
+    """`stop-asked` for StopAsked."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(event).__name__).lower()

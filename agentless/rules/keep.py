@@ -1,0 +1,91 @@
+"""What is kept of tasks that have ended: whose log to fetch, which containers may go, what to take of a long log."""
+
+from __future__ import annotations
+
+import math
+from collections import abc
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from agentless.model.claim import claim_of
+from agentless.model.container import Container
+from agentless.model.keep import Keep
+from agentless.model.task import Ended, Task
+from agentless.model.units import format_size
+from agentless.rules.reconcile import REAP_AFTER, is_forsaken
+
+_NAMES = {1: "standard output", 2: "standard error"}
+
+
+@dataclass(frozen=True, slots=True)
+class Chores:
+    """What there is to do on a node: logs to fetch, then containers to remove. Those that ended first come first.
+
+    `reap` are the ids of containers that were never started and would hold their GPUs for ever. `due` is when (Unix
+    seconds) the time of the next container is over, if nothing else happens there.
+    """
+
+    fetch: tuple[Task, ...] = ()
+    remove: tuple[Task, ...] = ()
+    reap: tuple[str, ...] = ()
+    due: float = math.inf
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do now."""
+        return bool(self.fetch or self.remove or self.reap)
+
+
+def chores(
+    containers: Iterable[Container],
+    live: abc.Container[str],
+    ended: Mapping[str, Task],
+    kept: abc.Container[str],
+    now: float,
+    keep: Keep,
+) -> Chores:
+    """What there is to do for the containers on a node.
+
+    `live` are the ids of the tasks that live here, `ended` the tasks that have ended here, by id, `kept` the ids of
+    those whose log is safe. A container that was started again since is not removed, and of those of others only one
+    that nobody has started.
+    """
+    fetch, remove, due = list[tuple[float, Task]](), list[tuple[float, Task]](), math.inf
+    reap = list[str]()
+    for container in containers:
+        claim = claim_of(container)
+        if claim and container.state == "created" and claim.task not in live:
+            if is_forsaken(container, now):
+                reap.append(container.id)
+            else:
+                due = min(due, (container.here(container.created_at) or now) + REAP_AFTER)
+        task = ended.get(claim.task) if claim and container.over else None
+        if task is None or task.container != container.id or not isinstance(task.status, Ended):
+            continue
+        ended_at, run = task.status.ended_at, task.status.run
+        if task.id not in kept:
+            fetch.append((ended_at, task))
+        elif run == container.started_at:
+            if now - ended_at > keep.containers:
+                remove.append((ended_at, task))
+            else:
+                due = min(due, ended_at + keep.containers)
+    return Chores(_in_order(fetch), _in_order(remove), tuple(reap), due)
+
+
+def _in_order(dated: list[tuple[float, Task]]) -> tuple[Task, ...]:
+    return tuple(task for _, task in sorted(dated, key=lambda one: one[0]))
+
+
+def split_tail(left: Mapping[int, int], room: int) -> dict[int, int]:
+    """How many bytes to take of the end of each stream (1, 2) when so many are `left` and there is `room` for fewer.
+
+    Half for each; what one does not need is the other's.
+    """
+    out = min(left[1], max(room // 2, room - left[2]))
+    return {1: out, 2: min(left[2], room - out)}
+
+
+def cut_note(left_out: Mapping[int, int], cap: int) -> str:
+    """What a reader is told of a log of which `cap` bytes are kept; `left_out` are bytes by stream."""
+    counts = " and ".join(f"{count:,} bytes of {_NAMES[stream]}" for stream, count in left_out.items() if count)
+    return f"{counts} are left out of the middle of this log, of which {format_size(cap)} are kept (keep: log)"

@@ -1,0 +1,260 @@
+"""The logs of tasks that have ended: one file each, which outlives the container.
+
+A file is a row of frames: one byte (1 stdout, 2 stderr, 3 a note in words, where the log was cut, 0 the end), four
+bytes of length, big-endian, and that many bytes. The API sends the same. An empty file stands for a log that was given
+up for the disk budget.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, groupby
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import BinaryIO, Literal, Self
+from urllib.parse import quote
+
+from agentless.errors import StateError
+
+END, NOTE = 0, 3
+
+Frame = tuple[int, bytes]
+"""1 or 2 and bytes of that stream, or NOTE and words."""
+
+_SUFFIX, _UNFINISHED = ".log", ".new"
+_BLOCK = 4096
+"""Bytes that a file takes at least: the budget is one of disk space."""
+_PIECE = 16384
+"""Bytes of a line as Docker counts lines: a longer one is several."""
+
+
+class LogStore:
+    """Logs by task id, in a folder of their own that only the user may enter. `in` says whether a log came here."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._used: int | None = None  # bytes on disk, once they have been counted
+        self._shrinking = Lock()
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for entry in os.scandir(folder):
+                if entry.name.endswith(_UNFINISHED):
+                    os.unlink(entry.path)
+        except OSError as error:
+            raise StateError(f"the folder {folder} cannot be used: {error.strerror}") from None
+
+    def __contains__(self, task: object) -> bool:
+        return self._path(str(task)).exists()
+
+    def writer(self, task: str, cap: int) -> LogWriter:
+        """A new log of this task, of which `cap` bytes are kept."""
+        return LogWriter(self._path(task), cap, lambda size: self._count(_on_disk(size)))
+
+    def remove(self, task: str) -> None:
+        """Forget the log of a task, as if it had never come here."""
+        with _explained(self._path(task)), contextlib.suppress(FileNotFoundError):
+            size = self._path(task).stat().st_size
+            self._path(task).unlink()
+            self._count(-_on_disk(size))
+
+    def shrink(self, budget: int) -> None:
+        """When all logs take more than `budget` bytes on disk, give up the oldest until a tenth of it is free.
+
+        The newest one stays in any case. Looks at every log, but not often, for there is room afterwards; may run in a
+        thread.
+        """
+        with self._shrinking, _explained(self._folder):
+            if self._used is not None and self._used <= budget:
+                return
+            found = sorted(_dated(self._folder))
+            used = sum(size for _, size, _ in found)
+            enough = budget if used <= budget else budget - budget // 10
+            for _, size, path in found[:-1]:
+                if used <= enough:
+                    break
+                # Another file: who reads the log now reads it to its end.
+                empty = path.with_suffix(_UNFINISHED)
+                empty.touch(mode=0o600)
+                os.replace(empty, path)
+                used -= size
+            self._used = used
+
+    def state(self, task: str) -> Literal["whole", "cut", "given up"] | None:
+        """What there is of the log of a task; None when it never came here. Raises StateError for a damaged file."""
+        with _explained(self._path(task)), contextlib.suppress(FileNotFoundError):
+            with self._path(task).open("rb") as file:
+                if not os.fstat(file.fileno()).st_size:
+                    return "given up"
+                while len(head := file.read(5)) == 5:
+                    if head[0] in (NOTE, END):
+                        return "cut" if head[0] == NOTE else "whole"
+                    file.seek(int.from_bytes(head[1:], "big"), os.SEEK_CUR)
+            raise self._damaged(task)
+        return None
+
+    def read(self, task: str, tail: int | None = None) -> Iterator[Frame]:
+        """A log, or the last `tail` lines of it, counted over both streams as Docker does.
+
+        Of one that was cut, whose streams are in no order after the cut, the last lines of each stream.
+        """
+        if tail is None:
+            return self._frames(task)
+        return _tail(self._frames(task), tail, apart=self.state(task) == "cut")
+
+    def _frames(self, task: str) -> Iterator[Frame]:
+        with _explained(self._path(task)), self._path(task).open("rb") as file:
+            while len(head := file.read(5)) == 5:
+                if head[0] == END:
+                    return
+                yield head[0], file.read(int.from_bytes(head[1:], "big"))
+        raise self._damaged(task)
+
+    def _count(self, size: int) -> None:
+        if self._used is not None:
+            self._used += size
+
+    def _path(self, task: str) -> Path:
+        # Ids come from labels, too, and those may be anybody's words.
+        return self._folder / (quote(task, safe="") + _SUFFIX)
+
+    def _damaged(self, task: str) -> StateError:
+        return StateError(f"the kept log of task {task} is damaged; agentless rm {task} removes it")
+
+
+class LogWriter:
+    """A log on its way to the disk: in its place after `finish` and `commit`, else nothing of it is left behind.
+
+    `head` counts the bytes of each stream that it has. `full` says that more than the cap have come: then it has only
+    the first half of the cap, and is to be `cut` and get its end by `put`. Everything raises StateError.
+    """
+
+    def __init__(self, path: Path, cap: int, take_in: Callable[[int], None]) -> None:
+        self.head = {1: 0, 2: 0}
+        self.full = False
+        self._path, self._cap, self._take_in = path, cap, take_in
+        self._unfinished = path.with_suffix(_UNFINISHED)
+        self._half = (0, {1: 0, 2: 0})
+        with _explained(path):
+            handle = os.open(self._unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            self._file: BinaryIO = os.fdopen(handle, "wb")
+
+    @property
+    def room(self) -> int:
+        """Bytes for the end of a log that is `full`."""
+        return self._cap - self._cap // 2
+
+    def add(self, stream: int, data: bytes) -> None:
+        """The next bytes of a stream."""
+        cut = max(0, self._cap // 2 - sum(self.head.values()))
+        for part in filter(None, (data[:cut], data[cut:])):
+            self.put(stream, part)
+            self.head[stream] += len(part)
+            if sum(self.head.values()) == self._cap // 2:
+                self._half = (self._file.tell(), dict(self.head))
+        if sum(self.head.values()) > self._cap:
+            self.full = True
+            place, self.head = self._half
+            with _explained(self._path):
+                self._file.seek(place)
+                self._file.truncate()
+
+    def cut(self, words: str) -> None:
+        """Say what is left out after this."""
+        self.put(NOTE, words.encode())
+
+    def put(self, stream: int, data: bytes) -> None:
+        """Write a frame."""
+        with _explained(self._path):
+            self._file.write(bytes([stream]) + len(data).to_bytes(4, "big") + data)
+
+    def finish(self) -> None:
+        """Wait until it is on the disk, which may take long."""
+        self.put(END, b"")
+        with _explained(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def commit(self) -> None:
+        """Put it in its place, over what may be there of this task."""
+        with _explained(self._path):
+            size = self._file.tell()
+            os.replace(self._unfinished, self._path)
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        self._take_in(size)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            self._unfinished.unlink(missing_ok=True)
+
+
+def _dated(folder: Path) -> Iterator[tuple[int, int, Path]]:
+    """Time of storing (ns), bytes on disk and path of each log."""
+    for entry in os.scandir(folder):
+        if entry.name.endswith(_SUFFIX) and (status := entry.stat()).st_size:
+            yield status.st_mtime_ns, _on_disk(status.st_size), Path(entry.path)
+
+
+def _on_disk(size: int) -> int:
+    return -(-size // _BLOCK) * _BLOCK
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StateError(f"the log {path} cannot be kept or read: {error.strerror}") from None
+
+
+def _lines(frames: Iterable[Frame], count: int) -> Iterator[Frame]:
+    """The lines in the order in which they ended; of each frame the last `count`, since others cannot be wanted."""
+    rest = {1: b"", 2: b""}
+    for stream, data in chain(frames, [(END, b"")]):
+        if stream in rest:
+            *lines, line = (rest[stream] + data).rsplit(b"\n", count + 1)
+            for whole in lines[max(0, len(lines) - count) :]:
+                yield from _pieces(stream, whole + b"\n")
+            full = len(line) - len(line) % _PIECE
+            yield from _pieces(stream, line[:full])
+            rest[stream] = line[full:]
+        else:
+            yield from (piece for piece in rest.items() if piece[1])
+            rest = {1: b"", 2: b""}
+            if stream == NOTE:
+                yield stream, data
+
+
+def _pieces(stream: int, line: bytes) -> Iterator[Frame]:
+    return ((stream, line[start : start + _PIECE]) for start in range(0, len(line), _PIECE))
+
+
+def _tail(frames: Iterable[Frame], count: int, *, apart: bool) -> Iterator[Frame]:
+    """The last `count` lines, of each stream if `apart`; the note goes first if some are from before the cut."""
+    last = {key: deque[Frame](maxlen=count) for key in ((1, 2) if apart else (0,))}
+    since, note = dict.fromkeys(last, 0), b""
+    for stream, line in _lines(frames, count):
+        if stream == NOTE:
+            since, note = dict.fromkeys(last, 0), line
+        else:
+            key = stream if apart else 0
+            last[key].append((stream, line))
+            since[key] += 1
+    if note and any(lines and since[key] < count for key, lines in last.items()):
+        yield NOTE, note
+    for stream, lines in groupby(chain(*last.values()), key=lambda line: line[0]):
+        yield stream, b"".join(data for _, data in lines)

@@ -1,0 +1,257 @@
+"""The one judge of all faults: what is true it reads from the nodes' own Docker, never from agentless."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from agentless.errors import ControllerError
+from tests.lab import Node
+from tests.real.cli import WAIT, Cli, until
+
+LIVE = frozenset({"pending", "assigning", "running", "paused", "lost"})
+OFF_BY = 1.0
+"""Seconds by which a time that agentless tells may differ from the engine's: both read one clock here."""
+
+
+@dataclass
+class Box:
+    """What a node's Docker told of one container while it was there. `spans`: from when to when it held its GPUs."""
+
+    task: str
+    gpus: tuple[str, ...]
+    name: str
+    starts: int = 0
+    exit_code: int | None = None
+    spans: list[tuple[float, float]] = field(default_factory=list)
+    since: float | None = None
+
+    def end(self, at: float) -> None:
+        """It holds nothing any more."""
+        if self.since is not None:
+            self.spans.append((self.since, at))
+            self.since = None
+
+
+class Watch:
+    """Follows `docker events` of a node from now to its end, past every death of its engine."""
+
+    def __init__(self, node: Node) -> None:
+        self.boxes: dict[str, Box] = {}
+        self._node = node
+        self._marks: set[str] = set()
+        self._last = time.time()
+        self._over = threading.Event()
+        self._process = self._start()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._thread.start()
+
+    def catch_up(self) -> None:
+        """Wait until all that has happened so far has been heard: a volume that nobody else makes says when."""
+        mark = f"judge-{time.monotonic_ns()}"
+        self._node.sh(f"docker volume create {mark} && docker volume rm {mark}")
+        until(lambda: mark in self._marks)
+
+    def close(self) -> None:
+        """Look away."""
+        self._over.set()
+        self._process.kill()
+        self._thread.join(WAIT)
+
+    def _start(self) -> subprocess.Popen[str]:
+        argv = [
+            "docker",
+            "events",
+            "--filter",
+            "type=container",
+            "--format",
+            "{{json .}}",
+            "--since",
+            f"{self._last:.9f}",
+        ]
+        return subprocess.Popen(
+            argv, env=self._node.env(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def _follow(self) -> None:
+        while True:
+            for line in self._process.stdout:
+                self._take(json.loads(line))
+            gone = time.time()
+            self._process.wait()
+            if self._over.wait(0.05):
+                return
+            if found := self._answer():
+                self._process = self._start()
+                self._bury(found, gone)
+
+    def _take(self, event: dict[str, Any]) -> None:
+        at, what, labels = event["timeNano"] / 1e9, event["Action"], event["Actor"]["Attributes"]
+        if at <= self._last:
+            return  # `--since` begins with the last one again
+        self._last = at
+        if event["Type"] == "volume":
+            self._marks.add(event["Actor"]["ID"])
+        if "agentless.task" not in labels:
+            return
+        box = self.boxes.setdefault(event["Actor"]["ID"], _box(labels))
+        if what in ("create", "start") and box.since is None:
+            box.since = at
+        if what == "start":
+            box.starts += 1
+        if what in ("die", "destroy"):
+            box.end(at)
+        if what == "die":
+            box.exit_code = int(labels["exitCode"])
+
+    def _answer(self) -> dict[str, dict[str, Any]] | None:
+        try:
+            return {box["Id"]: box for box in inspected(self._node)}
+        except EngineDown:
+            return None
+
+    def _bury(self, found: dict[str, dict[str, Any]], gone: float) -> None:
+        """What ran when the engine died has ended with it, and nothing said so."""
+        for container, box in self.boxes.items():
+            state = found[container]["State"] if container in found else None
+            if state is None or state["Status"] in ("exited", "dead"):
+                box.end(min(gone, seconds(state["FinishedAt"])) if state else gone)
+
+
+class Judge:
+    """Compares what people are shown with what is true. `double` looks at the whole time since the judge was made."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self.accepted: set[str] = set()
+        self.refused: set[str] = set()
+        self._nodes = list(nodes)
+        self._watches = [Watch(node) for node in self._nodes]
+
+    def lost(self, person: Cli, within: float) -> list[str]:
+        """What is not as it is, if it is not within so many seconds: a line for each task."""
+        deadline = time.monotonic() + within
+        while (found := self._differences(person)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return found
+
+    def double(self) -> list[str]:
+        """GPUs that two containers held at one moment, tasks that were started twice; and refused ones that ran."""
+        for watch in self._watches:
+            watch.catch_up()
+        boxes = [box for watch in self._watches for box in watch.boxes.values()]
+        return [*_overlaps(boxes), *_starts(boxes)]
+
+    def lies(self) -> list[str]:
+        """Tasks that somebody was told would not run, by name, of which there was a container all the same."""
+        boxes = [box for watch in self._watches for box in watch.boxes.values()]
+        return [f"{box.name} was refused and was started" for box in boxes if box.name in self.refused and box.starts]
+
+    def close(self) -> None:
+        """Look away."""
+        for watch in self._watches:
+            watch.close()
+
+    def _differences(self, person: Cli) -> list[str]:
+        shown = {task["id"]: task for task in tasks(person)}
+        self.accepted.update(shown)
+        boxes: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for node in self._nodes:
+            for box in inspected(node):
+                boxes[box["Config"]["Labels"]["agentless.task"]].append(box)
+        found = [f"{task} was accepted and is not known any more" for task in self.accepted.difference(shown)]
+        found += [f"{task} has a container and is not known" for task in set(boxes).difference(shown)]
+        found += [f"{task} has {len(those)} containers" for task, those in boxes.items() if len(those) > 1]
+        for task in shown.values():
+            found += _differs(task, next(iter(boxes[task["id"]]), None), self._exit_code(task["container"]))
+        return found
+
+    def _exit_code(self, container: str | None) -> int | None:
+        """As it was told when the container died, for one that is gone."""
+        boxes = [watch.boxes[container] for watch in self._watches if container in watch.boxes]
+        return boxes[0].exit_code if boxes else None
+
+
+def _differs(task: dict[str, Any], box: dict[str, Any] | None, told: int | None) -> Iterator[str]:
+    """What is said of a task against its container."""
+    says = f"{task['id']} is {task['state']} ({task['exit_code']})"
+    if box is None:
+        if task["state"] in LIVE:
+            yield f"{says} and has no container"
+        elif task["exit_code"] not in (None, told):
+            yield f"{says} and its container ended with {told}"
+        return
+    state = box["State"]
+    truth = {"created": "assigning", "exited": "ended", "dead": "ended"}.get(state["Status"], state["Status"])
+    said = task["state"] if task["state"] in LIVE else "ended"
+    if said != truth:
+        yield f"{says} and its container is {state['Status']} ({state['ExitCode']})"
+    elif truth == "ended" and task["exit_code"] != state["ExitCode"]:
+        yield f"{says} and its container ended with {state['ExitCode']}"
+    if said == truth != "assigning":
+        ends = [("started_at", "StartedAt"), *([("ended_at", "FinishedAt")] if truth == "ended" else [])]
+        for ours, theirs in ends:
+            if abs(seconds(task[ours]) - seconds(state[theirs])) > OFF_BY:
+                yield f"{says}: {ours} is {task[ours]}, Docker's {theirs} {state[theirs]}"
+
+
+def _overlaps(boxes: list[Box]) -> Iterator[str]:
+    held: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
+    for box in boxes:
+        spans = box.spans if box.since is None else [*box.spans, (box.since, float("inf"))]
+        for gpu in box.gpus:
+            held[gpu] += [(begin, end, box.task) for begin, end in spans]
+    for gpu, spans in held.items():
+        for (_, end, first), (begin, _, second) in pairwise(sorted(spans)):
+            if begin < end:
+                yield f"{gpu} was held by {first} and {second} at once"
+
+
+def _starts(boxes: list[Box]) -> Iterator[str]:
+    starts: dict[str, int] = defaultdict(int)
+    for box in boxes:
+        starts[box.task] += box.starts
+    yield from (f"{task} was started {count} times" for task, count in starts.items() if count > 1)
+
+
+class EngineDown(Exception):
+    """A node's Docker does not answer."""
+
+
+def tasks(person: Cli) -> list[dict[str, Any]]:
+    """All that somebody is shown, as soon as a controller lives long enough to say it."""
+    while True:
+        try:
+            found: list[dict[str, Any]] = person.get("/v1/tasks", ended=True)
+        except ControllerError:
+            continue
+        return found
+
+
+def inspected(node: Node) -> list[dict[str, Any]]:
+    """`docker inspect` of all containers with a task, ended ones too; raises EngineDown."""
+    ids = node.sh("docker ps --all --quiet --no-trunc --filter label=agentless.task")
+    if ids.returncode:
+        raise EngineDown(ids.stderr)
+    if not ids.stdout:
+        return []
+    found: list[dict[str, Any]] = json.loads(node.sh(f"docker inspect {ids.stdout.replace(chr(10), ' ')}").stdout)
+    return found
+
+
+def seconds(text: str) -> float:
+    """Unix seconds of an RFC 3339 time with any number of decimals."""
+    whole, _, rest = text.rstrip("Z").partition("+")[0].partition(".")
+    return datetime.fromisoformat(whole + "+00:00").timestamp() + float(f"0.{rest or 0}")
+
+
+def _box(labels: dict[str, str]) -> Box:
+    gpus = tuple(uuid for uuid in labels.get("agentless.gpus", "").split(",") if uuid)
+    return Box(labels["agentless.task"], gpus, json.loads(labels["agentless.spec"])["spec"].get("name", ""))

@@ -1,0 +1,57 @@
+"""All faults by name, and how one is run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+
+from tests.faults import driver, engine, full_disk, kill, link, race, ssh, state_file
+from tests.faults.scene import Row, Scene
+
+FAULTS: Mapping[str, Callable[[Scene], None]] = {
+    "controller killed in a submit": kill.submit,
+    "controller killed in a stop": kill.stop,
+    "controller killed at a task's end": kill.finish_,
+    "controller killed at its start": kill.start,
+    "controller killed at random": kill.at_random,
+    "two controllers, one GPU": race.races,
+    "connection killed at a launch": ssh.connection_at_launch,
+    "connection killed at random": ssh.connection_at_random,
+    "sshd killed": ssh.server,
+    "link down": link.cut,
+    "engine stopped": engine.stopped,
+    "engine killed": engine.killed,
+    "container removed": engine.removed,
+    "state file torn": state_file.torn,
+    "state file and its copy torn": state_file.torn_twice,
+    "disk full at a submit": full_disk.submit,
+    "disk full at a stop": full_disk.stop,
+    "disk full at a task's end": full_disk.end,
+    "nvidia-smi hangs": driver.hangs,
+    "nvidia-smi lies": driver.lies,
+    "a GPU gone": driver.loses,
+}
+
+
+IN_BRIEF = [name for name in FAULTS if name != "nvidia-smi hangs"]  # which takes its time to be noticed
+
+
+def run(name: str, scene: Scene) -> Row:
+    """Let one fault happen as often as it has to, and judge."""
+    fault = FAULTS[name]
+    scene.open()
+    try:
+        fault(scene)
+    except AssertionError as error:
+        scene.broke(error)
+    return scene.row(name, str(inspect.getdoc(fault)))
+
+
+def table(rows: Iterable[Row]) -> str:
+    """Markdown."""
+    lines = ["| fault | how injected | how often | what the user saw | lost | double |", "|---|---|--:|---|--:|--:|"]
+    for row in rows:
+        told = "; ".join(f"{words} ({count}×)" for words, count in row.saw.most_common(4)) or "nothing"
+        cells = (row.fault, row.how, f"{row.injected:,}", told.replace("|", "\\|"), len(row.lost), len(row.double))
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)

@@ -1,0 +1,53 @@
+"""The way to a node breaks in the middle of a launch: its sshd, its connections."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from tests.faults.scene import Scene, held_lock, shown
+from tests.real.cli import until
+
+TASK = ("node1::0", "--", "sleep", "300")
+
+
+def connection_at_launch(scene: Scene) -> None:
+    """SIGKILL to the node's sshd process of our connection while a launch waits for the node's lock"""
+    who = scene.person()
+    node = scene.lab.nodes["node1"]
+    for _ in scene.times(1, 50):
+        with held_lock() as release:
+            submit = scene.begin(who, *TASK)
+            until(lambda: shown(who, "assigning"))
+            node.kill_connections()
+            if scene.chance.random() < 0.5:
+                time.sleep(scene.chance.uniform(0, 2))  # by then there may be a new connection
+            release()
+            scene.end(submit)
+            scene.check()
+
+
+def connection_at_random(scene: Scene) -> None:
+    """SIGKILL to the node's sshd process of our connection at a random moment of a submit"""
+    who = scene.person()
+    for _ in scene.times(1, 100):
+        submit = scene.begin(who, *TASK)
+        time.sleep(scene.chance.uniform(0.1, 0.8))
+        scene.lab.nodes["node1"].kill_connections()
+        scene.end(submit)
+        scene.check()
+
+
+def server(scene: Scene) -> None:
+    """SIGKILL to the node's sshd with all its connections at a random moment of a submit; 0 to 3 s later it is back"""
+    who = scene.person()
+    node = scene.lab.nodes["node1"]
+    for _ in scene.times(1, 50):
+        submit = scene.begin(who, *TASK)
+        time.sleep(scene.chance.uniform(0.1, 0.8))
+        node.stop_sshd()
+        back = threading.Timer(scene.chance.uniform(0, 3), node.start_sshd)
+        back.start()
+        scene.end(submit)
+        back.join()
+        scene.check()

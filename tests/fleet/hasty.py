@@ -1,0 +1,33 @@
+"""`python hasty.py STATE INVENTORY FD`: the controller as it is, with less patience.
+
+What it does after a minute of silence, it does here after some seconds: thousands of steps cannot wait. It ends when
+its standard input does, so that it cannot outlive the one who started it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+from agentless.controller import core, launch, link, wiring
+from agentless.controller.__main__ import main
+from agentless.rules import reconcile
+from agentless.session import backoff
+
+core.LOST_AFTER = 2.0
+launch.ANSWER_WITHIN = 2.0
+link.REFRESH_EVERY = 5.0
+reconcile.LAUNCH_BOUND = 3.0
+link.backoff = lambda attempt, random: min(1.0, backoff(attempt, random))
+wiring.TICK = 0.5
+
+
+def _end_with_stdin() -> None:
+    sys.stdin.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with_stdin, daemon=True).start()
+    sys.exit(main())

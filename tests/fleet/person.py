@@ -1,0 +1,212 @@
+"""Somebody who uses agentless from a laptop of their own: a controller as a process, and what they asked of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentless.client import Client, RequestFailed
+from agentless.errors import AgentlessError
+from tests.fleet import hasty
+
+MARK = "submit"
+"""The label of a container that says which submit it came from."""
+
+_CONNECTING = threading.Lock()
+
+
+class _Client(Client):
+    """Connecting changes the working directory for a moment, which all threads share."""
+
+    def _connect(self):
+        with _CONNECTING:
+            return super()._connect()
+
+
+class Request:
+    """One request under way in a thread of its own; `done` when there is an `answer` or an `error`."""
+
+    def __init__(self, client: Client, method: str, path: str, *args: object, **query: object) -> None:
+        self.words = f"{method} {path}"
+        self.answer: Any = None
+        self.error: AgentlessError | None = None
+
+        def ask() -> None:
+            try:
+                self.answer = getattr(client, method)(path, *args, **query)
+            except AgentlessError as error:
+                self.error = error
+
+        self._thread = threading.Thread(target=ask, daemon=True)
+        self._thread.start()
+
+    def wait(self, within: float) -> bool:
+        """Whether it is done, after so many seconds at most."""
+        self._thread.join(within)
+        return self.done
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+
+class Person:
+    """`name` in the folder `root`.
+
+    `accepted` are the tasks that they were told of and that have to be known, `forgotten` those of them that only their
+    containers can tell of, `refused` the targets that they were not given: the mark of the submit and the node.
+    """
+
+    def __init__(self, name: str, root: Path, inventory: Path, known_hosts: Path) -> None:
+        self.name = name
+        self.accepted: set[str] = set()
+        self.forgotten: set[str] = set()
+        self.refused: set[tuple[str, str]] = set()
+        self._state, self._inventory = root / "state" / "agentless", root / "inventory.yaml"
+        self._all_nodes = inventory.read_text()
+        config = root / "config" / "agentless"
+        config.mkdir(parents=True)
+        self._inventory.write_text(self._all_nodes)
+        (config / "known_hosts").write_bytes(known_hosts.read_bytes())
+        self._env = {
+            **os.environ,
+            "HOME": str(root),
+            "LOGNAME": name,
+            "XDG_CONFIG_HOME": str(root / "config"),
+            "XDG_STATE_HOME": str(root / "state"),
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self._client = _Client(self._state, None)
+        self._asked: list[Request] = []
+        self._submits: list[tuple[str, Request]] = []
+        self._removals: list[tuple[str, Request]] = []
+
+    @property
+    def log(self) -> str:
+        """What the controller has written down."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self._state / "controller.log").read_text()
+        return ""
+
+    def start(self) -> None:
+        """Start the controller if it does not run, as the first command does."""
+        if self._process:
+            return
+        reader, writer = os.pipe()
+        # -P: the folder of the script is no place to import from.
+        command = [sys.executable, "-P", hasty.__file__, str(self._state), str(self._inventory), str(writer)]
+        self._process = subprocess.Popen(
+            command, env=self._env, pass_fds=[writer], cwd="/", stdin=subprocess.PIPE, start_new_session=True
+        )
+        os.close(writer)
+        with os.fdopen(reader) as answer:
+            said = answer.read()
+        assert said == "ready", f"{self.name}'s controller did not start: {said or self.log}"
+
+    def crash(self) -> None:
+        """Kill -9 of the controller."""
+        if self._process:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def forget(self) -> None:
+        """Lose the state folder after a crash; what the nodes carry comes back with `recover`."""
+        shutil.rmtree(self._state, ignore_errors=True)
+        self.forgotten |= self.accepted
+
+    def owed(self, there: Collection[str]) -> set[str]:
+        """The tasks that have to be known when the containers of these are on the nodes."""
+        return self.accepted - self.forgotten.difference(there)
+
+    def come_to_terms(self, there: Collection[str]) -> None:
+        """Think no more of what was forgotten for good."""
+        self.accepted = self.owed(there)
+        self.forgotten.clear()
+
+    def strike(self, node: str) -> None:
+        """Take a node out of the inventory."""
+        kept = [line for line in self._inventory.read_text().splitlines() if not line.startswith(f"  {node}:")]
+        self._write("\n".join(kept) + "\n")
+
+    def list_all(self) -> None:
+        """Have all nodes in the inventory."""
+        self._write(self._all_nodes)
+
+    # ------------------------------------------------------------------ requests
+
+    def submit(self, mark: str, targets: Sequence[str], command: Sequence[str], secrets: dict[str, str]) -> Request:
+        """Begin to start a task on each of these targets; no two are on one node."""
+        spec = {"command": command, "stop_grace": 0.3, "labels": {MARK: mark}, "secret_env": [*secrets]}
+        request = self._ask("post", "/v1/tasks", {"targets": targets, "spec": spec, "secrets": secrets})
+        self._submits.append((mark, request))
+        return request
+
+    def change(self, verb: str, task: str) -> Request:
+        """Begin to stop, kill, pause or resume a task."""
+        return self._ask("post", f"/v1/tasks/{task}/{verb}")
+
+    def remove(self, task: str, *, force: bool) -> Request:
+        """Begin to remove a task. If nobody says what came of it, it may be known or not."""
+        request = self._ask("delete", f"/v1/tasks/{task}", force=force)
+        if task in self.accepted:
+            self.accepted.discard(task)
+            self._removals.append((task, request))
+        return request
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """`ps --all`."""
+        self.start()
+        return self._client.get("/v1/tasks", ended=True, limit=100_000)
+
+    def recover(self) -> None:
+        """`recover --yes`."""
+        self.start()
+        found = [task["id"] for task in self._client.get("/v1/recovery")["tasks"]]
+        self._client.post("/v1/recovery", {"tasks": found})
+
+    def collect(self) -> list[str]:
+        """Take in the answers that have come; gives them in words."""
+        words = []
+        for mark, request in _done(self._submits):
+            for start in request.answer or ():
+                words.append(f"#{mark} {start['target']}: {(start['task'] or {}).get('id')} {start['message']}")
+                if start["task"]:
+                    self.accepted.add(start["task"]["id"])
+                else:
+                    self.refused.add((mark, start["target"].partition("::")[0]))
+        for task, request in _done(self._removals):
+            if isinstance(request.error, RequestFailed):
+                self.accepted.add(task)
+        words += [f"{request.words}: {request.error}" for request in self._asked if request.done and request.error]
+        self._asked = self.waits()
+        return words
+
+    def waits(self) -> list[Request]:
+        """The requests that have not been answered."""
+        return [request for request in self._asked if not request.done]
+
+    def _write(self, inventory: str) -> None:
+        fresh = self._inventory.with_suffix(".new")
+        fresh.write_text(inventory)
+        fresh.replace(self._inventory)
+
+    def _ask(self, method: str, path: str, *args: object, **query: object) -> Request:
+        self.start()
+        request = Request(self._client, method, path, *args, **query)
+        self._asked.append(request)
+        return request
+
+
+def _done(waiting: list[tuple[str, Request]]) -> list[tuple[str, Request]]:
+    """Those of these that are done; the others are left in the list."""
+    done = [entry for entry in waiting if entry[1].done]
+    waiting[:] = [entry for entry in waiting if entry not in done]
+    return done

@@ -1,0 +1,49 @@
+"""A container that a launch created and did not live to start: it holds its GPUs, and must not do so for ever."""
+
+from __future__ import annotations
+
+from agentless.demo.container import Config
+from agentless.demo.engine import DEFAULT_IMAGE
+from agentless.model.claim import labels_of
+from agentless.model.spec import TaskSpec
+from agentless.model.target import Target
+from agentless.model.task import Placement, Task, new_task_id
+from agentless.rules.reconcile import REAP_AFTER
+from tests.fleet.client import until
+
+
+def created_by_another(desk):
+    """What a controller that nobody knows of has left on n1."""
+    node = desk.fleet.nodes["n1"]
+    task = Task(
+        new_task_id(2e9), TaskSpec(("sleep", "600"), DEFAULT_IMAGE), Target("n1", None, (0,)), "b", "eve@gone", 1e9
+    )
+    labels = labels_of(task, Placement("n1", (0,), (node.gpus.uuids[0],)), "another")
+    return node.engine.create(Config(task.container_name, DEFAULT_IMAGE, ["sleep", "600"], labels))
+
+
+def gpu(controller):
+    return controller.core.cluster().nodes["n1"].gpus[0]
+
+
+async def test_it_holds_its_gpu_for_a_grace_time_and_is_removed_then(desk):
+    created_by_another(desk)
+    async with desk.running() as controller:
+        await until(lambda: gpu(controller).state == "allocated")
+        desk.clock.ahead = REAP_AFTER - 30
+        controller.keeper.tick()
+        assert not controller.keeper.busy
+        desk.clock.ahead = REAP_AFTER + 30
+        controller.keeper.tick()
+        await desk.empty()
+        await until(lambda: gpu(controller).holder is None)
+
+
+async def test_one_that_was_started_meanwhile_stays(desk):
+    container = created_by_another(desk)
+    async with desk.running() as controller:
+        await until(lambda: gpu(controller).state == "allocated")
+        command = controller.core.links["n1"].runtime.reap(container.id)
+        desk.fleet.nodes["n1"].engine.start(container)
+        assert (await controller.core.links["n1"].run(command)).ok
+        assert container.state == "running"

@@ -1,0 +1,329 @@
+"""Two people, simulated nodes, and everything that can break, in any order: nothing is lost and nothing given twice.
+
+In `make test` some dozens of steps, the same ones each time. With AGENTLESS_FAULTS=1, which is what `make faults` sets,
+thousands of other ones each time, and a summary at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from agentless.demo.engine import Complaint
+from agentless.demo.fleet import NodePlan
+from agentless.demo.node import Moment
+from tests.fleet.person import MARK, Person, Request
+from tests.fleet.truth import doubles, unseen, untrue
+from tests.fleet.world import Truth, World
+
+LONG = bool(os.environ.get("AGENTLESS_FAULTS"))
+NODES = {"n1": 2, "n2": 2, "n3": 1}
+"""Their GPUs."""
+AHEAD = {"n1": 0.0, "n2": -5 * 3600.0, "n3": 3 * 3600.0}
+"""Seconds by which their clocks are ahead from the beginning."""
+PATIENCE = 2.0
+"""Seconds that a person waits for an answer before doing something else."""
+SETTLED_WITHIN = 15.0
+"""Seconds after the last fault in which everything has to be true again."""
+
+COMMANDS = {
+    "done": ["true"],
+    "fails": ["sh", "-c", "exit 3"],
+    "soon": ["sh", "-c", "sleep 0.3; exit 4"],
+    "later": ["sh", "-c", "sleep 1.5; exit 5"],
+    "secret": ["sh", "-c", "sleep 0.1; exit $CODE"],
+    "wrong": ["no-such-program"],
+    "stays": ["sleep", "1000"],
+    "bows": ["sh", "-c", 'trap "exit 9" TERM; sleep 1000 & wait'],
+}
+
+CHANGES = ["stop", "kill", "pause", "resume", "rm", "rm --force"]
+VERBS = ["ps", "inspect", "kill", "pause", "unpause", "rm", "info"]
+HANDS = ["rm", "kill", "stop", "pause", "unpause", "rename", "restart", "start"]
+
+Step = tuple[str, dict[str, Any]]
+
+counts: Counter[str] = Counter()
+
+
+def target(node: str) -> st.SearchStrategy[str]:
+    """The node with any of its GPUs, or with none."""
+    gpus = st.sets(st.integers(0, NODES[node] - 1)).map(sorted)
+    return gpus.map(lambda numbers: f"{node}::{','.join(map(str, numbers))}" if numbers else node)
+
+
+def one_of(*strategies: st.SearchStrategy[Step]) -> st.SearchStrategy[Step]:
+    """As often as listed; `st.one_of` would take apart those that are such themselves."""
+    return st.sampled_from(strategies).flatmap(lambda strategy: strategy)
+
+
+def does(name: str, **arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
+    """A method of the machine and what to call it with."""
+    return st.tuples(st.just(name), st.fixed_dictionaries(arguments))
+
+
+person, node, pick = st.sampled_from(["ann", "bob"]), st.sampled_from(list(NODES)), st.integers(0, 5)
+targets = st.lists(node, min_size=1, max_size=2, unique=True).flatmap(lambda names: st.tuples(*map(target, names)))
+
+# Not rules of their own: of those Hypothesis leaves out some in each run, and there are few runs.
+ASKED = one_of(
+    *[does("submit", person=person, targets=targets, command=st.sampled_from(list(COMMANDS)))] * 3,
+    *[does("change", person=person, verb=st.sampled_from(CHANGES), pick=pick)] * 2,
+    does("race", targets=targets),
+)
+FATE = one_of(
+    *[does("crash", person=person)] * 2,
+    *[does("lose_answer", node=node, verb=st.just("run"), moment=st.sampled_from(["before", "halfway", "after"]))] * 2,
+    does("lose_answer", node=node, verb=st.sampled_from(VERBS), moment=st.sampled_from(["before", "after"])),
+    *[does("by_hand", verb=st.sampled_from(HANDS), pick=pick)] * 3,
+    does("cut", node=node),
+    does("reboot", node=node),
+    does("stop_engine", node=node, live_restore=st.booleans()),
+    does("forget", person=person),
+    does("strike", person=person, node=node),
+    does("jump", node=node, hours=st.sampled_from([-9, -1, 0, 2, 7])),
+)
+STEPS = one_of(
+    *[ASKED] * 3,
+    *[FATE] * 2,
+    *[does("amid", asked=ASKED, moment=st.floats(0, 0.25), fate=FATE)] * 3,
+    *[does("mend", node=node)] * 2,
+    does("settle"),
+)
+
+
+class Untrue(BaseException):
+    """What does not hold. Past Hypothesis: much depends on the moment, so that it would see it once and never again."""
+
+
+class Truthful(RuleBasedStateMachine):
+    """Every step is something that people or fate may do; the invariant and `settle` say what must hold."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.stack = ExitStack()
+        self.trace: list[str] = []
+        self.began = time.monotonic()
+        root = Path(tempfile.mkdtemp(prefix="agentless-truth-"))
+        self.stack.callback(shutil.rmtree, root, ignore_errors=True)
+        self.world = self.stack.enter_context(World(root / "fleet", [NodePlan(*plan) for plan in NODES.items()], AHEAD))
+        fleet = self.world.fleet
+        self.people = {name: Person(name, root / name, fleet.inventory, fleet.known_hosts) for name in ("ann", "bob")}
+        for person in self.people.values():
+            self.stack.callback(person.crash)
+            person.start()
+        self.submits = 0
+
+    @rule(step=STEPS)
+    def step(self, step: Step) -> None:
+        for request in self._do(step):
+            request.wait(PATIENCE)
+
+    def amid(self, asked: Step, moment: float, fate: Step) -> list[Request]:
+        """Something is asked for, and before the answer is there fate strikes."""
+        requests = self._do(asked)
+        requests[:1] and requests[0].wait(moment)
+        self._count("times amid a request", f"after {moment:.3f} s")
+        self._do(fate)
+        return requests
+
+    # ------------------------------------------------------------------ people
+
+    def submit(self, person: str, targets: Sequence[str], command: str) -> list[Request]:
+        self.submits += 1
+        self._count("submits", person, f"#{self.submits}", *targets, command)
+        secrets = {"CODE": "6"} if command == "secret" else {}
+        return [self.people[person].submit(str(self.submits), targets, COMMANDS[command], secrets)]
+
+    def race(self, targets: Sequence[str]) -> list[Request]:
+        return [request for person in self.people for request in self.submit(person, targets, "stays")]
+
+    def change(self, person: str, verb: str, pick: int) -> list[Request]:
+        tasks = sorted(set[str]().union(*(person.accepted for person in self.people.values())))
+        if not tasks:
+            return []
+        task = tasks[-1 - pick % len(tasks)]  # one of the newest
+        self._count("other requests", person, verb, task)
+        if verb.startswith("rm"):
+            return [self.people[person].remove(task, force=verb.endswith("--force"))]
+        return [self.people[person].change(verb, task)]
+
+    # -------------------------------------------------------------------- fate
+
+    def crash(self, person: str) -> None:
+        self._count("crashes of a controller", person)
+        self.people[person].crash()
+
+    def forget(self, person: str) -> None:
+        self._count("states lost", person)
+        self.people[person].crash()
+        for request in self.people[person].waits():
+            request.wait(PATIENCE)
+        self._collect()
+        self.people[person].forget()
+
+    def strike(self, person: str, node: str) -> None:
+        self._count("inventories cut down", person, node)
+        self.people[person].strike(node)
+
+    def lose_answer(self, node: str, verb: str, moment: Moment) -> None:
+        self._count("lost answers", node, verb, moment)
+        self.world.do(self.world.nodes[node].lose_answer, verb, moment)
+
+    def cut(self, node: str) -> None:
+        self._count("links cut", node)
+        self.world.do(self.world.nodes[node].cut)
+
+    def reboot(self, node: str) -> None:
+        self._count("reboots", node)
+        self.world.do(self.world.nodes[node].reboot)
+
+    def stop_engine(self, node: str, *, live_restore: bool) -> None:
+        self._count("engines stopped", node, "alone" if live_restore else "with its containers")
+        self.world.do(self.world.nodes[node].stop_engine, live_restore=live_restore)
+
+    def mend(self, node: str) -> None:
+        self._say("mended", node)
+        for cure in ("keep_answers", "start_engine", "restore"):
+            self.world.do(getattr(self.world.nodes[node], cure))
+        for person in self.people.values():
+            person.list_all()
+
+    def by_hand(self, verb: str, pick: int) -> None:
+        """What somebody on the node does with `docker`, behind our back; it need not be possible."""
+        if there := [container for container in self.world.containers() if not container.gone]:
+            container = there[-1 - pick % len(there)]  # one of the newest
+            with suppress(Complaint):
+                self._by_hand(verb, container)
+                self._count("changes by hand", verb, container.task)
+
+    def jump(self, node: str, hours: int) -> None:
+        self._count("clock jumps", node, f"{hours:+} h")
+        self.world.set_clock(node, hours * 3600.0)
+
+    # ------------------------------------------------------------- what must hold
+
+    @invariant()
+    def nothing_twice(self) -> None:
+        counts["steps"] += 1
+        self._collect()
+        self._demand(list(doubles(self.world.containers())))
+
+    def settle(self) -> None:
+        """Mend everything; after a while everything has to be true."""
+        self._count("times settled")
+        for node in NODES:
+            self.mend(node)
+        for request in [request for person in self.people.values() for request in person.waits()]:
+            self._demand([] if request.wait(60) else [f"{request.words} got no answer"])
+        self._collect()
+        began = time.monotonic()
+        while problems := self._problems():
+            self._demand(problems if time.monotonic() - began > SETTLED_WITHIN else [])
+            time.sleep(0.05)
+        took = time.monotonic() - began
+        self._say(f"settled after {took:.2f} s")
+        counts["ms for the slowest settling"] = max(counts["ms for the slowest settling"], round(took * 1000))
+
+    def teardown(self) -> None:
+        if not hasattr(self, "stack"):
+            return
+        with self.stack:
+            # While a failure is on its way out there is nothing more to learn.
+            if sys.exc_info()[0] is None:
+                self.settle()
+            if os.environ.get("DBG"):
+                print("\n".join(self.trace))
+
+    # ------------------------------------------------------------------ inside
+
+    def _do(self, step: Step) -> list[Request]:
+        name, arguments = step
+        return getattr(self, name)(**arguments) or []
+
+    def _by_hand(self, verb: str, container: Truth) -> None:
+        do, engine = self.world.do, self.world.nodes[container.node].engine
+        there = do(engine.find, container.id)
+        match verb:
+            case "rm":
+                do(engine.remove, there, force=True)
+            case "rename":
+                do(engine.rename, there, f"somebody-{len(self.trace)}")
+            case "start" | "restart":
+                self.world.start_by_hand(container.id, again=verb == "restart")
+            case "stop":
+                do(engine.stop, there, 0.2)
+            case "kill":
+                do(engine.kill, there, 9)
+            case _:
+                do(getattr(engine, verb), there)
+
+    def _collect(self) -> None:
+        for person in self.people.values():
+            for words in person.collect():
+                self._say(person.name, words)
+
+    def _problems(self) -> list[str]:
+        containers = self.world.containers()
+        return [problem for person in self.people.values() for problem in self._problems_of(person, containers)]
+
+    def _problems_of(self, person: Person, containers: Sequence[Truth]) -> list[str]:
+        mine = [container for container in containers if container.owner == person.name]
+        there = {container.task for container in mine if not container.gone}
+        if person.forgotten:
+            person.recover()
+        tasks = person.tasks()
+        problems = list(untrue(tasks, mine, person.owed(there), self.world.jumps))
+        problems += unseen(tasks, [container for container in containers if container.owner != person.name])
+        for container in mine:
+            if container.runs and (container.labels[MARK], container.node) in person.refused:
+                problems.append(f"{container.task} was refused and ran")
+        if not problems:
+            person.come_to_terms(there)
+        return problems
+
+    def _count(self, what: str, *words: str) -> None:
+        counts[what] += 1
+        self._say(what, *words)
+
+    def _say(self, *words: str) -> None:
+        self.trace.append(f"{time.monotonic() - self.began:8.3f}  {' '.join(words)}")
+
+    def _demand(self, problems: Sequence[str]) -> None:
+        if problems:
+            now = f"what happened until {time.monotonic() - self.began:.3f}:"
+            logs = [f"{name}: {line}" for name, who in self.people.items() for line in who.log.splitlines()[-15:]]
+            truth = [str(container) for container in self.world.containers()[-15:]]
+            raise Untrue("\n".join([*problems, "", now, *self.trace[-150:], "", *truth, "", *logs]))
+
+
+def test_nothing_is_lost_and_nothing_given_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    counts.clear()
+    run_state_machine_as_test(
+        Truthful,
+        settings=settings(
+            max_examples=int(os.environ.get("EX", "40")) if LONG else 3,
+            stateful_step_count=100 if LONG else 40,
+            derandomize=not LONG,
+            database=None,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    if LONG or os.environ.get("DBG"):
+        with capsys.disabled():
+            print("\n" + "\n".join(f"{number:6} {what}" for what, number in counts.items()))

@@ -1,0 +1,112 @@
+"""What is kept of ended tasks, decided from values: which log to fetch, which container may go, what of a long log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentless.model.container import Container
+from agentless.model.keep import Keep
+from agentless.model.task import Ended, Task
+from agentless.rules.keep import Chores, chores, cut_note, split_tail
+from agentless.rules.reconcile import REAP_AFTER
+from tests.pure.build import NOW, container, task
+
+HOUR = 3600.0
+
+
+def ended(name: str = "t1", ago: float = HOUR, **changes: Any) -> Task:
+    """A task that ended `ago` seconds before `NOW`, and began a minute before."""
+    whole = task(name, state="ended")
+    assert isinstance(whole.status, Ended)
+    plain: dict[str, Any] = {"ended_at": NOW - ago, "container": name * 10, "run": NOW - 60}
+    return replace(whole, status=replace(whole.status, **(plain | changes)))
+
+
+def of(one: Task, state: Any = "exited", **changes: Any) -> Container:
+    """Its container."""
+    return container(one, state, id=one.container, **changes)
+
+
+def todo(*containers: Container, tasks: tuple[Task, ...], kept: set[str], after: float = HOUR) -> Chores:
+    return chores(containers, {"live"}, {one.id: one for one in tasks}, kept, NOW, Keep(after))
+
+
+FETCH, REMOVE, NOTHING = Chores(fetch=(ended(),)), Chores(remove=(ended(ago=HOUR + 1),)), Chores()
+LATER = Chores(due=NOW)
+
+
+@pytest.mark.parametrize(
+    ("containers", "tasks", "kept", "expected"),
+    [
+        pytest.param([of(ended())], [ended()], False, FETCH, id="ended"),
+        pytest.param([of(ended(), "dead")], [ended()], False, FETCH, id="dead"),
+        pytest.param([of(ended(), "running")], [ended()], False, NOTHING, id="started again"),
+        pytest.param([of(ended(), "removing")], [ended()], False, NOTHING, id="being removed"),
+        pytest.param([of(ended())], [], False, NOTHING, id="not ended here"),
+        pytest.param([], [ended()], False, NOTHING, id="no container"),
+        pytest.param([replace(of(ended()), id="copy")], [ended()], False, NOTHING, id="a copy of its container"),
+        pytest.param([of(ended())], [ended()], True, LATER, id="kept, and its time is not over"),
+        pytest.param([of(ended())], [ended(ago=HOUR + 1)], True, REMOVE, id="kept, and its time is over"),
+        pytest.param([of(ended(), "running")], [ended(ago=HOUR + 1)], True, NOTHING, id="over, but runs again"),
+        pytest.param(
+            [of(ended(), started_at=NOW - 30)], [ended(ago=HOUR + 1)], True, NOTHING, id="over, but ran again"
+        ),
+        pytest.param(
+            [of(ended(), finished_at=NOW - 9 * HOUR, clock=-8 * HOUR)],
+            [ended()],
+            True,
+            LATER,
+            id="a clock that is off",
+        ),
+        pytest.param([replace(of(ended()), labels={})], [ended()], False, NOTHING, id="not ours at all"),
+    ],
+)
+def test_what_there_is_to_do_for_a_container(
+    containers: list[Container], tasks: list[Task], kept: bool, expected: Chores
+) -> None:
+    assert todo(*containers, tasks=tuple(tasks), kept={"t1"} if kept else set()) == expected
+
+
+def test_what_ended_first_comes_first() -> None:
+    tasks = (ended("t1", 5), ended("t2", 9), ended("t3", 7))
+    assert [one.id for one in todo(*map(of, tasks), tasks=tasks, kept=set()).fetch] == ["t2", "t3", "t1"]
+    old = todo(*map(of, tasks), tasks=tasks, kept={"t1", "t2", "t3"}, after=6)
+    assert [one.id for one in old.remove] == ["t2", "t3"]
+
+
+@given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 100))
+def test_the_end_of_a_long_log_fills_the_room_and_each_stream_gets_its_half(out: int, err: int, room: int) -> None:
+    taken = split_tail({1: out, 2: err}, room)
+    assert sum(taken.values()) == min(out + err, room)
+    assert min(out, room // 2) <= taken[1] <= out
+    assert min(err, room // 2) <= taken[2] <= err
+
+
+@pytest.mark.parametrize(
+    ("left_out", "words"),
+    [
+        ({1: 1_234_567, 2: 0}, "1,234,567 bytes of standard output are"),
+        ({1: 0, 2: 12}, "12 bytes of standard error are"),
+        ({1: 1, 2: 2}, "1 bytes of standard output and 2 bytes of standard error are"),
+    ],
+)
+def test_a_note_says_how_much_is_missing_and_why(left_out: dict[int, int], words: str) -> None:
+    note = cut_note(left_out, 16 << 20)
+    assert note == f"{words} left out of the middle of this log, of which 16 MiB are kept (keep: log)"
+
+
+def created(name: str, ago: float) -> Container:
+    """One that a launch created so many seconds ago and has not started."""
+    return container(task(name), "created", id=name * 10, created_at=NOW - ago)
+
+
+def test_a_container_that_nobody_will_start_any_more_is_reaped() -> None:
+    """Whoever's it is: it would hold its GPUs for ever."""
+    old, new, live = created("old", REAP_AFTER + 1), created("new", 10), created("live", REAP_AFTER + 1)
+    found = todo(old, new, live, tasks=(), kept=set())
+    assert (found.reap, found.due) == ((old.id,), NOW - 10 + REAP_AFTER)
