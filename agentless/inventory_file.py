@@ -15,11 +15,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from agentless.errors import UsageError
 from agentless.model.node import Connection
+from agentless.model.spec import LABEL_KEY
 from agentless.model.target import NODE_NAME
 from agentless.model.units import parse_duration, parse_size
 from agentless.ssh_hosts import HOST, parse_login
 
-_LABEL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,8})")
 
 
@@ -81,7 +81,7 @@ def _node_name(text: str) -> str:
 
 
 def _label_key(text: str) -> str:
-    if not _LABEL_KEY.fullmatch(text):
+    if not LABEL_KEY.fullmatch(text):
         raise ValueError("a label has letters, digits, '.', '_', '/' and '-', and begins with a letter or digit")
     return text
 

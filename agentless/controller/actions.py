@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable
+from dataclasses import replace
 from typing import Any
 
 from agentless.controller.core import Core
@@ -52,7 +53,7 @@ class Actions:
         ]
 
     async def _end(self, task: Task, how: StopKind, grace: float) -> Task:
-        if isinstance(task.status, Assigning):
+        if not task.container:
             task = await self._started(task)
         if isinstance(task.status, Ended):
             return task
@@ -134,6 +135,8 @@ class Actions:
         await link.ready()
         if link.observation.error is not None:
             raise Unreachable(f"{link.node.name} cannot be reached: {link.observation.error}")
+        if query.since is not None and link.observation.engine:
+            query = replace(query, since=query.since + link.observation.engine.clock)  # the engine's clock decides
         words = b""
         async with link.stream(link.runtime.logs(task.container_ref, query)) as stream:
             async for fd, data in stream:
@@ -177,7 +180,7 @@ class Actions:
 
     async def _started(self, task: Task) -> Task:
         with self._core.hub.listen() as news:
-            while isinstance((task := self._core.find(task.id)).status, (Pending, Assigning)):
+            while (task := self._core.find(task.id)).live and not task.container:
                 await anext(news)
         return task
 

@@ -15,7 +15,7 @@ MAX_SPEC = 120_000
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LABEL_KEY = re.compile(r"[a-z0-9A-Z][a-z0-9A-Z._/-]*")
+LABEL_KEY = re.compile(r"[a-z0-9A-Z][a-z0-9A-Z._/-]*")
 _RESERVED = ("AGENTLESS_", "NVIDIA_VISIBLE_DEVICES")
 _NEVER_SECRET = frozenset({
     "PATH", "HOME", "IFS", "ENV", "LD_PRELOAD", "LD_LIBRARY_PATH", "UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS",
@@ -103,7 +103,7 @@ def check_spec(spec: TaskSpec) -> None:
     if reserved := sorted(_NEVER_SECRET.intersection(spec.secret_env)):
         raise UsageError(f"{reserved[0]} cannot be a secret: it changes how docker itself runs; set it with --env")
     for key in spec.labels:
-        if not _LABEL_KEY.fullmatch(key):
+        if not LABEL_KEY.fullmatch(key):
             raise UsageError(f"label {key[:80]!r}: use letters, digits, '.', '_', '/' and '-'")
         if key.startswith("agentless."):
             raise UsageError(f"label {key[:80]!r}: labels that begin with 'agentless.' are agentless's own")

@@ -49,8 +49,13 @@ def task_view(task: Task, intruders: tuple[GpuProcess, ...], *, mine: bool) -> T
     )
 
 
+_STOPPING = {"stop": "stopping", "kill": "being killed"}
+
+
 def _reason(task: Task) -> str | None:
     match task.status:
+        case Lost(container=None) if task.stop:
+            return f"{_STOPPING[task.stop]}, as soon as it is sure that it will not start"
         case Pending(reason=reason) | Lost(reason=reason):
             return reason or None
         case Assigning(step=step) if step and not task.stop:
@@ -58,7 +63,7 @@ def _reason(task: Task) -> str | None:
         case Ended(reason=ended):
             return ended
         case _:
-            return {"stop": "stopping", "kill": "being killed"}[task.stop] if task.stop else None
+            return _STOPPING[task.stop] if task.stop else None
 
 
 def gpu_view(node: str, gpu: Gpu) -> GpuView:

@@ -58,6 +58,7 @@ def test_a_task_shows_what_is_known_in_its_state(state: str) -> None:
         ("running", "stop", "stopping"),
         ("paused", "kill", "being killed"),
         ("assigning", "stop", "stopping"),
+        ("lost before an answer", "kill", "being killed, as soon as it is sure that it will not start"),
         ("lost", None, "cut off"),
     ],
 )
