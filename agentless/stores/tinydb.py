@@ -101,8 +101,8 @@ class AtomicStorage(Storage):
         if not self._path.exists() and not self._last.exists():
             return None
         raise StateError(
-            f"{problem}, and so is the copy before it; move both away and start again: "
-            "what runs on the nodes keeps running and is shown"
+            f"{problem}, and so is the copy before it; move both away, then run: agentless recover "
+            "(what runs on the nodes keeps running)"
         )
 
     def _set_aside(self) -> None:
@@ -176,8 +176,8 @@ class TaskStore:
             except ValidationError as error:
                 why = error.errors()[0]["msg"]
                 raise StateError(
-                    f"{self._path} has a damaged task ({why}); move it away and start again: "
-                    "what runs on the nodes keeps running and is shown"
+                    f"{self._path} has a damaged task ({why}); move it away, then run: agentless recover "
+                    "(what runs on the nodes keeps running)"
                 ) from None
             tasks[task.id] = task
         return tasks

@@ -17,7 +17,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
@@ -26,83 +25,17 @@ from agentless.demo.engine import Complaint
 from agentless.demo.fleet import NodePlan
 from agentless.demo.node import Moment
 from tests.fleet.person import MARK, Person, Request
+from tests.fleet.steps import AHEAD, COMMANDS, NODES, STEPS, Step
 from tests.fleet.truth import doubles, unseen, untrue
 from tests.fleet.world import Truth, World
 
 LONG = bool(os.environ.get("AGENTLESS_FAULTS"))
-NODES = {"n1": 2, "n2": 2, "n3": 1}
-"""Their GPUs."""
-AHEAD = {"n1": 0.0, "n2": -5 * 3600.0, "n3": 3 * 3600.0}
-"""Seconds by which their clocks are ahead from the beginning."""
 PATIENCE = 2.0
 """Seconds that a person waits for an answer before doing something else."""
 SETTLED_WITHIN = 15.0
 """Seconds after the last fault in which everything has to be true again."""
 
-COMMANDS = {
-    "done": ["true"],
-    "fails": ["sh", "-c", "exit 3"],
-    "soon": ["sh", "-c", "sleep 0.3; exit 4"],
-    "later": ["sh", "-c", "sleep 1.5; exit 5"],
-    "secret": ["sh", "-c", "sleep 0.1; exit $CODE"],
-    "wrong": ["no-such-program"],
-    "stays": ["sleep", "1000"],
-    "bows": ["sh", "-c", 'trap "exit 9" TERM; sleep 1000 & wait'],
-}
-
-CHANGES = ["stop", "kill", "pause", "resume", "rm", "rm --force"]
-VERBS = ["ps", "inspect", "kill", "pause", "unpause", "rm", "info"]
-HANDS = ["rm", "kill", "stop", "pause", "unpause", "rename", "restart", "start"]
-
-Step = tuple[str, dict[str, Any]]
-
 counts: Counter[str] = Counter()
-
-
-def target(node: str) -> st.SearchStrategy[str]:
-    """The node with any of its GPUs, or with none."""
-    gpus = st.sets(st.integers(0, NODES[node] - 1)).map(sorted)
-    return gpus.map(lambda numbers: f"{node}::{','.join(map(str, numbers))}" if numbers else node)
-
-
-def one_of(*strategies: st.SearchStrategy[Step]) -> st.SearchStrategy[Step]:
-    """As often as listed; `st.one_of` would take apart those that are such themselves."""
-    return st.sampled_from(strategies).flatmap(lambda strategy: strategy)
-
-
-def does(name: str, **arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[Step]:
-    """A method of the machine and what to call it with."""
-    return st.tuples(st.just(name), st.fixed_dictionaries(arguments))
-
-
-person, node, pick = st.sampled_from(["ann", "bob"]), st.sampled_from(list(NODES)), st.integers(0, 5)
-targets = st.lists(node, min_size=1, max_size=2, unique=True).flatmap(lambda names: st.tuples(*map(target, names)))
-
-# Not rules of their own: of those Hypothesis leaves out some in each run, and there are few runs.
-ASKED = one_of(
-    *[does("submit", person=person, targets=targets, command=st.sampled_from(list(COMMANDS)))] * 3,
-    *[does("change", person=person, verb=st.sampled_from(CHANGES), pick=pick)] * 2,
-    does("race", targets=targets),
-)
-FATE = one_of(
-    *[does("crash", person=person)] * 2,
-    *[does("lose_answer", node=node, verb=st.just("run"), moment=st.sampled_from(["before", "halfway", "after"]))] * 2,
-    does("lose_answer", node=node, verb=st.sampled_from(VERBS), moment=st.sampled_from(["before", "after"])),
-    *[does("by_hand", verb=st.sampled_from(HANDS), pick=pick)] * 3,
-    does("cut", node=node),
-    does("reboot", node=node),
-    does("stop_engine", node=node, live_restore=st.booleans()),
-    does("forget", person=person),
-    does("strike", person=person, node=node),
-    does("jump", node=node, hours=st.sampled_from([-9, -1, 0, 2, 7])),
-)
-STEPS = one_of(
-    *[ASKED] * 3,
-    *[FATE] * 2,
-    *[does("amid", asked=ASKED, moment=st.floats(0, 0.25), fate=FATE)] * 3,
-    *[does("mend", node=node)] * 2,
-    does("settle"),
-)
 
 
 class Untrue(BaseException):

@@ -154,8 +154,8 @@ def test_when_both_copies_are_torn_the_user_is_told_what_to_do(file: Path) -> No
     file.write_bytes(b"{")
     Path(f"{file}.last").write_bytes(b"")
     assert refusal(file) == (
-        f"{file} is torn, and so is the copy before it; move both away and start again: "
-        "what runs on the nodes keeps running and is shown"
+        f"{file} is torn, and so is the copy before it; move both away, then run: agentless recover "
+        "(what runs on the nodes keeps running)"
     )
     assert file.read_bytes() == b"{"
 

@@ -48,7 +48,7 @@ def test_a_state_file_that_is_torn_with_its_copy(alone):
     for name in ("state.json", "state.json.last"):
         (alone.state / name).write_text("{")
     said = alone("gpus", code=1).err
-    assert "is torn, and so is the copy before it; move both away and start again" in said
+    assert "is torn, and so is the copy before it; move both away, then run: agentless recover" in said
 
 
 def test_a_state_folder_that_somebody_removed(alone):
