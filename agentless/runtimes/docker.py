@@ -35,6 +35,7 @@ _LIVE = (
     '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}'
     '|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}'
 )
+_STATE = "{{.State.Status}}"
 _LISTING = "{{.ID}} {{.Status}}"
 _LISTED = re.compile("[0-9a-f]{64} ")
 _INSPECT = (
@@ -215,6 +216,7 @@ class Docker:
             docker=self._docker,
             lock_wait=LOCK_WAIT,
             format=_LIVE,
+            state_format=_STATE,
             name=task.container_name,
             task=task.id,
             gpu_uuids=placement.gpu_uuids,
@@ -267,7 +269,7 @@ class Docker:
 
     def reap(self, container: str) -> Command:
         """Under the lock of the launches, remove a container that was never started, unless it has been meanwhile."""
-        return self._script("docker-reap.sh.j2", lock_wait=LOCK_WAIT, format="{{.State.Status}}", container=container)
+        return self._script("docker-reap.sh.j2", lock_wait=LOCK_WAIT, format=_STATE, container=container)
 
     def check(self, result: Result) -> None:
         """Raise RuntimeFailed with the engine's complaint unless the command worked."""

@@ -55,9 +55,9 @@ class Watch:
         self._thread.start()
 
     def catch_up(self) -> None:
-        """Wait until all that has happened so far has been heard: a volume that nobody else makes says when."""
+        """Wait until all that has happened so far has been heard: a container that nobody else makes says when."""
         mark = f"judge-{time.monotonic_ns()}"
-        self._node.sh(f"docker volume create {mark} && docker volume rm {mark}")
+        self._node.sh(f"docker create --name {mark} busybox && docker rm {mark}")
         until(lambda: mark in self._marks)
 
     def close(self) -> None:
@@ -98,8 +98,8 @@ class Watch:
         if at <= self._last:
             return  # `--since` begins with the last one again
         self._last = at
-        if event["Type"] == "volume":
-            self._marks.add(event["Actor"]["ID"])
+        if labels["name"].startswith("judge-"):
+            self._marks.add(labels["name"])
         if "agentless.task" not in labels:
             return
         box = self.boxes.setdefault(event["Actor"]["ID"], _box(labels))

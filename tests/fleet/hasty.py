@@ -17,7 +17,6 @@ from agentless.session import backoff
 
 core.LOST_AFTER = 2.0
 launch.ANSWER_WITHIN = 2.0
-link.REFRESH_EVERY = 5.0
 reconcile.LAUNCH_BOUND = 3.0
 link.backoff = lambda attempt, random: min(1.0, backoff(attempt, random))
 wiring.TICK = 0.5

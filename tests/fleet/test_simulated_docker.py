@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -12,7 +13,7 @@ from agentless.errors import Refused, RuntimeFailed
 from agentless.model.claim import labels_of, task_of
 from agentless.model.command import Result
 from agentless.runtimes.docker import ImageMissing, LogQuery
-from tests.fleet.client import IMAGE, Client, gone, proc, until
+from tests.fleet.client import IMAGE, PATIENCE, Client, gone, proc, until
 
 
 async def test_a_task_comes_back_whole_from_the_labels_of_its_container(client: Client):
@@ -197,3 +198,48 @@ async def test_nobody_follows_for_a_client_that_has_gone(client: Client):
     async with client.events():
         assert len(client.node.engine._listeners) == before + 1
     await until(lambda: len(client.node.engine._listeners) == before)
+
+
+async def test_a_container_that_is_started_again_is_another_run_of_the_same(client: Client):
+    cid = await client.launch("sh", "-c", "echo run; exit 7")
+    first = await client.ended(cid)
+    assert (await client.run(f"docker start {cid}")).exit_code == 0
+    second = await client.ended(cid)
+    assert first.started_at < first.finished_at < second.started_at < second.finished_at
+    assert (second.exit_code, (await client.log(cid)).out) == (7, "run\nrun\n")
+
+
+async def test_a_restart_is_a_stop_and_a_start(client: Client):
+    async with client.events() as event:
+        cid = await client.launch("sleep", "600")
+        assert (await client.run(f"docker restart --time 0 {cid}")).exit_code == 0
+        told = [(await event())[1] for _ in range(8)]
+    assert told == ["create", "start", "kill", "kill", "die", "stop", "start", "restart"]
+
+
+async def test_a_container_ends_by_kill_when_it_takes_no_notice_of_a_stop(client: Client):
+    ignores, notices = (
+        await client.launch("sleep", "600"),
+        await client.launch("sh", "-c", 'trap "exit 5" TERM; sleep 600 & wait'),
+    )
+    assert (await client.run(f"docker stop --time 1 {ignores} {notices}")).exit_code == 0
+    assert [(await client.container(cid)).exit_code for cid in (ignores, notices)] == [137, 5]
+
+
+async def test_a_renamed_container_keeps_its_id(client: Client):
+    cid = await client.launch("sleep", "600")
+    assert (await client.run(f"docker rename {cid} mine")).exit_code == 0
+    assert (await client.run("docker ps --no-trunc --filter name=mine --format '{{.ID}}'")).out.strip() == cid
+    assert 'The container name "/mine" is already in use' in (await client.run(f"docker rename {cid} mine")).err
+
+
+async def test_what_an_engine_dates_it_dates_by_the_clock_of_its_node(client: Client):
+    before = await client.ended(await client.launch("true"))
+    client.node.set_clock(7200.0)
+    after = await client.ended(await client.launch("sh", "-c", "echo"))
+    now = (await client.run("docker info --format '{{.SystemTime}}'")).out.strip()
+    stamp = (await client.log(after.id, timestamps=True)).out.strip()
+    assert 7200 <= after.created_at - before.created_at < 7200 + PATIENCE
+    assert 7200 <= after.finished_at - before.finished_at < 7200 + PATIENCE
+    ahead = datetime.now(UTC) + timedelta(hours=2)
+    assert all(abs(datetime.fromisoformat(time) - ahead) < timedelta(seconds=PATIENCE) for time in (now, stamp))

@@ -14,6 +14,7 @@ import pytest
 
 from agentless.demo.fleet import Fleet, NodePlan
 from agentless.demo.guard import belonging
+from agentless.demo.node import Moment
 from agentless.errors import RuntimeFailed
 from agentless.model.command import Command, Result, join_sections, split_sections
 from agentless.runtimes.docker import LogQuery
@@ -125,6 +126,35 @@ async def test_a_reboot_ends_containers_with_255(fleet: Fleet):
     async with connect(fleet, "n1") as client:
         container = await client.container(cid)
     assert (container.state, container.exit_code) == ("exited", 255)
+
+
+async def test_an_engine_may_take_its_containers_with_it(client: Client):
+    cid = await client.launch("sleep", "600")
+    client.node.stop_engine(live_restore=False)
+    client.node.start_engine()
+    container = await client.container(cid)
+    assert (container.state, container.exit_code) == ("exited", 137)
+
+
+@pytest.mark.parametrize(("moment", "states"), [("before", []), ("halfway", ["created"]), ("after", ["running"])])
+async def test_an_answer_is_lost_before_in_the_middle_or_after(fleet: Fleet, moment: Moment, states: list[str]):
+    async with connect(fleet, "n1") as client:
+        client.node.lose_answer("run", moment)
+        with pytest.raises((asyncssh.Error, OSError)):
+            (
+                await client.connection.run(
+                    "docker run --detach --label mine simulated/python:3.12 sleep 600", check=True
+                )
+            )
+    async with connect(fleet, "n1") as client:
+        listed = await client.run("docker ps --all --filter label=mine --format '{{.State}}'")
+    assert listed.out.split() == states
+
+
+async def test_kept_answers_are_not_lost(client: Client):
+    client.node.lose_answer("ps", "before")
+    client.node.keep_answers()
+    assert (await client.run("docker ps")).exit_code == 0
 
 
 async def test_a_hung_gpu_hangs_until_it_is_healed(client: Client):

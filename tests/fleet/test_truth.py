@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -137,7 +136,8 @@ class Truthful(RuleBasedStateMachine):
 
     def by_hand(self, verb: str, pick: int) -> None:
         """What somebody on the node does with `docker`, behind our back; it need not be possible."""
-        if there := [container for container in self.world.containers() if not container.gone]:
+        there = [container for container in self.world.containers() if not container.gone]
+        if there := [container for container in there if container.live == (verb != "start")]:
             container = there[-1 - pick % len(there)]  # one of the newest
             with suppress(Complaint):
                 self._by_hand(verb, container)
@@ -248,7 +248,7 @@ def test_nothing_is_lost_and_nothing_given_twice(capsys: pytest.CaptureFixture[s
     run_state_machine_as_test(
         Truthful,
         settings=settings(
-            max_examples=int(os.environ.get("EX", "40")) if LONG else 3,
+            max_examples=int(os.environ.get("EX", "40")) if LONG else 4,
             stateful_step_count=100 if LONG else 40,
             derandomize=not LONG,
             database=None,

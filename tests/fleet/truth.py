@@ -15,7 +15,7 @@ from tests.fleet.world import Truth
 EXACT = 1.0
 """Seconds by which a published time may differ from the true one."""
 
-CLOCK_KNOWN_AFTER = 8.0
+CLOCK_KNOWN_AFTER = 60.0
 """Seconds after a jump until which the controller may not have noticed it: it reads the clock at each full look."""
 
 _LIVE = frozenset({"assigning", "running", "paused", "lost"})

@@ -161,6 +161,15 @@ def test_a_container_that_was_created_and_never_started_is_started_by_the_next_l
     assert len(node.runs()) == 1
 
 
+@in_each_shell
+def test_a_container_whose_start_came_through_after_all_is_not_started_again(node: Node) -> None:
+    """The launch died after it had asked for the start; a short task may be over by now."""
+    with pytest.raises(NoAnswer):
+        node.launch(assigning(), FAKE_BREAK="create", PATH=_without_rm(node))
+    assert node.launch(assigning(), FAKE_BREAK="late") == node.containers()["agentless-t1"]["id"]
+    assert node.containers()["agentless-t1"]["state"] == "exited"
+
+
 def _without_rm(node: Node) -> str:
     """A PATH whose docker cannot remove: the launcher dies before it could."""
     other = node.bin.with_name("without-rm")

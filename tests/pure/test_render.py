@@ -140,6 +140,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "docker": lists,
         "lock_wait": st.just(1),
         "format": values,
+        "state_format": values,
         "name": values.filter(bool),
         "task": values.filter(bool),
         "gpu_uuids": st.lists(values.filter(bool), max_size=3),

@@ -185,7 +185,7 @@ def test_a_damaged_task_is_refused_with_the_file_and_what_to_do(file: Path) -> N
     document["tasks"]["t1"]["status"] = {"state": "flying"}
     file.write_text(json.dumps(document))
     assert f"{file} has a damaged task" in refusal(file)
-    assert "move it away and start again" in refusal(file)
+    assert "move it away, then run: agentless recover" in refusal(file)
 
 
 def test_a_folder_that_cannot_be_used_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """A stand-in for `docker` that keeps its containers as files in `$FAKE_DOCKER`.
 
 It knows what the launch script says to it, and can break in the middle of a `run` as `$FAKE_BREAK` says: `ps`, `rm`,
-`create` (dies when the container is created), `start` (the engine cannot start it), `answer` (dies when it runs).
+`create` (dies when the container is created), `start` (the engine cannot start it), `answer` (dies when it runs). With
+`late` a start that was under way comes through, and the container has ended, before `inspect` answers.
 """
 
 import fcntl
@@ -105,6 +106,12 @@ def main():
             ps(words)
         elif verb == "run":
             run(words)
+        elif verb == "inspect":
+            (container,) = (c for c in read() if c["id"] == words[-1])
+            if BREAK == "late":
+                container["state"] = "exited"
+                write(container)
+            print(container["state"])
         elif verb == "start":
             (container,) = (c for c in read() if c["id"] == words[0])
             start(container)

@@ -39,6 +39,13 @@ if [ -n "$held" ]; then
   exit 75
 fi
 if [ -n "$unstarted" ]; then
+  # That launch may have asked for the start before it died. The engine describes a container only when no start of it
+  # is under way, and to start one that has run already would run it twice.
+  state=$(docker inspect --format '{{.State.Status}}' "$unstarted") || exit 78
+  if [ "$state" != created ]; then
+    echo "$unstarted"
+    exit 0
+  fi
   docker start "$unstarted"
 else
   docker run --detach --pull never --name agentless-t2 --label agentless.task=t2 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --label agentless.controller=c1 --label 'agentless.spec={"target":"node1::0","batch":"t2","created_at":1799999900.0,"gpus":[0],"spec":{"command":["sh","-c","echo '"'"'it'"'"''"'"'s'"'"' \"$HOME\"\nexit 3"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{}}}' --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a"' --env AGENTLESS_TASK_ID=t2 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0 --stop-timeout 10 busybox sh -c 'echo '"'"'it'"'"''"'"'s'"'"' "$HOME"

@@ -39,6 +39,13 @@ if [ -n "$held" ]; then
   exit 75
 fi
 if [ -n "$unstarted" ]; then
+  # That launch may have asked for the start before it died. The engine describes a container only when no start of it
+  # is under way, and to start one that has run already would run it twice.
+  state=$(docker --host unix:///run/user/1000/docker.sock inspect --format '{{.State.Status}}' "$unstarted") || exit 78
+  if [ "$state" != created ]; then
+    echo "$unstarted"
+    exit 0
+  fi
   docker --host unix:///run/user/1000/docker.sock start "$unstarted"
 else
   docker --host unix:///run/user/1000/docker.sock run --detach --pull never --name agentless-t4 --label agentless.task=t4 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label 'agentless.spec={"target":"node1","batch":"t4","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":true,"stop_grace":0.0,"share":false,"labels":{}}}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t4 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --privileged --stop-timeout 1 busybox true

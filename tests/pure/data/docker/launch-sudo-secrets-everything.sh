@@ -41,6 +41,13 @@ if [ -n "$held" ]; then
   exit 75
 fi
 if [ -n "$unstarted" ]; then
+  # That launch may have asked for the start before it died. The engine describes a container only when no start of it
+  # is under way, and to start one that has run already would run it twice.
+  state=$(sudo docker inspect --format '{{.State.Status}}' "$unstarted") || exit 78
+  if [ "$state" != created ]; then
+    echo "$unstarted"
+    exit 0
+  fi
   sudo docker start "$unstarted"
 else
   sudo --preserve-env=HF_TOKEN,WANDB_KEY docker run --detach --pull never --name agentless-t3 --label team=vision --label agentless.task=t3 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --label agentless.controller=c1 --label 'agentless.spec={"target":"node1:1::0,1","batch":"t3","created_at":1799999900.0,"gpus":[0,1],"spec":{"command":["python","train.py","--lr","0.1"],"image":"busybox","name":"run-1","cores":7.5,"memory":17179869184,"shm_size":1073741824,"env":{"MODE":"fast & loose"},"secret_env":["HF_TOKEN","WANDB_KEY"],"mounts":[{"source":"/data/set 1","target":"/data","read_only":true},{"source":"/out,put","target":"/o\"ut","read_only":false}],"workdir":"/srv","user":"1000:1000","network":"host","privileged":false,"stop_grace":30.0,"share":false,"labels":{"team":"vision"}},"cpus":"16-31","numa":1}' --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f"' --env AGENTLESS_TASK_ID=t3 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0,1 --env 'MODE=fast & loose' --env HF_TOKEN --env WANDB_KEY --cpus 7.5 --cpuset-cpus 16-31 --cpuset-mems 1 --memory 17179869184 --shm-size 1073741824 --mount 'type=bind,source=/data/set 1,target=/data,readonly' --mount 'type=bind,"source=/out,put","target=/o""ut"' --workdir /srv --user 1000:1000 --network host --stop-timeout 30 busybox python train.py --lr 0.1

@@ -39,6 +39,13 @@ if [ -n "$held" ]; then
   exit 75
 fi
 if [ -n "$unstarted" ]; then
+  # That launch may have asked for the start before it died. The engine describes a container only when no start of it
+  # is under way, and to start one that has run already would run it twice.
+  state=$(docker inspect --format '{{.State.Status}}' "$unstarted") || exit 78
+  if [ "$state" != created ]; then
+    echo "$unstarted"
+    exit 0
+  fi
   docker start "$unstarted"
 else
   docker run --detach --pull never --name agentless-t1 --label agentless.task=t1 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label 'agentless.spec={"target":"node1","batch":"t1","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{}}}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t1 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --stop-timeout 10 busybox true
