@@ -138,6 +138,7 @@ class SimulatedNode:
             await self._break()
         if moment == "halfway":
             call.words[0] = "create"
+            call.words.remove("--detach")
         code = await docker(self.engine, call)
         if moment:
             await self._break()

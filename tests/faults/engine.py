@@ -52,6 +52,6 @@ def removed(scene: Scene) -> None:
 
 
 def _remove(node: Node, seconds: float) -> None:
-    """Once it is there, and so many seconds later."""
-    script = f'until id=$(docker ps -aq --filter label=agentless.task) && [ -n "$id" ]; do :; done; sleep {seconds}'
-    node.sh(f"{script}; docker rm -f $id")
+    """Once it is there, and so many seconds later; a task that never starts is not waited for."""
+    there = 'id=$(docker ps -aq --filter label=agentless.task) && [ -n "$id" ]'
+    node.sh(f"n=0; until {there} || [ $n = 99 ]; do n=$((n+1)); done; sleep {seconds}; docker rm -f $id")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.faults.scene import WAITING, Scene, go, held_lock, shown
+from tests.faults.scene import WAITING, HeldLock, Scene, go, shown
 from tests.real.cli import finish, until
 
 COUNTING = ("sh", "-c", "n=0; while :; do n=$((n+1)); echo $n; sleep .2; done")
@@ -19,11 +19,11 @@ def cut(scene: Scene) -> None:
         counting = scene.submit(who, "node1", "--", *COUNTING)
         following = who.start("logs", "-f", counting)
         assert following.stdout.readline() == "1\n"
-        with held_lock() as release:
+        with HeldLock() as lock:
             submit = scene.begin(who, "node1::0", "--", "sleep", "300")
             until(lambda: shown(who, "assigning"))
             node.cut()
-            release()
+            lock.release()
             go(node, ending)
             time.sleep(2 if scene.quick else 60)
             node.restore()

@@ -16,6 +16,7 @@ FAULTS: Mapping[str, Callable[[Scene], None]] = {
     "controller killed at random": kill.at_random,
     "two controllers, one GPU": race.races,
     "connection killed at a launch": ssh.connection_at_launch,
+    "a launch that comes late": ssh.late_launch,
     "connection killed at random": ssh.connection_at_random,
     "sshd killed": ssh.server,
     "link down": link.cut,

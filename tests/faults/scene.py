@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import random
@@ -12,9 +11,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from agentless.client import Client
 from agentless.errors import AgentlessError
@@ -169,15 +168,24 @@ class Scene:
         print(f"  {problem}", file=sys.stderr, flush=True)
 
 
-@contextlib.contextmanager
-def held_lock() -> Iterator[Callable[[], None]]:
-    """Another launch is under way: no launch on any node of the lab, which share `/`, goes on until this is called."""
-    lock = os.open("/", os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lambda: fcntl.flock(lock, fcntl.LOCK_UN)
-    finally:
-        os.close(lock)
+class HeldLock:
+    """Another launch is under way: no launch on any node of the lab, which share `/`, gets on meanwhile."""
+
+    def __enter__(self) -> Self:
+        self._file = os.open("/", os.O_RDONLY)
+        self.take()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    def take(self) -> None:
+        """Wait for it, without turns as the launches do, so that it is had before theirs."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        """Let one of them on."""
+        fcntl.flock(self._file, fcntl.LOCK_UN)
 
 
 def go(node: Node, task: str) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
-from tests.faults.scene import Scene, held_lock, shown
+from tests.faults.scene import HeldLock, Scene, shown
+from tests.lab import Node
 from tests.real.cli import until
 
 TASK = ("node1::0", "--", "sleep", "300")
@@ -16,15 +17,40 @@ def connection_at_launch(scene: Scene) -> None:
     who = scene.person()
     node = scene.lab.nodes["node1"]
     for _ in scene.times(1, 50):
-        with held_lock() as release:
+        with HeldLock() as lock:
             submit = scene.begin(who, *TASK)
             until(lambda: shown(who, "assigning"))
             node.kill_connections()
             if scene.chance.random() < 0.5:
                 time.sleep(scene.chance.uniform(0, 2))  # by then there may be a new connection
-            release()
+            lock.release()
             scene.end(submit)
             scene.check()
+
+
+def late_launch(scene: Scene) -> None:
+    """The same, and the launch of the dead connection gets the lock only after its task was removed by its user"""
+    who = scene.person()
+    node = scene.lab.nodes["node1"]
+    for _ in scene.times(2, 50):
+        with HeldLock() as lock:
+            submit = scene.begin(who, *TASK)
+            until(lambda: _waiting(node) == 1)
+            node.kill_connections()
+            until(lambda: _waiting(node) == 2)
+            lock.release()  # one of both gets it, and is met by us again before the other one can have it
+            until(lambda: node.sh("docker ps --quiet").stdout)
+            lock.take()
+            task = scene.end(submit).out.strip()
+            who("rm", "--force", task)
+            scene.judge.accepted.discard(task)
+        until(lambda: _waiting(node) == 0)
+        scene.check()
+
+
+def _waiting(node: Node) -> int:
+    """How many launches wait for the node's lock: each sleeps between two tries."""
+    return [command for _, command in node.leftovers()].count("sleep 0.1")
 
 
 def connection_at_random(scene: Scene) -> None:

@@ -166,6 +166,14 @@ class Person:
         self.start()
         return self._client.get("/v1/tasks", ended=True, limit=100_000)
 
+    def gpus(self) -> list[dict[str, Any]]:
+        """`gpus`."""
+        return self._client.get("/v1/gpus")
+
+    def events(self, task: str) -> list[dict[str, Any]]:
+        """`events TASK`."""
+        return self._client.get(f"/v1/tasks/{task}/events")
+
     def recover(self) -> None:
         """`recover --yes`."""
         self.start()

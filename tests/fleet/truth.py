@@ -78,6 +78,25 @@ def unseen(tasks: Sequence[View], containers: Iterable[Truth]) -> Iterator[str]:
             yield f"{container.task} of {container.owner} is {container.state}, shown as {shown.get(container.task)}"
 
 
+def misheld(gpus: Sequence[View], containers: Iterable[Truth]) -> Iterator[str]:
+    """GPUs whose holder a person's `gpus` does not show, or shows where there is none."""
+    holders: dict[str, set[str]] = defaultdict(set)
+    for container in containers:
+        for gpu in container.gpus if not container.gone and container.state in _STATE else ():
+            holders[gpu].add(container.task)
+    for gpu in gpus:
+        if gpu["task"] not in (holders[gpu["uuid"]] or {None}):
+            yield f"{gpu['node']}::{gpu['index']} is held by {holders[gpu['uuid']]}, shown as {gpu['task']}"
+
+
+def untold(view: View, events: Sequence[View]) -> Iterator[str]:
+    """What the events of a task leave out."""
+    last = events[-1]["task"] if events else {}
+    if (last.get("state"), last.get("exit_code")) != (view["state"], view["exit_code"]):
+        yield f"{view['id']}: its events end with {last}; it says {_words(view)}"
+    yield from (f"{view['id']}: {event['event']} has no cause" for event in events if not event["cause"])
+
+
 def _wrong(view: View, container: Truth | None, jumps: Sequence[float]) -> Iterator[str]:
     state, created, began, ended = (
         view["state"],
@@ -91,6 +110,8 @@ def _wrong(view: View, container: Truth | None, jumps: Sequence[float]) -> Itera
         if state in _LIVE or view["exit_code"] is not None:
             yield "it never had a container"
         return
+    if state in ("completed", "failed") and (state == "completed") != (view["exit_code"] == 0):
+        yield "its exit code is another word"
     if container.gone:
         if state in _LIVE:
             yield "its container is gone"

@@ -162,6 +162,23 @@ def test_a_container_that_was_created_and_never_started_is_started_by_the_next_l
 
 
 @in_each_shell
+def test_a_launch_that_nobody_waits_for_any_more_starts_nothing(node: Node) -> None:
+    """Its connection broke while it waited for the lock; whoever asked has tried again since."""
+    root = os.open("/", os.O_RDONLY)
+    try:
+        fcntl.flock(root, fcntl.LOCK_EX)
+        running = node.start(assigning())
+        assert running.stderr is not None
+        running.stderr.close()
+        running.stderr = None
+    finally:
+        os.close(root)
+    running.communicate(timeout=60)
+    assert running.returncode != 0
+    assert node.containers() == {}
+
+
+@in_each_shell
 def test_a_container_whose_start_came_through_after_all_is_not_started_again(node: Node) -> None:
     """The launch died after it had asked for the start; a short task may be over by now."""
     with pytest.raises(NoAnswer):

@@ -16,6 +16,8 @@ until flock -n 9; do
   fi
   sleep 0.1
 done
+# Nobody may be listening any more: then another try may have come meanwhile, and its task may be over and removed.
+printf ' ' >&2 || exit 76
 live=$(sudo docker ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 77
 held=
 unstarted=
