@@ -173,7 +173,7 @@ class Core(Ledger):
             for process in found:
                 if process.pid not in known:
                     index = next(gpu.reading.index for gpu in node.gpus if gpu.reading.uuid == process.gpu_uuid)
-                    self.publish(task, "intruded", f"{describe(process)} uses GPU {index}", self.clock.now())
+                    self.publish(task, "intruded", f"{describe(process)} uses GPU {index}")
 
     def lose_silent(self) -> None:
         """Mark the tasks of nodes that have not answered past the grace time."""

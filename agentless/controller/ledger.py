@@ -16,7 +16,7 @@ from agentless.model.view import TaskView
 from agentless.ports import Clock
 from agentless.rules.lifecycle import apply
 from agentless.rules.publish import task_view
-from agentless.stores.history import History
+from agentless.stores.history import EventRow, History
 from agentless.stores.secrets import SecretStore
 from agentless.stores.tinydb import TaskStore
 
@@ -40,7 +40,7 @@ class Ledger:
         self.trouble: str | None = None
         self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
         self.forgotten: set[str] = set()
-        self._unrecorded: list[tuple[float, str, bytes]] = []
+        self._unrecorded: list[EventRow] = []
         self._store = store
         for task in store.load().values():
             # A crash between the two stores leaves a task in both.
@@ -48,6 +48,7 @@ class Ledger:
                 store.remove(task.id)
             else:
                 self.tasks[task.id] = task
+                self._complete(task)
         for task_id in secrets.tasks():
             if task_id not in self.tasks:
                 secrets.remove(task_id)
@@ -82,8 +83,10 @@ class Ledger:
         old = self.tasks[task_id]
         now = self.clock.now()
         new = apply(old, event, now)
+        news = self._news(new, _words(event), cause, now)
         if isinstance(new.status, Ended):
-            self.history.add(new)
+            self.history.add(new, [*self._unrecorded, (now, task_id, orjson.dumps(news))])
+            self._unrecorded.clear()
             self._store.remove(task_id)
             del self.tasks[task_id]
         else:
@@ -93,8 +96,10 @@ class Ledger:
         if not new.live or new.container:
             self.secrets.remove(task_id)  # no launch of it will ever need them again
         self.trouble = None
-        if not isinstance(event, Dated):  # nothing has happened, it is only known better
-            self.publish(new, _words(event), cause, now)
+        if isinstance(new.status, Ended):
+            self.hub.publish(news)
+        elif not isinstance(event, Dated):  # with that nothing has happened, it is only known better
+            self.tell(news, task_id)
         return new
 
     def adopt(self, task: Task, cause: str) -> None:
@@ -108,12 +113,14 @@ class Ledger:
         self.tasks.pop(task.id, None)
         self.history.remove(task.id)
         self.secrets.remove(task.id)
-        self.publish(task, word, cause, self.clock.now())
+        self.publish(task, word, cause)
 
-    def publish(self, task: Task, event: str, cause: str, now: float) -> None:
-        """Tell that something has happened to a task."""
-        view = asdict(self.view(task))
-        self.tell({"kind": "task", "at": now, "event": event, "cause": cause, "task": view}, task.id)
+    def publish(self, task: Task, event: str, cause: str) -> None:
+        """Tell that something has happened to a task that does not change it."""
+        self.tell(self._news(task, event, cause, self.clock.now()), task.id)
+
+    def _news(self, task: Task, event: str, cause: str, now: float) -> News:
+        return {"kind": "task", "at": now, "event": event, "cause": cause, "task": asdict(self.view(task))}
 
     def tell(self, news: News, task: str = "") -> None:
         """Record and publish. What has happened has happened: news that the disk has no room for are kept for later."""
@@ -125,6 +132,12 @@ class Ledger:
         except StateError as error:
             self.trouble = str(error)
         self.hub.publish(news)
+
+    def _complete(self, task: Task) -> None:
+        """Make up for an event that a controller before this one had no time to record after it saved the task."""
+        last = self.history.events(self.history.last_events(1, 0.0, task.id), 1, task.id)
+        if not last or orjson.loads(last[0][1])["task"]["state"] != task.state:
+            self.publish(task, "recalled", "the controller before this one ended while it wrote this")
 
     def note(self, event: str, cause: str) -> None:
         """Record something about the controller itself."""

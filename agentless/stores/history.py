@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from agentless.errors import StateError
 from agentless.model.task import Task
+
+EventRow = tuple[float, str, bytes]
+"""When (Unix seconds), of which task, and the event as JSON."""
 
 _TASK = TypeAdapter(Task)
 _SCHEMA = """
@@ -24,6 +28,7 @@ CREATE TABLE IF NOT EXISTS events (
 CREATE INDEX IF NOT EXISTS events_task ON events (task);
 PRAGMA user_version = 1;
 """
+_RECORD = "INSERT INTO events (at, task, document) VALUES (?, ?, ?)"
 # Each half stops at its limit, in the order of an index: a short beginning or a common name means thousands of tasks.
 _FIND = """
 SELECT document FROM tasks WHERE id IN (
@@ -48,15 +53,23 @@ class History:
         except sqlite3.Error as error:
             raise StateError(f"the history {path} cannot be used ({error}); make it readable or move it away") from None
 
-    def add(self, task: Task) -> None:
-        """Keep an ended task, on disk before this returns; the same one again replaces it."""
+    def add(self, task: Task, events: Iterable[EventRow] = ()) -> None:
+        """Keep an ended task and these events, all or nothing, on disk before this returns.
+
+        The same task again replaces it.
+        """
+        values = (task.id, task.spec.name, task.owner, task.batch, _TASK.dump_json(task))
         # Only this write waits for the disk: the state file forgets the task next, while an event may lag behind.
         self._write("PRAGMA synchronous = FULL", ())
-        self._write(
-            "INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, ?)",
-            (task.id, task.spec.name, task.owner, task.batch, _TASK.dump_json(task)),
-        )
-        self._write("PRAGMA synchronous = NORMAL", ())
+        try:
+            with self._db:
+                self._db.execute("BEGIN")
+                self._db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, ?)", values)
+                self._db.executemany(_RECORD, events)
+        except sqlite3.Error as error:
+            raise StateError(f"the history cannot be written: {error}") from None
+        finally:
+            self._write("PRAGMA synchronous = NORMAL", ())
 
     def find(self, reference: str, limit: int = 20) -> list[Task]:
         """The tasks whose id begins with `reference` or whose name it is, newest first."""
@@ -80,7 +93,7 @@ class History:
 
     def record(self, at: float, task: str, document: bytes) -> None:
         """Append one event of a task, or of a node when `task` is empty."""
-        self._write("INSERT INTO events (at, task, document) VALUES (?, ?, ?)", (at, task, document))
+        self._write(_RECORD, (at, task, document))
 
     def events(self, after: int, limit: int, task: str | None = None) -> list[tuple[int, bytes]]:
         """The first `limit` events (of one task) after number `after`, oldest first, each with its number."""

@@ -68,6 +68,7 @@ class Person:
         self.name = name
         self.accepted: set[str] = set()
         self.forgotten: set[str] = set()
+        self.has_lost_its_state = False
         self.refused: set[tuple[str, str]] = set()
         self._state, self._inventory = root / "state" / "agentless", root / "inventory.yaml"
         self._all_nodes = inventory.read_text()
@@ -120,6 +121,7 @@ class Person:
     def forget(self) -> None:
         """Lose the state folder after a crash; what the nodes carry comes back with `recover`."""
         shutil.rmtree(self._state, ignore_errors=True)
+        self.has_lost_its_state = True
         self.forgotten |= self.accepted
 
     def owed(self, there: Collection[str]) -> set[str]:
@@ -130,6 +132,7 @@ class Person:
         """Think no more of what was forgotten for good."""
         self.accepted = self.owed(there)
         self.forgotten.clear()
+        self.has_lost_its_state = False
 
     def strike(self, node: str) -> None:
         """Take a node out of the inventory."""
@@ -175,8 +178,10 @@ class Person:
         return self._client.get(f"/v1/tasks/{task}/events")
 
     def recover(self) -> None:
-        """`recover --yes`."""
+        """`recover --yes`, if there is a reason for it."""
         self.start()
+        if not self.has_lost_its_state:
+            return
         found = [task["id"] for task in self._client.get("/v1/recovery")["tasks"]]
         self._client.post("/v1/recovery", {"tasks": found})
 

@@ -217,8 +217,7 @@ class Truthful(RuleBasedStateMachine):
     def _problems_of(self, person: Person, containers: Sequence[Truth]) -> list[str]:
         mine = [container for container in containers if container.owner == person.name]
         there = {container.task for container in mine if not container.gone}
-        if person.forgotten:
-            person.recover()
+        person.recover()
         tasks = person.tasks()
         problems = list(untrue(tasks, mine, person.owed(there), self.world.jumps))
         problems += unseen(tasks, [container for container in containers if container.owner != person.name])
@@ -247,7 +246,7 @@ class Truthful(RuleBasedStateMachine):
 
 def _untold(person: Person) -> Iterator[str]:
     for task in person.tasks():
-        if task["mine"]:
+        if task["mine"] and task["ended_at"]:
             yield from untold(task, person.events(task["id"]))
 
 

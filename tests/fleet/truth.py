@@ -90,7 +90,7 @@ def misheld(gpus: Sequence[View], containers: Iterable[Truth]) -> Iterator[str]:
 
 
 def untold(view: View, events: Sequence[View]) -> Iterator[str]:
-    """What the events of a task leave out."""
+    """What the events of a task that has ended leave out."""
     last = events[-1]["task"] if events else {}
     if (last.get("state"), last.get("exit_code")) != (view["state"], view["exit_code"]):
         yield f"{view['id']}: its events end with {last}; it says {_words(view)}"

@@ -213,3 +213,12 @@ def test_the_last_events_are_by_number_and_by_time(
     for n in range(5):
         history.record(NOW + n, f"t{n % 2}", str(n).encode())
     assert [event for _, event in history.events(history.last_events(count, since, task), -1, task)] == expected
+
+
+def test_an_ended_task_and_its_last_event_are_kept_together_or_not_at_all(history: History) -> None:
+    history.add(ended("t1"), [(NOW, "t1", b"first"), (NOW, "t1", b"last")])
+    assert [event for _, event in history.events(0, -1, "t1")] == [b"first", b"last"]
+    with pytest.raises(StateError):
+        history.add(ended("t2"), [(NOW, "t2", b"first"), (NOW, "t2", None)])  # type: ignore[list-item]
+    assert not history.has("t2")
+    assert history.events(0, -1, "t2") == []

@@ -225,7 +225,9 @@ def fake() -> Any:
 @settings(max_examples=25)
 def test_a_script_is_one_that_shells_can_read(shell: list[str], name: str, data: st.DataObject) -> None:
     drawn = data.draw(st.fixed_dictionaries(SCRIPTS[name]))
-    script = renderer.script(name, **drawn | {"docker": ["docker", *drawn.get("docker", [])]})
+    # Each begins with a program: a list that begins with `fi` would be a word of the shell's.
+    commands = {key: ["docker", *drawn.get(key, [])] for key in ("docker", "run", "of_stdout", "of_stderr")}
+    script = renderer.script(name, **drawn | commands)
     checked = subprocess.run([*shell, "-n"], input=script.encode(), capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, b"")
 

@@ -1,0 +1,100 @@
+"""The ledger over real stores: what is on disk, and what is told, when things go wrong in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+import pytest
+
+from agentless.controller.hub import Hub
+from agentless.controller.ledger import Ledger
+from agentless.errors import StateError
+from agentless.model.event import Assigned, Exited, Launched
+from agentless.stores.history import History
+from agentless.stores.secrets import SecretStore
+from agentless.stores.tinydb import TaskStore
+from tests.pure.build import CID, NOW, placement, task
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def opened(folder: Path) -> Ledger:
+    store, history = TaskStore(folder / "state.json"), History(folder / "history.sqlite")
+    clock: Any = SimpleNamespace(now=lambda: NOW)
+    return Ledger("me@here", store, history, SecretStore(folder / "secrets"), Hub(), clock)
+
+
+def told(ledger: Ledger, of: str = "t1") -> list[tuple[str, str]]:
+    events = [orjson.loads(event) for _, event in ledger.history.events(0, -1, of)]
+    return [(event["event"], event["task"]["state"]) for event in events]
+
+
+def test_a_life_is_told_once_over_restarts(folder: Path) -> None:
+    ledger = opened(folder)
+    ledger.add(task(state="pending"), Assigned(placement()), "submitted")
+    ledger = opened(folder)
+    ledger.apply("t1", Launched(CID), "docker run")
+    ledger = opened(folder)
+    ledger.apply("t1", Exited(0), "seen")
+    assert told(opened(folder)) == [("assigned", "assigning"), ("launched", "running"), ("exited", "completed")]
+
+
+def test_what_was_saved_and_not_told_is_told_by_the_next_one(folder: Path) -> None:
+    """Killed between the two writes."""
+    ledger = opened(folder)
+    ledger.add(task(state="pending"), Assigned(placement()), "submitted")
+    TaskStore(folder / "state.json").save(task(state="running"))
+    assert told(opened(folder)) == [("assigned", "assigning"), ("recalled", "running")]
+
+
+def test_an_end_that_cannot_be_written_has_not_happened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = opened(folder)
+    ledger.adopt(task(), "found")
+
+    def full(*_: object) -> None:
+        raise StateError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger.history, "add", full)
+        with pytest.raises(StateError):
+            ledger.apply("t1", Exited(0), "seen")
+    assert ledger.tasks["t1"].state == "running"
+    assert told(ledger) == [("adopted", "running")]
+    ledger.apply("t1", Exited(0), "seen")
+    assert told(ledger) == [("adopted", "running"), ("exited", "completed")]
+
+
+def test_what_has_happened_is_told_once_there_is_room_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = opened(folder)
+    ledger.adopt(task(), "found")
+
+    def full(*_: object) -> None:
+        raise StateError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger.history, "record", full)
+        ledger.publish(ledger.tasks["t1"], "intruded", "bob")
+        assert ledger.trouble == "the disk is full"
+    assert told(ledger) == [("adopted", "running")]
+    ledger.apply("t1", Exited(0), "seen")
+    assert told(ledger) == [("adopted", "running"), ("intruded", "running"), ("exited", "completed")]
+    assert ledger.trouble is None
+
+
+def test_a_submit_that_cannot_be_saved_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = opened(folder)
+
+    def full(*_: object) -> None:
+        raise StateError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger._store, "save", full)
+        with pytest.raises(StateError):
+            ledger.add(task(state="pending"), Assigned(placement()), "submitted")
+    assert (ledger.tasks, opened(folder).tasks, told(ledger)) == ({}, {}, [])
