@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -159,7 +160,8 @@ class Scene:
 
     def broke(self, error: AssertionError) -> None:
         """Something did not come about that had to: the rest of this fault is left out, and all begins anew."""
-        self.report(f"after injection {self.injected}: {error}")
+        place = next(frame for frame in traceback.extract_tb(error.__traceback__)[::-1] if "faults" in frame.filename)
+        self.report(f"after injection {self.injected}, at `{place.line}`: {error}")
         self.close()
 
     def report(self, problem: str) -> None:

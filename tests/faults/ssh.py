@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -49,8 +50,15 @@ def late_launch(scene: Scene) -> None:
 
 
 def _waiting(node: Node) -> int:
-    """How many launches wait for the node's lock: each sleeps between two tries."""
-    return [command for _, command in node.leftovers()].count("sleep 0.1")
+    """How many launches wait for the node's lock, or have it: shells that have `/` open for it."""
+    return [_opened(pid) for pid, command in node.leftovers() if command == "sh"].count("/")
+
+
+def _opened(pid: int) -> str:
+    try:
+        return os.readlink(f"/proc/{pid}/fd/9")
+    except OSError:
+        return ""
 
 
 def connection_at_random(scene: Scene) -> None:

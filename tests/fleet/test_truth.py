@@ -128,6 +128,8 @@ class Truthful(RuleBasedStateMachine):
     def stop_engine(self, node: str, *, live_restore: bool) -> None:
         self._count("engines stopped", node, "alone" if live_restore else "with its containers")
         self.world.do(self.world.nodes[node].stop_engine, live_restore=live_restore)
+        # No engine is back sooner: one that restarts between a full look and the listening after it is not noticed.
+        time.sleep(0.5)
 
     def mend(self, node: str) -> None:
         self._say("mended", node)
