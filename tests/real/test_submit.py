@@ -133,6 +133,7 @@ def test_the_label_is_the_users_and_the_others_carry_the_task(lab, whole):
     """The claim in plain words, and all of the task for a controller that has lost its memory."""
     labels = dict(whole.config["Labels"])
     carried = json.loads(labels.pop("agentless.spec"))["spec"]
+    assert re.fullmatch("[0-9a-f]{16}", labels.pop("agentless.controller"))
     assert labels == {
         "team": "vision",
         "agentless.task": whole.id,
