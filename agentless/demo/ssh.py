@@ -7,6 +7,7 @@ a logout on a machine that kills user processes.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -131,7 +132,9 @@ class _Session(asyncssh.SSHServerSession[bytes]):
 
     def _print(self, data: bytes, datatype: asyncssh.DataType) -> None:
         if data:
-            self._chan.write(data, datatype)
+            # Its client may have gone in this moment; `connection_lost` follows.
+            with contextlib.suppress(BrokenPipeError):
+                self._chan.write(data, datatype)
         else:
             self._end_if_over()
 
