@@ -31,7 +31,7 @@ def recover(
     found = served.get("/v1/recovery")
     warn(served)
     for node, reason in found["silent"].items():
-        say(f"{node} has not answered ({reason}); run agentless recover again when it does")
+        say(f"{node} does not tell its tasks ({reason}); run agentless recover again when it does")
     tasks = found["tasks"]
     if tasks and not as_json:
         show(columns_for(tasks), tasks)

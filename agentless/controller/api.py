@@ -179,10 +179,9 @@ def make(house: House) -> FastAPI:
 
     @app.get("/v1/recovery")
     async def recoverable() -> RecoveryView:
-        """The tasks of this owner that the nodes carry and nobody here remembers, and the nodes that do not answer."""
+        """The tasks of this owner that the nodes carry and nobody here remembers, and the nodes that do not tell."""
         await answered(core.links)
-        silent = {name: link.observation.error or "" for name, link in core.links.items() if not link.online}
-        return RecoveryView(tuple(core.view(task) for task in core.unremembered().values()), silent)
+        return RecoveryView(tuple(core.view(task) for task in core.unremembered().values()), core.silent())
 
     @app.post("/v1/recovery")
     async def recover(request: RecoveryRequest) -> list[TaskView]:

@@ -69,6 +69,10 @@ class Core(Ledger):
         """The tasks on the nodes that are this owner's, and that nobody here remembers."""
         return {key: task for key, task in sorted(self.others().items()) if task.owner == self.owner}
 
+    def silent(self) -> dict[str, str]:
+        """The nodes that do not say which containers they have, and why."""
+        return {name: link.silence for name, link in self.links.items() if link.silence is not None}
+
     def find(self, reference: str) -> Task:
         """The task that an id, a unique beginning of one, or a name means; raises NotFound with the candidates.
 

@@ -108,6 +108,14 @@ class Link:
         """Whether it answers now."""
         return self.observation.error is None
 
+    @property
+    def silence(self) -> str | None:
+        """Why it does not say which containers of ours it has, None when it does."""
+        seen = self.observation
+        if seen.error is not None or seen.engine is None:
+            return seen.error or "it has not answered yet"
+        return None if seen.engine.containers is not None else seen.engine.error or "its containers cannot be listed"
+
     def start(self) -> None:
         """Begin to connect, and stay connected."""
         self._loop = asyncio.create_task(self._keep(), name=f"link {self.node.name}")
@@ -249,7 +257,7 @@ class Link:
     async def _events(self) -> None:
         while True:
             # Of an engine that did not answer the last full look nothing is known that events could change.
-            if self.observation.engine and self.observation.engine.containers is not None:
+            if self.silence is None:
                 await self._follow_events()
             await asyncio.sleep(ENGINE_RETRY)
             await self.refresh()

@@ -109,7 +109,7 @@ class StartView:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryView:
-    """Tasks that could be taken back. `silent` are the nodes that have not answered, with the reason."""
+    """Tasks that could be taken back. `silent` are the nodes that do not tell theirs, with the reason."""
 
     tasks: tuple[TaskView, ...]
     silent: dict[str, str]

@@ -132,7 +132,6 @@ class Person:
         """Think no more of what was forgotten for good."""
         self.accepted = self.owed(there)
         self.forgotten.clear()
-        self.has_lost_its_state = False
 
     def strike(self, node: str) -> None:
         """Take a node out of the inventory."""
@@ -182,8 +181,10 @@ class Person:
         self.start()
         if not self.has_lost_its_state:
             return
-        found = [task["id"] for task in self._client.get("/v1/recovery")["tasks"]]
-        self._client.post("/v1/recovery", {"tasks": found})
+        found = self._client.get("/v1/recovery")
+        self._client.post("/v1/recovery", {"tasks": [task["id"] for task in found["tasks"]]})
+        # A node that has not told its containers is asked again.
+        self.has_lost_its_state = bool(found["silent"])
 
     def collect(self) -> list[str]:
         """Take in the answers that have come; gives them in words."""

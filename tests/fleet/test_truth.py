@@ -227,6 +227,8 @@ class Truthful(RuleBasedStateMachine):
         for container in mine:
             if container.runs and (container.labels[MARK], container.node) in person.refused:
                 problems.append(f"{container.task} was refused and ran")
+        if person.has_lost_its_state:
+            problems.append(f"{person.name} has not got everything back")
         if not problems:
             person.come_to_terms(there)
         return problems

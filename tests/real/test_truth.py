@@ -164,7 +164,7 @@ def _starts(cli):
 def test_recover_names_the_nodes_that_do_not_answer(alone, node):
     node.stop_sshd()
     said = alone("recover", "--yes", code=4).err
-    assert "node1 has not answered" in said
+    assert "node1 does not tell its tasks" in said
     assert "nothing to recover" in said
 
 
