@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults.scene import WAITING, Scene, controller, go, kill_controller
+from tests.faults.scene import WAITING, Scene, controller, end_controller, go, kill_controller
 from tests.real.cli import Cli, finish
 
 HOOK = Path(__file__).parent / "hook"
@@ -103,7 +103,7 @@ def _every_step(scene: Scene, operation: Callable[[Countdown, str], None]) -> No
             scene.check(f"before step {step}")
             died = countdown.died()
             if not died:
-                kill_controller(countdown.who)  # or it would die of the next steps
+                end_controller(countdown.who)  # or it would die of the next steps
                 scene.clear()
                 break
             scene.injected += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import random
@@ -197,8 +198,7 @@ def go(node: Node, task: str) -> None:
 
 def controller(who: Cli) -> int:
     """The process, found without a word to it."""
-    serving = f"agentless.controller {who.state} "
-    (pid,) = until(lambda: [process.pid for process in processes().values() if serving in process.command])
+    (pid,) = until(lambda: _controllers(who))
     return pid
 
 
@@ -206,6 +206,19 @@ def kill_controller(who: Cli) -> None:
     """SIGKILL, and wait until nothing of it listens any more."""
     os.kill(controller(who), signal.SIGKILL)
     until(lambda: not who.client.is_running())
+
+
+def end_controller(who: Cli) -> None:
+    """The same for one that may be dying already."""
+    for pid in _controllers(who):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    until(lambda: not who.client.is_running())
+
+
+def _controllers(who: Cli) -> list[int]:
+    serving = f"agentless.controller {who.state} "
+    return [process.pid for process in processes().values() if serving in process.command]
 
 
 def shown(who: Cli, state: str) -> list[dict[str, Any]]:
