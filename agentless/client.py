@@ -126,10 +126,9 @@ class Client:
                 if response.status >= 400:
                     raise _failure(response.body.read())
                 yield response.body
-            except (OSError, IndexError, ValueError) as error:
+            except (OSError, IndexError, ValueError):  # no answer, or half of one
                 raise ControllerError(
-                    f"the controller went away during the request ({error}); "
-                    "what it had started runs on: look with agentless ps"
+                    "the controller went away during the request; what it had started runs on: look with agentless ps"
                 ) from None
 
     def _connect(self) -> socket.socket:

@@ -1,4 +1,4 @@
-"""Finding the one-file parts: a new vendor, runtime or transport is one new file, and no registry to edit."""
+"""Finding the parts that are one file each, like transports: a new one is a new file, and no registry to edit."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import pkgutil
 from types import ModuleType
 
 from agentless.errors import UsageError
-
-KINDS = ("probes", "runtimes", "transports")
 
 
 def names(kind: str) -> tuple[str, ...]:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agentless.model.command import Command, Result, Section
-from agentless.model.container import Container
+from agentless.model.command import Result, Section
 from agentless.model.gpu import GpuSample
-from agentless.model.node import EngineFacts
-from agentless.model.task import Placement, Task
 
 
 class Shell(Protocol):
@@ -54,22 +51,6 @@ class Probe(Protocol):
 
     def parse(self, sections: dict[str, Result]) -> GpuSample:
         """The sample in the answer. Pure; anything unreadable becomes None or `error`, never an exception."""
-
-
-class Runtime(Protocol):
-    """A way to run tasks on a node: values in, commands out, answers parsed. Nothing in it does I/O."""
-
-    def facts(self) -> tuple[Section, ...]:
-        """The sections that ask the engine for its version, its GPU support and our containers."""
-
-    def parse_facts(self, sections: dict[str, Result]) -> EngineFacts:
-        """The engine as it answered."""
-
-    def launch(self, task: Task, placement: Placement, secrets: dict[str, str]) -> Command:
-        """Lock, check, start, in one round trip."""
-
-    def parse_containers(self, result: Result) -> tuple[Container, ...]:
-        """The containers in the answer of `containers()`."""
 
 
 class Clock(Protocol):

@@ -84,7 +84,7 @@ def run(arguments: list[str]) -> int:
     except AgentlessError as error:
         complain(str(error))
         return error.exit_code
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
         # The reader has had enough; Python must not complain about it while it exits.

@@ -59,7 +59,9 @@ def client(context: typer.Context) -> Client:
         inventory = None  # a controller that runs knows its own
         if not Client(paths.state_dir(), None).is_running():
             raise
-    return Client(paths.state_dir(), inventory)
+    served = Client(paths.state_dir(), inventory)
+    context.call_on_close(lambda: _warn(served))
+    return served
 
 
 def wait_for(served: Client, task: str) -> dict[str, Any]:
@@ -96,11 +98,10 @@ def moment(text: str, option: str) -> float:
     return time.time() - parse_duration(text)
 
 
-def warn(served: Client) -> None:
-    """Say on stderr what the controller wanted said along with its answer."""
-    for warning in served.warnings:
+def _warn(served: Client) -> None:
+    """Say on stderr what the controller wanted said along with its answers."""
+    for warning in dict.fromkeys(served.warnings):
         print(f"agentless: warning: {warning}", file=sys.stderr)
-    served.warnings.clear()
 
 
 def say(text: str) -> None:

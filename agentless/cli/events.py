@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, moment, named, say, warn
+from agentless.cli.common import Json, client, moment, named, say
 from agentless.cli.table import printable
 from agentless.client import Client
 from agentless.errors import ControllerError
@@ -49,7 +49,6 @@ def events(
             print(json.dumps(event, ensure_ascii=False), flush=follow)
         else:
             print(_line(event), flush=follow)
-    warn(served)
     if none and not as_json:
         say("nothing has happened yet" if since is None else "nothing has happened since then")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, named, print_json, say, warn
+from agentless.cli.common import Json, client, named, print_json, say
 from agentless.cli.table import Column, or_dash, show
 from agentless.cli.words import process_words
 from agentless.errors import Refused
@@ -62,7 +62,6 @@ def nodes(context: typer.Context, as_json: Json = False) -> None:
         return
     served = client(context)
     found = served.get("/v1/nodes")
-    warn(served)
     if as_json:
         print_json(found)
         return
@@ -86,7 +85,6 @@ def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False)
     served = client(context)
     found = served.get(f"/v1/nodes/{node}")
     found["gpu_list"] = served.get("/v1/gpus", node=node)
-    warn(served)
     if as_json:
         print_json(found)
         return
@@ -119,7 +117,6 @@ def gpus(
     """List all GPUs: which are free, and who uses the others."""
     served = client(context)
     found = [gpu for gpu in served.get("/v1/gpus", node=node) if gpu["state"] == "free" or not free]
-    warn(served)
     if as_json:
         print_json(found)
         return
@@ -166,7 +163,6 @@ def doctor(context: typer.Context, node: OptionalNode = None, as_json: Json = Fa
     """Check each node: can it be reached, does Docker work, is there a GPU, may Docker hand it out."""
     served = client(context)
     found = served.get("/v1/doctor", node=node)
-    warn(served)
     bad = [check for check in found if check["ok"] is False]
     if as_json:
         print_json(found)

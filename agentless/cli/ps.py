@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.common import Json, client, print_json, say, warn
+from agentless.cli.common import Json, client, print_json, say
 from agentless.cli.table import Column, show
 from agentless.cli.words import process_words, ran, state, what
 
@@ -29,7 +29,6 @@ def ps(
     """List tasks: what is live on the nodes, whoever started it."""
     served = client(context)
     found = served.get("/v1/tasks", ended=ended, mine=mine, batch=batch, limit=limit)
-    warn(served)
     if as_json:
         print_json(found)
         return

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agentless.cli.common import Json, client, print_json, say, warn
+from agentless.cli.common import Json, client, print_json, say
 from agentless.cli.ps import columns_for
 from agentless.cli.table import show
 from agentless.errors import Refused
@@ -29,7 +29,6 @@ def recover(
     """
     served = client(context)
     found = served.get("/v1/recovery")
-    warn(served)
     for node, reason in found["silent"].items():
         say(f"{node} does not tell its tasks ({reason}); run agentless recover again when it does")
     tasks = found["tasks"]

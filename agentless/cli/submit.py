@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, own_code, print_json, say, wait_for, warn
+from agentless.cli.common import Json, client, own_code, print_json, say, wait_for
 from agentless.cli.logs import copy_log
 from agentless.client import Client
 from agentless.errors import UsageError
@@ -125,7 +125,6 @@ def submit(
     served = client(context)
     request = {"targets": all_targets, "spec": asdict(spec), "secrets": secrets, "dry_run": dry_run}
     starts = _post(served, request)
-    warn(served)
     return _report(served, starts, wait=wait, follow=follow, dry_run=dry_run, as_json=as_json)
 
 

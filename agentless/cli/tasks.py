@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.common import Json, TaskArgument, TaskArguments, client, own_code, print_json, say, wait_for, warn
+from agentless.cli.common import Json, TaskArgument, TaskArguments, client, own_code, print_json, say, wait_for
 from agentless.cli.table import printable
 from agentless.cli.words import local, process_words, ran, state, words
 from agentless.errors import AgentlessError
@@ -30,7 +30,6 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
     """Show all that is known of one task, and what happened to it."""
     served = client(context)
     found = served.get(f"/v1/tasks/{task}")
-    warn(served)
     if as_json:
         print_json(found)
         return
@@ -77,7 +76,6 @@ def wait(context: typer.Context, tasks: TaskArguments, as_json: Json = False) ->
         except KeyboardInterrupt:
             say(f"\nThe task goes on. End it: agentless stop {task}")
             raise
-    warn(served)
     if as_json:
         print_json(ended)
     return next(filter(None, map(own_code, ended)), 0)

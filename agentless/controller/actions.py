@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,7 @@ class Actions:
     def __init__(self, core: Core, logs: LogStore) -> None:
         self._core = core
         self._logs = logs
-        self._stopping: set[str] = set()
+        self._stopping: Counter[str] = Counter()
 
     async def stop(self, reference: str, how: StopKind, grace: float | None = None) -> TaskView:
         """End a task: SIGTERM, the grace time in seconds (None: as submitted), SIGKILL; `kill` is SIGKILL at once."""
@@ -38,21 +39,26 @@ class Actions:
         if task.id in self._core.tasks:
             # Saved before anything is sent: a stop survives the controller, and wins over a start under way.
             task = self._core.apply(task.id, StopAsked(how, grace), f"agentless {how}")
-        self._stopping.add(task.id)
-        try:
-            return self._core.view(await self._end(task, how, task.spec.stop_grace if grace is None else grace))
-        finally:
-            self._stopping.discard(task.id)
+        return self._core.view(await self._end(task, how, task.spec.stop_grace if grace is None else grace))
 
-    def resume_stops(self) -> list[Coroutine[Any, Any, TaskView]]:
+    def resume_stops(self) -> list[Coroutine[Any, Any, Task]]:
         """What is left to do for stops that a controller before this one was asked for, or that came before a start."""
         return [
-            self.stop(task.id, task.stop, task.grace)
+            self._end(task, task.stop, task.spec.stop_grace if task.grace is None else task.grace)
             for task in self._core.tasks.values()
-            if task.stop and isinstance(task.status, (Running, Paused)) and task.id not in self._stopping
+            if task.stop and isinstance(task.status, (Running, Paused)) and not self._stopping[task.id]
         ]
 
     async def _end(self, task: Task, how: StopKind, grace: float) -> Task:
+        """Send the signals; the task once it has ended."""
+        self._stopping[task.id] += 1
+        try:
+            return await self._signal(task, how, grace)
+        finally:
+            self._stopping[task.id] -= 1
+            self._stopping += Counter()  # without those at 0
+
+    async def _signal(self, task: Task, how: StopKind, grace: float) -> Task:
         if not task.container:
             task = await self._started(task)
         if isinstance(task.status, Ended):
@@ -95,7 +101,8 @@ class Actions:
         if isinstance(task.status, Ended) and task.status.container and task.target.node in self._core.links:
             link = self._link(task)
             await link.ready()
-            result = await link.run(link.runtime.remove(task.container_ref, force=True))
+            # Not by force unless it was asked for: somebody may have started it again meanwhile.
+            result = await link.run(link.runtime.remove(task.container_ref, force=force))
             if not result.ok and "No such container" not in result.err:
                 link.runtime.check(result)
         self._logs.remove(task.id)

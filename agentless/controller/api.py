@@ -15,7 +15,9 @@ from urllib.parse import quote, unquote
 import orjson
 from fastapi import Depends, FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import FiniteFloat
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentless import __version__
 from agentless.controller.actions import Actions
@@ -59,7 +61,6 @@ def make(house: House) -> FastAPI:
 
     async def current(
         request: Request,
-        response: Response,
         x_agentless_inventory: Annotated[str | None, Header()] = None,
         x_agentless_version: Annotated[str | None, Header()] = None,
     ) -> None:
@@ -69,13 +70,12 @@ def make(house: House) -> FastAPI:
                 "run: agentless controller stop (tasks go on), and try again"
             )
         wanted = unquote(x_agentless_inventory) if x_agentless_inventory else None
-        warning = await house.use_inventory(wanted, reading=request.method == "GET")
-        if warning:
-            response.headers["x-agentless-warning"] = quote(warning)
+        request.state.warning = await house.use_inventory(wanted, reading=request.method == "GET")
 
     app = FastAPI(
         title="agentless", version=__version__, dependencies=[Depends(current)], docs_url=None, redoc_url=None
     )
+    app.add_middleware(_Warnings)
     core = house.core
 
     @app.exception_handler(AgentlessError)
@@ -143,7 +143,7 @@ def make(house: House) -> FastAPI:
         return [{"seq": seq, **orjson.loads(event)} for seq, event in core.history.events(0, -1, core.find(task).id)]
 
     @app.get("/v1/tasks/{task}/wait")
-    async def wait(task: str, within: float | None = None) -> TaskView:
+    async def wait(task: str, within: FiniteFloat | None = None) -> TaskView:
         return core.view(await house.actions.wait(task, within))
 
     @app.get("/v1/tasks/{task}/logs")
@@ -216,7 +216,8 @@ def make(house: House) -> FastAPI:
         names = list(core.links) if node is None else [core.link(node).node.name]
         links = [core.links[name] for name in names]
         await asyncio.gather(*(link.ready() for link in links))
-        await asyncio.gather(*(link.refresh() for link in links if link.online))
+        # One that breaks off meanwhile says so by itself.
+        await asyncio.gather(*(link.refresh() for link in links if link.online), return_exceptions=True)
         seen = core.cluster().nodes
         return [check for name in names if name in seen for check in checks(seen[name])]
 
@@ -248,6 +249,24 @@ def make(house: House) -> FastAPI:
         return StreamingResponse(_lines(core, seq, only, follow), media_type="application/x-ndjson")
 
     return app
+
+
+class _Warnings:
+    """The header `x-agentless-warning` on every answer, also on an error and on a stream."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+
+        async def send_with_warning(message: Message) -> None:
+            warning = scope.get("state", {}).get("warning")
+            if warning and message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"x-agentless-warning", quote(warning).encode())]
+            await send(message)
+
+        await self._app(scope, receive, send_with_warning)
 
 
 def _problem(error: Exception) -> JSONResponse:

@@ -12,7 +12,7 @@ from agentless.model.claim import claim_of, task_of
 from agentless.model.cluster import Cluster, Node
 from agentless.model.container import Container
 from agentless.model.event import Event, Exited, LostContact, Restarted, Vanished
-from agentless.model.task import Assigning, Lost, Running, Task
+from agentless.model.task import Assigning, Lost, Running, Task, is_task_id
 from agentless.ports import Clock
 from agentless.rules.nearest import nearest
 from agentless.rules.reconcile import container_of, reconcile
@@ -67,7 +67,8 @@ class Core(Ledger):
 
     def unremembered(self) -> dict[str, Task]:
         """The tasks on the nodes that are this owner's, and that nobody here remembers."""
-        return {key: task for key, task in sorted(self.others().items()) if task.owner == self.owner}
+        found = sorted(self.others().items())
+        return {key: task for key, task in found if task.owner == self.owner and is_task_id(key)}
 
     def silent(self) -> dict[str, str]:
         """The nodes that do not say which containers they have, and why."""
@@ -81,8 +82,8 @@ class Core(Ledger):
         if reference in self.tasks:
             return self.tasks[reference]
         known = {**self.others(), **self.tasks}
-        if reference in known:
-            return known[reference]
+        if found_one := known.get(reference) or self.history.get(reference):
+            return found_one
         every = {task.id: task for task in self.history.find(reference)} | known
         named = [task for _, task in sorted(every.items(), reverse=True) if task.spec.name == reference]
         begun = [task for task in every.values() if reference and task.id.startswith(reference)]
@@ -125,6 +126,8 @@ class Core(Ledger):
 
     def sighted(self, link: Link, sighting: Sighting) -> None:
         """Bring the tasks of a node to what it said of its containers, and take in those that nobody remembers."""
+        if self.links.get(link.node.name) is not link:
+            return  # the inventory has changed
         try:
             for task in self.on_node(link.node.name):
                 if sighting.only in (None, task.id) and task.id not in self.launching:
@@ -139,23 +142,24 @@ class Core(Ledger):
     def retry(self) -> None:
         """After the state could not be written: bring all tasks to what their nodes have said last."""
         if self.trouble:
+            self.flush()
             for link in self.links.values():
                 if link.online:
                     self.sighted(link, Sighting(link.containers, asked_at=0.0))
 
     def catch_up(self, task_id: str) -> None:
         """Bring a task that was just launched to what its node has said of it meanwhile: it may be over already."""
-        task = self.tasks[task_id]
-        link = self.links.get(task.target.node)
-        container = container_of(task, link.containers) if link else None
-        if container:
+        task = self.tasks.get(task_id)
+        link = self.links.get(task.target.node) if task else None
+        container = container_of(task, link.containers) if task and link else None
+        if task and container:
             self._settle(task, container)
 
     def _take_in(self, node: str, container: Container) -> None:
         claim = claim_of(container)
-        if claim is None or claim.task in self.tasks or claim.task in self.forgotten:
+        if not claim or not is_task_id(claim.task) or claim.task in self.tasks or claim.task in self.forgotten:
             return
-        ended = next((task for task in self.history.find(claim.task, 1) if task.id == claim.task), None)
+        ended = self.history.get(claim.task)
         if ended is not None:
             events = reconcile(ended, container, self.clock.now())
             for event in events[:1]:

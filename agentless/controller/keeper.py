@@ -84,6 +84,8 @@ class Keeper:
                     self._hear(item)
                 except StateError as error:
                     self.trouble = str(error)
+                except Exception:  # noqa: BLE001 - one task must not end the keeping of all
+                    _log.exception("keeping what is left of tasks failed in an unforeseen way")
 
     def _hear(self, item: News) -> None:
         if item["kind"] == "missed":
@@ -115,7 +117,8 @@ class Keeper:
         now = self._core.clock.now()
         found = [self._ended(container) for container in link.containers if container.over]
         ended = {task.id: task for task in found if task and self._not_before.get(task.id, 0.0) <= now}
-        return chores(link.containers, self._core.tasks, ended, self._logs, now, self.keep)
+        untried = [c for c in link.containers if self._not_before.get(c.id, 0.0) <= now]
+        return chores(untried, self._core.tasks, ended, self._logs, now, self.keep)
 
     def _ended(self, container: Container) -> Task | None:
         """The task of a container if it has ended here. Looked up once, for that is a query to the history."""
@@ -123,8 +126,7 @@ class Keeper:
         if claim is None or claim.task in self._core.tasks:
             return None
         if container.id not in self._known:
-            found = self._core.history.find(claim.task)
-            self._known[container.id] = next((task for task in found if task.id == claim.task), None)
+            self._known[container.id] = self._core.history.get(claim.task)
         return self._known[container.id]
 
     # ------------------------------------------------------------------ doing it
@@ -143,6 +145,8 @@ class Keeper:
             _log.info("%s", error)
         except StateError as error:
             self.trouble = str(error)
+        except Exception:  # noqa: BLE001 - begun again at the next tick
+            _log.exception("%s: keeping what is left of its tasks failed in an unforeseen way", link.node.name)
 
     async def _try(self, link: Link, task: Task, work: Coroutine[Any, Any, None]) -> None:
         """What goes wrong with one task does not hold up the others. Raises NoAnswer, which is about all of them."""
@@ -215,8 +219,12 @@ class Keeper:
         _log.info("%s: removed the container of task %s, whose log is kept", link.node.name, task.id)
 
     async def _reap(self, link: Link, container: str) -> None:
+        self._not_before[container] = self._core.clock.now() + RETRY_AFTER
         result = await link.run(link.runtime.reap(container))
-        _log.info("%s: removed %s, which was never started: %s", link.node.name, container[:12], result.err or "done")
+        if result.ok:
+            _log.info("%s: removed %s, which was never started", link.node.name, container[:12])
+        else:
+            _log.warning("%s: %s was never started and stays: %s", link.node.name, container[:12], result.err.strip())
         await link.refresh()
 
 

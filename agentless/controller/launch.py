@@ -11,7 +11,7 @@ from typing import Any
 from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed, TemplateError, UsageError
-from agentless.model.event import Assigned, Launched, LaunchFailed, Step
+from agentless.model.event import Assigned, Event, Launched, LaunchFailed, Step
 from agentless.model.spec import Mount, TaskSpec, check_spec
 from agentless.model.target import Target
 from agentless.model.task import Assigning, Ended, Lost, Task, new_task_id
@@ -112,13 +112,15 @@ class Launcher:
             return StartView(target, None, error.exit_code, str(error))
         except NoAnswer as error:
             await self._answer(task.id)
-            now = core.find(task.id)
+            now = core.tasks.get(task.id, task)
             if isinstance(now.status, (Assigning, Lost)):
                 words = f"task {task.id} may have been started: agentless ps shows it when {placement.node} answers"
                 return StartView(target, core.view(now), error.exit_code, f"{error}; {words}")
         except AgentlessError as error:
             words = f"task {task.id} may run all the same: agentless ps shows it"
-            return StartView(target, core.view(core.find(task.id)), error.exit_code, f"{error}; {words}")
+            return StartView(target, core.view(core.tasks.get(task.id, task)), error.exit_code, f"{error}; {words}")
+        if not core.knows(task.id):
+            return StartView(target, None, 1, f"task {task.id} was removed while it was being started")
         now = core.find(task.id)
         failed = isinstance(now.status, Ended) and now.status.container is None
         reason = (now.status.reason if isinstance(now.status, Ended) else None) or ""
@@ -128,40 +130,44 @@ class Launcher:
         try:
             await self._launch(task_id)
         except Refused as error:
-            self._core.forget(self._core.tasks[task_id], "refused", str(error))
+            if task := self._core.tasks.get(task_id):
+                self._core.forget(task, "refused", str(error))
             raise
 
     async def _launch(self, task_id: str) -> None:
-        """Launch, pulling the image first if the node lacks it. Raises Refused or NoAnswer."""
+        """Launch, pulling the image first if the node lacks it. Raises Refused or NoAnswer.
+
+        Whatever it waits for, the task may have been removed meanwhile: then there is nothing left to say of it.
+        """
         core = self._core
+        task = core.tasks.get(task_id)
+        if not task:
+            core.launching.discard(task_id)
+            return
         core.launching.add(task_id)
         try:
-            task = core.tasks[task_id]
             link = core.link(task.target.node)
             try:
                 container = await self._try(link, task)
             except ImageMissing:
                 await self._pull(link, task)
-                container = await self._try(link, core.tasks[task_id])
-            core.apply(task_id, Launched(container), f"docker run on {link.node.name} answered")
+                container = await self._try(link, task)
+            self._settle(task_id, Launched(container), f"docker run on {link.node.name} answered")
         except (RuntimeFailed, TemplateError) as error:
-            core.apply(task_id, LaunchFailed(str(error)), f"the launch on {core.tasks[task_id].target.node} failed")
-            return
+            self._settle(task_id, LaunchFailed(str(error)), f"the launch on {task.target.node} failed")
         finally:
             core.launching.discard(task_id)
         core.catch_up(task_id)
 
+    def _settle(self, task_id: str, event: Event, cause: str) -> None:
+        if task_id in self._core.tasks:
+            self._core.apply(task_id, event, cause)
+
     async def _try(self, link: Link, task: Task) -> str:
-        placement = task.placement
-        if placement is None:
+        if task.placement is None:
             raise AssertionError("a task is placed before it is launched")
-        command = link.runtime.launch(task, placement, self._core.secrets.get(task.id))
-        try:
-            return link.runtime.parse_launch(task, await link.run(command))
-        except NoAnswer:
-            # The container may be there: look by name before anything else is tried.
-            self._core.launching.discard(task.id)
-            raise
+        command = link.runtime.launch(task, task.placement, self._core.secrets.get(task.id))
+        return link.runtime.parse_launch(task, await link.run(command))
 
     async def _pull(self, link: Link, task: Task) -> None:
         image = task.spec.image or ""
@@ -184,13 +190,16 @@ class Launcher:
     async def _stopped(self, task_id: str) -> None:
         """Wait until somebody wants the task to end."""
         with self._core.hub.listen() as news:
-            while not self._core.tasks[task_id].stop:
+            while (task := self._core.tasks.get(task_id)) and not task.stop:
                 await anext(news)
 
     async def _answer(self, task_id: str) -> None:
         """Wait until the node has said what became of a launch, or for ANSWER_WITHIN."""
         core = self._core
-        link = core.link(core.tasks[task_id].target.node)
+        task = core.tasks.get(task_id)
+        link = core.links.get(task.target.node) if task else None
+        if link is None:
+            return
         with core.hub.listen() as news:
             look = self._spawn(_look(link, task_id))
             try:
@@ -210,7 +219,7 @@ class Launcher:
         try:
             await self._launch(task_id)
         except Held as error:
-            self._core.apply(task_id, LaunchFailed(str(error)), "launched again, refused")
+            self._settle(task_id, LaunchFailed(str(error)), "launched again, refused")
         except AgentlessError as error:
             _log.warning("task %s: launching it again: %s", task_id, error)
 

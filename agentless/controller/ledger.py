@@ -20,12 +20,15 @@ from agentless.stores.history import EventRow, History
 from agentless.stores.secrets import SecretStore
 from agentless.stores.tinydb import TaskStore
 
+FORGOTTEN = 1000
+"""So many of the tasks that were dropped are remembered as such: answers are on their way for seconds only."""
+
 
 class Ledger:
     """All live tasks, what has ended, and what has happened.
 
     `trouble` is why something could not be written last, in words; `intruders` are by task, see `model/cluster.Gpu`;
-    `forgotten` are the tasks that were dropped since the start.
+    `forgotten` are the tasks that were dropped last.
     """
 
     def __init__(
@@ -39,19 +42,21 @@ class Ledger:
         self.tasks: dict[str, Task] = {}
         self.trouble: str | None = None
         self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
-        self.forgotten: set[str] = set()
+        self.forgotten: dict[str, None] = {}
+        self._leftover: set[str] = set()  # ended, and the state file has them still
         self._unrecorded: list[EventRow] = []
         self._store = store
         for task in store.load().values():
             # A crash between the two stores leaves a task in both.
             if history.has(task.id):
-                store.remove(task.id)
+                self._leftover.add(task.id)
             else:
                 self.tasks[task.id] = task
                 self._complete(task)
         for task_id in secrets.tasks():
             if task_id not in self.tasks:
                 secrets.remove(task_id)
+        self.flush()
 
     @property
     def controller(self) -> str:
@@ -86,16 +91,18 @@ class Ledger:
         news = self._news(new, _words(event), cause, now)
         if isinstance(new.status, Ended):
             self.history.add(new, [*self._unrecorded, (now, task_id, orjson.dumps(news))])
+            # It has happened: what cannot be tidied up now is tidied up later.
             self._unrecorded.clear()
-            self._store.remove(task_id)
+            self._leftover.add(task_id)
             del self.tasks[task_id]
+            self.intruders.pop(task_id, None)
         else:
             if new != old or isinstance(event, Adopted):
                 self._store.save(new)
             self.tasks[task_id] = new
         if not new.live or new.container:
             self.secrets.remove(task_id)  # no launch of it will ever need them again
-        self.trouble = None
+        self.flush()
         if isinstance(new.status, Ended):
             self.hub.publish(news)
         elif not isinstance(event, Dated):  # with that nothing has happened, it is only known better
@@ -108,8 +115,10 @@ class Ledger:
 
     def forget(self, task: Task, word: str, cause: str) -> None:
         """Drop a task, and all that is remembered of it but its events; `word` is what they call it."""
-        self.forgotten.add(task.id)  # a container of it may still be in an answer that is on its way
         self._store.remove(task.id)
+        self.forgotten[task.id] = None  # a container of it may still be in an answer that is on its way
+        while len(self.forgotten) > FORGOTTEN:
+            del self.forgotten[next(iter(self.forgotten))]
         self.tasks.pop(task.id, None)
         self.history.remove(task.id)
         self.secrets.remove(task.id)
@@ -125,13 +134,21 @@ class Ledger:
     def tell(self, news: News, task: str = "") -> None:
         """Record and publish. What has happened has happened: news that the disk has no room for are kept for later."""
         self._unrecorded.append((news["at"], task, orjson.dumps(news)))
+        self.flush()
+        self.hub.publish(news)
+
+    def flush(self) -> None:
+        """Write what there was no room for so far; `trouble` says whether there is now."""
         try:
+            for task_id in list(self._leftover):
+                self._store.remove(task_id)
+                self._leftover.discard(task_id)
             while self._unrecorded:
                 self.history.record(*self._unrecorded[0])
                 self._unrecorded.pop(0)
+            self.trouble = None
         except StateError as error:
             self.trouble = str(error)
-        self.hub.publish(news)
 
     def _complete(self, task: Task) -> None:
         """Make up for an event that a controller before this one had no time to record after it saved the task."""

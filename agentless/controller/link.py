@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agentless import hostfacts
-from agentless.errors import AgentlessError, AuthFailed, HostKeyRejected, Unreachable
+from agentless.errors import AgentlessError, AuthFailed, HostKeyRejected, RuntimeFailed, Unreachable
 from agentless.model.claim import claim_of
 from agentless.model.cluster import Observation
 from agentless.model.command import Command, Result, join_sections, split_sections
@@ -132,8 +132,9 @@ class Link:
         if not self.online:
             self.answered.clear()
             self._wake.set()
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self.answered.wait(), within)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self.answered.wait()
 
     async def run(self, command: Command) -> Result:
         """Run a short command on the node; raises NoAnswer."""
@@ -174,6 +175,7 @@ class Link:
                 )
             )
             if engine.containers is not None:
+                self._ended.intersection_update(c.id for c in engine.containers if c.over)
                 self._refreshed_at = asked + engine.clock
                 self._on_sighting(self, Sighting(engine.containers, asked))
 
@@ -212,8 +214,9 @@ class Link:
             if isinstance(self.failure, (AuthFailed, HostKeyRejected)):
                 wait = REJECTED_RETRY
             attempt += 1
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), wait)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
 
     def _gone(self, error: AgentlessError) -> None:
         self.failure = error
@@ -272,7 +275,10 @@ class Link:
                 *lines, buffer = (buffer + data).split(b"\n")
                 tasks = {line.split()[-1].decode("utf-8", "replace") for line in lines if line.strip()}
                 for task in sorted(tasks):
-                    await self.look(task)
+                    try:
+                        await self.look(task)
+                    except RuntimeFailed:
+                        return  # the engine goes away; what else the link carries goes on
 
     async def _refreshes(self) -> None:
         while True:
@@ -286,7 +292,8 @@ class Link:
         if engine is None or engine.containers is None:
             return
         before = {container.id for container in engine.containers if _task_of(container) == task}
-        self._ended |= before - {container.id for container in found if container.live}
+        live = {container.id for container in found if container.live}
+        self._ended = (self._ended | before) - live
         others = tuple(container for container in engine.containers if container.id not in before)
         sample = self.observation.sample and self._living(self.observation.sample)
         self._observe(replace(self.observation, sample=sample, engine=replace(engine, containers=(*others, *found))))

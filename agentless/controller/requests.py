@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, FiniteFloat, field_validator
 
 from agentless.model.spec import TaskSpec
 from agentless.rules.nearest import nearest
@@ -33,7 +33,7 @@ class StopRequest(BaseModel):
     """Seconds between SIGTERM and SIGKILL; absent: as the task was submitted."""
 
     model_config = ConfigDict(extra="forbid")
-    grace: float | None = None
+    grace: FiniteFloat | None = None
 
 
 class RecoveryRequest(BaseModel):

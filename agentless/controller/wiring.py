@@ -155,6 +155,8 @@ class Controller:
                 self.keeper.tick()
             except AgentlessError as error:
                 _log.warning("%s", error)
+            except Exception:  # noqa: BLE001 - and once more at the next tick
+                _log.exception("what happens by the passing of time failed in an unforeseen way")
             for stop in self.actions.resume_stops():
                 self._chores.add(chore := asyncio.create_task(_quietly(stop)))
                 chore.add_done_callback(self._chores.discard)
@@ -201,6 +203,8 @@ async def _quietly(work: Coroutine[Any, Any, object]) -> None:
         await work
     except AgentlessError as error:
         _log.warning("%s", error)
+    except Exception:  # noqa: BLE001 - and once more at the next tick
+        _log.exception("work in the background failed in an unforeseen way")
 
 
 class Counting:

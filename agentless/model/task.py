@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from dataclasses import dataclass
 from typing import Literal
@@ -17,6 +18,7 @@ Outcome = Literal["completed", "failed", "killed", "killed_oom", "timeout", "sto
 StopKind = Literal["stop", "kill"]
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+_ID = re.compile(r"[0-9a-z]{1,32}")
 _EPOCH = 1_704_067_200.0  # 2024-01-01, so that eight digits of milliseconds last until 2058
 
 
@@ -86,7 +88,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Over, for good. `exit_code` is the container's own, None when there was none to read."""
+    """Over, unless its container lives again. `exit_code` is the container's own, None when there was none to read."""
 
     state: Outcome
     ended_at: float
@@ -147,6 +149,11 @@ class Task:
     def container_ref(self) -> str:
         """What to call its container by: a container may be renamed, its id stays."""
         return self.container or self.container_name
+
+
+def is_task_id(text: str) -> bool:
+    """Whether a task may be called so. What a label says may be anybody's words, like a path."""
+    return bool(_ID.fullmatch(text))
 
 
 def new_task_id(now: float, last: str = "") -> str:

@@ -31,8 +31,8 @@ def apply(task: Task, event: Event, now: float) -> Task:
             return task
         case Ended(placement=Placement() as placement, container=str(container)), Restarted() as event:
             return replace(task, stop=None, grace=None, status=_again(task, placement, container, event, now))
-        case Ended(placement=Placement() as placement, container=None), Launched(container=container):
-            return replace(task, status=Running(placement, container, now))
+        case Ended(placement=Placement() as placement, exit_code=None) as ended, Launched(container=container):
+            return replace(task, status=Running(placement, container, ended.started_at or now, ended.run))
         case Ended(), _:
             raise IllegalMove(f"task {task.id} has ended ({task.state})")
         case Pending(), StopAsked(how=how):

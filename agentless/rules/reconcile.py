@@ -56,13 +56,13 @@ def reconcile(task: Task, container: Container | None, now: float) -> tuple[Even
         return _unstarted(task, now)
     events: list[Event] = []
     paused, run = isinstance(status, Paused), None
-    if isinstance(status, (Assigning, Lost)) or (isinstance(status, Ended) and status.container is None):
+    if isinstance(status, (Assigning, Lost)) or (isinstance(status, Ended) and status.exit_code is None):
         events.append(Launched(container.id))
     if not isinstance(status, Assigning):
         run = status.run
     if container.started_at is not None and container.started_at != run:
         began = container.started_at - container.clock
-        again = run is not None or (isinstance(status, Ended) and status.container is not None)
+        again = run is not None or (isinstance(status, Ended) and status.exit_code is not None)
         events.append(Restarted(container.started_at, began) if again else Dated(container.started_at, began))
         paused = paused and not again
     if container.over:
@@ -81,12 +81,19 @@ def is_forsaken(container: Container, now: float) -> bool:
 
 
 def _is_revived(status: Ended, container: Container | None) -> bool:
-    """Whether a task that has ended has a container after all, or again: somebody started it by hand."""
+    """Whether a task that has ended has a container after all, or again.
+
+    Somebody started it by hand, or the node was another one for a while, on which it was not to be seen.
+    """
     if container is None or container.state == "created" or status.placement is None:
         return False
     if status.container is None:
         return True
-    return container.id == status.container and container.live and container.started_at not in (None, status.run)
+    if container.id != status.container:
+        return False
+    if status.exit_code is None and (container.live or container.exit_code is not None):
+        return True
+    return container.live and container.started_at not in (None, status.run)
 
 
 def _missing(task: Task, now: float) -> tuple[Event, ...]:

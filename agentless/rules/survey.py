@@ -102,6 +102,10 @@ def _gpu(
         state, reason = "unknown", node_reason or "its processes cannot be read"
     elif reading.memory_total_mib is None or reading.memory_used_mib is None:
         state, reason = "unknown", "its memory cannot be read"
+    elif reading.mig:
+        state, reason = "unknown", "it is in MIG mode, and agentless hands out whole GPUs (nvidia-smi -mig 0 ends it)"
+    elif reading.compute_mode == "Prohibited":
+        state, reason = "unknown", "its compute mode lets nobody compute (nvidia-smi -c DEFAULT changes it)"
     elif processes:
         # Also one in a container of ours: whoever uses a GPU that it does not claim is foreign to it.
         state, reason = "foreign", f"used by {describe(processes[0])}" + _more(len(processes) - 1)

@@ -47,9 +47,13 @@ class History:
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version > 1:
                 raise StateError(f"{path} is from a newer agentless; upgrade, or set XDG_STATE_HOME to another folder")
+            # One controller has it. Without the memory that others would share, nothing is written by opening it, so
+            # that a controller starts also when the disk is full.
+            self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
-            self._db.executescript(_SCHEMA)
+            if version == 0:
+                self._db.executescript(_SCHEMA)
         except sqlite3.Error as error:
             raise StateError(f"the history {path} cannot be used ({error}); make it readable or move it away") from None
 
@@ -74,6 +78,10 @@ class History:
     def find(self, reference: str, limit: int = 20) -> list[Task]:
         """The tasks whose id begins with `reference` or whose name it is, newest first."""
         return self._tasks(_FIND, (reference, reference + "\x7f", limit, reference, limit, limit))
+
+    def get(self, task_id: str) -> Task | None:
+        """The task of exactly this id, None when it has not ended here."""
+        return next(iter(self._tasks("SELECT document FROM tasks WHERE id = ?", (task_id,))), None)
 
     def newest(self, limit: int) -> list[Task]:
         """The last `limit` tasks by creation, newest first."""

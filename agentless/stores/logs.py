@@ -48,7 +48,10 @@ class LogStore:
             raise StateError(f"the folder {folder} cannot be used: {error.strerror}") from None
 
     def __contains__(self, task: object) -> bool:
-        return self._path(str(task)).exists()
+        try:
+            return self._path(str(task)).exists()
+        except OSError:  # an id of somebody's own making that is too long for a file
+            return False
 
     def writer(self, task: str, cap: int) -> LogWriter:
         """A new log of this task, of which `cap` bytes are kept."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import orjson
 
 from agentless.errors import StateError
+from agentless.model.task import is_task_id
 
 
 class SecretStore:
@@ -37,15 +38,24 @@ class SecretStore:
 
     def get(self, task: str) -> dict[str, str]:
         """The values of one task, empty when it has none (any more)."""
+        if not is_task_id(task):
+            return {}
         try:
             values: dict[str, str] = orjson.loads((self._folder / task).read_bytes())
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            raise StateError(f"secrets cannot be read in {self._folder}: {error.strerror}") from None
         return values
 
     def remove(self, task: str) -> None:
         """Forget them."""
-        (self._folder / task).unlink(missing_ok=True)
+        if not is_task_id(task):
+            return  # an id may come from a label: it must not lead out of the folder
+        try:
+            (self._folder / task).unlink(missing_ok=True)
+        except OSError as error:
+            raise StateError(f"secrets cannot be removed from {self._folder}: {error.strerror}") from None
 
     def tasks(self) -> list[str]:
         """The ids of the tasks whose values are kept."""

@@ -76,11 +76,13 @@ class AtomicStorage(Storage):
                 shutil.copyfile(self._path, spare)
             os.replace(spare, self._last)
         os.replace(fresh, self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        # From here on it is written: at worst a power cut brings back the file before it.
+        with contextlib.suppress(OSError):
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
 
     def _load(self) -> Tables | None:
         problem = ""

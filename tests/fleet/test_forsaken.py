@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from agentless.controller.keeper import RETRY_AFTER
 from agentless.demo.container import Config
-from agentless.demo.engine import DEFAULT_IMAGE
+from agentless.demo.engine import DEFAULT_IMAGE, Complaint
 from agentless.model.claim import labels_of
 from agentless.model.spec import TaskSpec
 from agentless.model.target import Target
@@ -47,3 +48,25 @@ async def test_one_that_was_started_meanwhile_stays(desk):
         desk.fleet.nodes["n1"].engine.start(container)
         assert (await controller.core.links["n1"].run(command)).ok
         assert container.state == "running"
+
+
+async def test_one_that_cannot_be_removed_is_tried_again_a_minute_later(desk, monkeypatch):
+    created_by_another(desk)
+    asked = []
+
+    async def refuse(*_, **__):
+        asked.append(1)
+        raise Complaint("the engine does not want to")
+
+    monkeypatch.setattr(desk.fleet.nodes["n1"].engine, "remove", refuse)
+    async with desk.running() as controller:
+        await until(lambda: gpu(controller).state == "allocated")
+        desk.clock.ahead = REAP_AFTER + 30
+        controller.keeper.tick()
+        await until(lambda: asked and not controller.keeper.busy)
+        controller.keeper.tick()
+        assert not controller.keeper.busy
+        assert len(asked) == 1
+        desk.clock.ahead += RETRY_AFTER + 1
+        controller.keeper.tick()
+        await until(lambda: len(asked) == 2 and not controller.keeper.busy)

@@ -16,7 +16,7 @@ from agentless.model.event import Assigned, Exited, Launched
 from agentless.stores.history import History
 from agentless.stores.secrets import SecretStore
 from agentless.stores.tinydb import TaskStore
-from tests.pure.build import CID, NOW, placement, task
+from tests.pure.build import CID, NOW, placement, process, task
 
 
 @pytest.fixture
@@ -24,8 +24,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+_open: list[History] = []
+
+
 def opened(folder: Path) -> Ledger:
+    """As after a restart: what was open before is not open any more."""
+    while _open:
+        _open.pop().close()
     store, history = TaskStore(folder / "state.json"), History(folder / "history.sqlite")
+    _open.append(history)
     clock: Any = SimpleNamespace(now=lambda: NOW)
     return Ledger("me@here", store, history, SecretStore(folder / "secrets"), Hub(), clock)
 
@@ -97,4 +104,48 @@ def test_a_submit_that_cannot_be_saved_leaves_nothing(folder: Path, monkeypatch:
         patch.setattr(ledger._store, "save", full)
         with pytest.raises(StateError):
             ledger.add(task(state="pending"), Assigned(placement()), "submitted")
-    assert (ledger.tasks, opened(folder).tasks, told(ledger)) == ({}, {}, [])
+    assert (ledger.tasks, told(ledger)) == ({}, [])
+    assert opened(folder).tasks == {}
+
+
+def test_an_end_is_told_once_although_the_state_file_cannot_forget_it_yet(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = opened(folder)
+    ledger.adopt(task(), "found")
+
+    def full(*_: object) -> None:
+        raise StateError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger._store, "remove", full)
+        ledger.apply("t1", Exited(0), "seen")
+        assert (ledger.tasks, ledger.trouble) == ({}, "the disk is full")
+        again = opened(folder)  # it starts on the full disk, too
+        assert again.tasks == {}
+        ledger = again
+    ledger.flush()
+    assert (ledger.trouble, TaskStore(folder / "state.json").load()) == (None, {})
+    assert told(ledger) == [("adopted", "running"), ("exited", "completed")]
+
+
+def test_trouble_is_over_when_there_is_room_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = opened(folder)
+
+    def full(*_: object) -> None:
+        raise StateError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger.history, "record", full)
+        ledger.note("left", "a test")
+    assert ledger.trouble == "the disk is full"
+    ledger.flush()
+    assert (ledger.trouble, len(ledger.history.events(0, -1))) == (None, 1)
+
+
+def test_who_uses_the_gpus_of_a_task_is_forgotten_when_it_ends(folder: Path) -> None:
+    ledger = opened(folder)
+    ledger.adopt(task(), "found")
+    ledger.intruders["t1"] = (process("node1", 0),)
+    ledger.apply("t1", Exited(0), "seen")
+    assert ledger.view(ledger.history.newest(1)[0]).intruders == ()

@@ -178,6 +178,16 @@ def test_a_launch_that_was_given_up_and_came_about_all_the_same_is_a_task_again(
     assert (after.state.replace("stopped", "completed"), after.stop) == (state, "stop")
 
 
+@pytest.mark.parametrize(("shown", "state"), [("running", "running"), ("paused", "paused"), ("exited", "completed")])
+def test_a_container_that_was_not_to_be_seen_for_a_while_is_its_task_again(shown: Any, state: str) -> None:
+    """The node was reached under another name, or another engine was asked."""
+    vanished = settle(seen(), None)
+    assert (vanished.state, vanished.status.exit_code) == ("failed", None)
+    again = settle(vanished, container(task(), shown))
+    assert (again.state, again.status.started_at) == (state, seen().status.started_at)
+    assert reconcile(again, container(task(), shown), NOW) == ()
+
+
 def test_another_container_does_not_revive_an_ended_task() -> None:
     assert reconcile(task(state="ended"), container(task(), id="another"), NOW) == ()
 

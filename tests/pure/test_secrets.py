@@ -40,6 +40,16 @@ def test_only_the_user_may_enter_and_read(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "secrets" / "t1").stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize("name", ["../state.json", "/etc/hostname", ".", "", "x" * 300])
+def test_a_name_that_is_no_id_leads_out_of_the_folder_for_nobody(tmp_path: Path, name: str) -> None:
+    """Ids come from labels, too, and those may be anybody's words."""
+    (tmp_path / "state.json").write_text("{}")
+    store = SecretStore(tmp_path / "secrets")
+    assert store.get(name) == {}
+    store.remove(name)
+    assert (tmp_path / "state.json").read_text() == "{}"
+
+
 def test_a_task_without_secrets_leaves_no_file(tmp_path: Path) -> None:
     store = SecretStore(tmp_path / "secrets")
     store.put("t1", {})

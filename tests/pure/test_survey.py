@@ -189,3 +189,9 @@ def test_who_shares_a_gpu_with_a_task_that_wanted_it_so_is_no_intruder() -> None
     shared = task(spec=spec(share=True))
     found = cluster(seen(containers=(container(shared),), processes=(process("node1", 0),)), (shared,))
     assert found.nodes["node1"].gpus[0].intruders == ()
+
+
+@pytest.mark.parametrize(("changes", "words"), [({"mig": True}, "MIG"), ({"compute_mode": "Prohibited"}, "mode")])
+def test_a_gpu_that_no_task_could_use_is_not_free(changes: dict[str, object], words: str) -> None:
+    found = gpu(seen(sample=GpuSample((reading("node1", 0, **changes),))))
+    assert (found.state, words in found.reason) == ("unknown", True)

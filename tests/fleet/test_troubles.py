@@ -1,0 +1,118 @@
+"""What goes wrong on one node or with one task, and must not do more harm than that."""
+
+from __future__ import annotations
+
+import asyncio
+
+import orjson
+import pytest
+
+from agentless.controller.launch import Submit
+from agentless.errors import RuntimeFailed
+from agentless.model.claim import CONTROLLER, TASK
+from agentless.model.spec import TaskSpec
+from agentless.model.target import parse_target
+from tests.fleet.client import until
+
+STAYS = "sleep 600"
+
+
+def told(controller, task):
+    return [orjson.loads(event)["event"] for _, event in controller.core.history.events(0, -1, task)]
+
+
+async def test_a_stop_that_cannot_be_done_yet_is_told_once(desk):
+    node = desk.fleet.nodes["n1"]
+    async with desk.running() as controller:
+        task = await desk.submit(STAYS)
+        node.stop_engine()
+        with pytest.raises(RuntimeFailed):
+            await controller.actions.stop(task, "kill")
+        for _ in range(3):
+            for work in controller.actions.resume_stops():
+                with pytest.raises(RuntimeFailed):
+                    await work
+        assert told(controller, task).count("stop-asked") == 1
+        node.start_engine()
+        await until(lambda: controller.core.cluster().nodes["n1"].state == "online")
+        (work,) = controller.actions.resume_stops()
+        assert (await work).state == "killed"
+
+
+async def test_a_second_stop_that_gives_up_does_not_begin_a_third(desk):
+    async with desk.running() as controller:
+        task = await desk.submit("trap '' TERM; while :; do sleep 0.1; done")
+        first = asyncio.create_task(controller.actions.stop(task, "stop", 15))
+        second = asyncio.create_task(controller.actions.stop(task, "stop", 15))
+        await until(lambda: controller.core.tasks[task].stop and controller.actions._stopping[task] == 2)
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        assert controller.actions.resume_stops() == []
+        await controller.actions.stop(task, "kill")
+        assert (await first).state == "killed"
+
+
+async def test_an_engine_that_stops_takes_only_itself_away(desk):
+    async with desk.running() as controller:
+        await desk.submit(STAYS)
+        link, states = controller.core.links["n1"], set()
+        desk.fleet.nodes["n1"].stop_engine(live_restore=False)
+
+        def degraded():
+            states.add(controller.core.cluster().nodes["n1"].state)
+            return "degraded" in states
+
+        await until(degraded)
+        assert "offline" not in states
+        desk.fleet.nodes["n1"].start_engine()
+        await until(lambda: link.silence is None and not controller.core.tasks)
+        assert link.failure is None
+
+
+async def test_of_a_batch_every_target_is_answered_although_one_task_is_removed_meanwhile(desk, monkeypatch):
+    async with desk.running() as controller:
+        link = controller.core.links["n1"]
+        run, gate = link.run, asyncio.Event()
+
+        async def slowly(command):
+            if "run --detach" in command.script:
+                await gate.wait()
+            return await run(command)
+
+        monkeypatch.setattr(link, "run", slowly)
+        targets = tuple(map(parse_target, ("n1", "n2")))
+        submit = asyncio.create_task(controller.launcher.submit(Submit(targets, TaskSpec(("sh", "-c", STAYS)), {})))
+        await until(lambda: {task.state for task in controller.core.tasks.values()} >= {"assigning", "running"})
+        (waiting,) = [task for task in controller.core.tasks.values() if task.state == "assigning"]
+        controller.core.forget(waiting, "removed", "a test")
+        gate.set()
+        one, other = await submit
+        assert (one.task, other.task.state) == (None, "running")
+        assert "removed" in one.message
+
+
+async def test_a_label_that_is_no_id_is_shown_and_never_taken_in(desk, tmp_path):
+    precious = tmp_path / "precious"
+    precious.touch()
+    async with desk.running() as controller:
+        await desk.submit(STAYS)
+        engine = desk.fleet.nodes["n1"].engine
+        (ours,) = engine.containers.values()
+        labels = {**ours.config.labels, TASK: str(precious), CONTROLLER: controller.core.controller}
+        engine.start(engine.create(type(ours.config)("theirs", ours.config.image, ["sleep", "600"], labels)))
+        await until(lambda: str(precious) in controller.core.others())
+        await controller.core.links["n1"].refresh()
+        assert str(precious) not in controller.core.tasks
+        assert str(precious) not in controller.core.unremembered()
+        assert precious.exists()
+
+
+async def test_a_name_that_is_the_id_of_another_task_hides_nothing(desk):
+    async with desk.running() as controller:
+        task = await desk.ended("true")
+        spec = TaskSpec(("true",), name=task)
+        (start,) = await controller.launcher.submit(Submit((parse_target("n2"),), spec, {}))
+        await controller.actions.wait(start.task.id, 20)
+        await controller.core.links["n1"].refresh()
+        assert told(controller, task).count("adopted") == 0
+        assert controller.core.find(task).id == task
