@@ -43,8 +43,8 @@ def main() -> int:
             print(f"  {words}; {len(row.lost)} lost, {len(row.double)} double", file=sys.stderr, flush=True)
             for problem in row.double:
                 print(f"  {problem}", file=sys.stderr, flush=True)
+        print(table(rows))
         scene.close()
-    print(table(rows))
     return int(any(row.lost or row.double for row in rows))
 
 

@@ -27,6 +27,7 @@ def _away(scene: Scene, end: Callable[[Node], None]) -> None:
         scene.submit(who, "node1::1", "--", "sleep", "300")
         submit = scene.begin(who, "node1::0", "--", "sleep", "300")
         time.sleep(scene.chance.uniform(0.1, 1.0))
+        scene.strike(submit)
         end(node)
         if scene.chance.random() < 0.5:
             scene.end(submit)

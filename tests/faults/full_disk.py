@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.faults.scene import WAITING, Scene, go, kill_controller
-from tests.real.cli import Cli, Done, finish, until
+from tests.real.cli import Cli, Done, until
 
 SIZE = 8 << 20
 PAGE = 4096
@@ -46,10 +46,9 @@ def end(scene: Scene) -> None:
         waiting = who.start_request("wait", task)
         go(scene.lab.nodes["node1"], task)
         until(lambda: waiting.poll() is not None or _warnings(who))
-        return lambda: told(finish(waiting))
+        return lambda: told(scene.finish(waiting))
 
     def told(done: Done) -> bool:
-        scene.heard(done)
         scene.expect(done.code == 7, f"wait said {done}")
         return True
 
@@ -58,7 +57,7 @@ def end(scene: Scene) -> None:
 
 def _ever_more(scene: Scene, operation: Callable[[Cli, str], Later]) -> None:
     """With a page more each time, until the operation goes through as if nothing were."""
-    with _small_disk(scene.lab.root / "xdg" / "cramped" / "state") as disk:
+    with _small_disk(scene, scene.lab.root / "xdg" / "cramped" / "state") as disk:
         who = scene.person("cramped")
         for pages in (1,) if scene.quick else itertools.count():
             task = scene.submit(who, "node1::1", "--", *WAITING)
@@ -86,12 +85,13 @@ def _warnings(who: Cli) -> list[str]:
 
 
 @contextlib.contextmanager
-def _small_disk(folder: Path) -> Iterator[Path]:
+def _small_disk(scene: Scene, folder: Path) -> Iterator[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=700", "tmpfs", folder], check=True)
     try:
         yield folder
     finally:
+        scene.read_logs()  # while they are there
         subprocess.run(["umount", "--lazy", folder], check=True)
 
 

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
@@ -48,7 +48,8 @@ class Watch:
         self.boxes: dict[str, Box] = {}
         self._node = node
         self._marks: set[str] = set()
-        self._last = time.time()
+        self._heard: set[str] = set()
+        self._last = time.time_ns()
         self._over = threading.Event()
         self._process = self._start()
         self._thread = threading.Thread(target=self._follow, daemon=True)
@@ -75,7 +76,7 @@ class Watch:
             "--format",
             "{{json .}}",
             "--since",
-            f"{self._last:.9f}",
+            f"{self._last // 10**9}.{self._last % 10**9:09d}",
         ]
         return subprocess.Popen(
             argv, env=self._node.env(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -84,7 +85,9 @@ class Watch:
     def _follow(self) -> None:
         while True:
             for line in self._process.stdout:
-                self._take(json.loads(line))
+                if line not in self._heard:  # `--since` begins with the last ones again
+                    self._heard.add(line)
+                    self._take(json.loads(line))
             gone = time.time()
             self._process.wait()
             if self._over.wait(0.05):
@@ -95,9 +98,7 @@ class Watch:
 
     def _take(self, event: dict[str, Any]) -> None:
         at, what, labels = event["timeNano"] / 1e9, event["Action"], event["Actor"]["Attributes"]
-        if at <= self._last:
-            return  # `--since` begins with the last one again
-        self._last = at
+        self._last = max(self._last, event["timeNano"])
         if labels["name"].startswith("judge-"):
             self._marks.add(labels["name"])
         if "agentless.task" not in labels:
@@ -115,7 +116,7 @@ class Watch:
     def _answer(self) -> dict[str, dict[str, Any]] | None:
         try:
             return {box["Id"]: box for box in inspected(self._node)}
-        except EngineDown:
+        except (EngineDown, ValueError, subprocess.TimeoutExpired):  # it may go away again at once
             return None
 
     def _bury(self, found: dict[str, dict[str, Any]], gone: float) -> None:
@@ -127,10 +128,15 @@ class Watch:
 
 
 class Judge:
-    """Compares what people are shown with what is true. `double` looks at the whole time since the judge was made."""
+    """Compares what people are shown with what is true. `double` looks at the whole time since the judge was made.
+
+    `accepted` are the tasks that have to be known, `promised` those of them that have to run, or to have run: whoever
+    submitted them was told an id with exit code 0 or 4. `refused` are the names of those that must not.
+    """
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self.accepted: set[str] = set()
+        self.promised: set[str] = set()
         self.refused: set[str] = set()
         self._nodes = list(nodes)
         self._watches = [Watch(node) for node in self._nodes]
@@ -154,6 +160,11 @@ class Judge:
         boxes = [box for watch in self._watches for box in watch.boxes.values()]
         return [f"{box.name} was refused and was started" for box in boxes if box.name in self.refused and box.starts]
 
+    def release(self, *tasks: str) -> None:
+        """They were removed by their users: nothing is owed of them any more."""
+        self.accepted.difference_update(tasks)
+        self.promised.difference_update(tasks)
+
     def close(self) -> None:
         """Look away."""
         for watch in self._watches:
@@ -169,9 +180,16 @@ class Judge:
         found = [f"{task} was accepted and is not known any more" for task in self.accepted.difference(shown)]
         found += [f"{task} has a container and is not known" for task in set(boxes).difference(shown)]
         found += [f"{task} has {len(those)} containers" for task, those in boxes.items() if len(those) > 1]
+        found += [f"{task} was accepted and never ran" for task in self.promised.difference(self._ran(boxes))]
         for task in shown.values():
             found += _differs(task, next(iter(boxes[task["id"]]), None), self._exit_code(task["container"]))
         return found
+
+    def _ran(self, boxes: Mapping[str, Iterable[dict[str, Any]]]) -> set[str]:
+        """The tasks whose containers were started. Of an engine that was killed the event may never have come."""
+        told = {box.task for watch in self._watches for box in watch.boxes.copy().values() if box.starts}
+        there = {task for task, those in boxes.items() for box in those if seconds(box["State"]["StartedAt"]) > 0}
+        return told | there
 
     def _exit_code(self, container: str | None) -> int | None:
         """As it was told when the container died, for one that is gone."""
@@ -226,11 +244,14 @@ class EngineDown(Exception):
 
 
 def tasks(person: Cli) -> list[dict[str, Any]]:
-    """All that somebody is shown, as soon as a controller lives long enough to say it."""
+    """All that somebody is shown, as soon as a controller lives long enough to say it; raises ControllerError."""
+    deadline = time.monotonic() + WAIT
     while True:
         try:
             found: list[dict[str, Any]] = person.get("/v1/tasks", ended=True)
         except ControllerError:
+            if time.monotonic() > deadline:
+                raise
             continue
         return found
 

@@ -9,12 +9,14 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.faults.judge import tasks
 from tests.faults.scene import WAITING, Scene, controller, end_controller, go, kill_controller
-from tests.real.cli import Cli, finish
+from tests.real.cli import Cli
 
 HOOK = Path(__file__).parent / "hook"
-BRIEFLY = {"disk": (9,), "net": (3,)}
-"""The steps that are taken when it has to be quick: all is saved and nothing sent, and sent and not answered."""
+BRIEFLY = {"disk": (9, 1), "net": (3, 1)}
+"""The step of each kind that is taken when it has to be quick: all is saved and nothing sent; sent and not answered.
+What does not come that far is killed before its first one."""
 
 
 class Countdown:
@@ -48,7 +50,11 @@ def submit(scene: Scene) -> None:
         countdown.start(step)
         scene.end(scene.begin(countdown.who, "node1::0", "-s", "TOKEN=hush", "--", "sleep", "300"))
 
-    _every_step(scene, operation)
+    def runs(who: Cli) -> None:
+        for task in tasks(who):
+            scene.expect(task["state"] == "running", f"{task['id']} is {task['state']}: {task['reason']}")
+
+    _every_step(scene, operation, runs)
 
 
 def stop(scene: Scene) -> None:
@@ -73,7 +79,7 @@ def finish_(scene: Scene) -> None:
         waiting = countdown.who.start_request("wait", task)
         countdown.start(step)
         go(scene.lab.nodes["node1"], task)
-        done = scene.heard(finish(waiting))
+        done = scene.finish(waiting)
         scene.expect(done.code == 7, f"wait said {done}")
 
     _every_step(scene, operation)
@@ -94,20 +100,29 @@ def start(scene: Scene) -> None:
     _every_step(scene, operation)
 
 
-def _every_step(scene: Scene, operation: Callable[[Countdown, str], None]) -> None:
-    """Again and again, one step further each time, until the operation is through before it comes to that step."""
+def _every_step(
+    scene: Scene, operation: Callable[[Countdown, str], None], then: Callable[[Cli], None] | None = None
+) -> None:
+    """Again and again, one step further each time, until the operation is through before it comes to that step.
+
+    Each time `then` looks at what became of it. When it has to be quick, until a controller has died.
+    """
     countdown = Countdown(scene)
     for kind, few in BRIEFLY.items():
+        before = scene.injected
         for number in few if scene.quick else itertools.count(1):
             operation(countdown, step := f"{kind} {number}")
             scene.check(f"before step {step}")
-            died = countdown.died()
-            if not died:
+            if then:
+                then(countdown.who)
+            if died := bool(countdown.died()):
+                scene.injected += 1
+            else:
                 end_controller(countdown.who)  # or it would die of the next steps
-                scene.clear()
-                break
-            scene.injected += 1
             scene.clear()
+            if died == scene.quick:
+                break
+        scene.expect(scene.injected > before, f"no controller has come to a step of the {kind}")
 
 
 def at_random(scene: Scene) -> None:
@@ -141,4 +156,4 @@ def _life(scene: Scene, who: Cli) -> None:
             scene.heard(who("resume", task, code=None))
         case "rm":
             if scene.heard(who("rm", "--force", task, code=None)).code == 0:
-                scene.judge.accepted.discard(task)
+                scene.judge.release(task)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
-from tests.faults.scene import WAITING, HeldLock, Scene, go, shown
-from tests.real.cli import finish, until
+from tests.faults.held_lock import HeldLock
+from tests.faults.scene import WAITING, Scene, go, shown
+from tests.real.cli import until
 
 COUNTING = ("sh", "-c", "n=0; while :; do n=$((n+1)); echo $n; sleep .2; done")
 
@@ -31,6 +32,6 @@ def cut(scene: Scene) -> None:
         scene.check()
         who("kill", counting)
         numbers = [int(line) for line in following.stdout]  # not `communicate`, which knows nothing of the first line
-        said = scene.heard(finish(following))
+        said = scene.finish(following)
         whole = numbers == list(range(2, len(numbers) + 2))
         scene.expect(whole and said.code in (0, 4), f"logs -f ended with {said} after {numbers[-3:]}")

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from agentless.client import Client
 from agentless.errors import AgentlessError
+from tests.faults.controller_log import ControllerLog
 from tests.faults.judge import Judge, tasks
 from tests.lab import Lab, Node
 from tests.lab.processes import processes
@@ -28,7 +29,17 @@ WITHIN = 75.0
 """Seconds in which everything has to be as it is: a full look at a node, which comes once a minute, and its answer."""
 WAITING = ("sh", "-c", "echo out; until [ -e /go ]; do sleep .05; done; exit 7")
 """A task that ends when it is told to, see `go`."""
+PATIENCE = 90.0
+"""Seconds without a word after which a controller is taken to hang, as a command is in `tests/real/cli`."""
+BLUNDERS = ("Traceback", "Internal", "the controller failed")
+"""What no user may ever be told."""
 TASK_ID = re.compile(r"\b[0-9][0-9a-hjkmnp-tv-z]{10}\b")
+
+TOO_LATE = 10
+"""How many times as often as planned a fault may come too late to count."""
+
+Begun = tuple[str, subprocess.Popen[str]]
+"""A submit under way, and the name of its task."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +55,15 @@ class Row:
     slowest: float
 
 
+class _Client(Client):
+    """One that does not wait for ever."""
+
+    def _connect(self) -> socket.socket:
+        connection = super()._connect()
+        connection.settimeout(PATIENCE)
+        return connection
+
+
 class Scene:
     """Nodes and people; `quick` asks for few injections. Between `open` and `row` one fault happens in it."""
 
@@ -51,6 +71,7 @@ class Scene:
         self.lab = lab
         self.quick = quick
         self._people: dict[str, Cli] = {}
+        self._logs: dict[str, ControllerLog] = {}
         self._named = 0
 
     def open(self) -> None:
@@ -67,36 +88,61 @@ class Scene:
         """Somebody with a controller of their own, which has reached both nodes."""
         if name not in self._people:
             cli = self._people[name] = Cli(self.lab, name, **extra)
-            cli.client = Client(cli.state, None)  # one that starts no controller: it would be in another environment
+            self._logs[name] = ControllerLog(cli.state)
+            cli.client = _Client(cli.state, None)  # one that starts no controller: it would be in another environment
         self.present.append(self._people[name])
         return self._people[name].settle()
 
     def times(self, quick: int, full: int) -> Iterator[int]:
-        """The numbers of the injections; each is counted, and is over with a clean table."""
-        for number in range(quick if self.quick else full):
+        """The numbers of the injections; each is counted, and is over with a clean table.
+
+        One that has come too late, see `strike`, is not counted: there is another one in its place.
+        """
+        number, late, wanted = 0, 0, quick if self.quick else full
+        while number < wanted:
             self.injected += 1
+            self._late = False
             yield number
             self.clear()
+            number += not self._late
+            late += self._late
+            self.injected -= self._late
+            assert late < TOO_LATE * wanted, f"{late} times all was over before the fault came"
+
+    def strike(self, begun: Begun) -> None:
+        """The fault comes now. It counts if the submit is still under way."""
+        self._late = begun[1].poll() is not None
 
     # ---------------------------------------------------------------- requests
 
-    def begin(self, who: Cli, *words: str) -> tuple[str, subprocess.Popen[str]]:
+    def begin(self, who: Cli, *words: str) -> Begun:
         """Begin to submit; gives the name of the task."""
         self._named += 1
         name = f"t{self._named}"
         return name, who.start("submit", "--name", name, *words)
 
-    def end(self, begun: tuple[str, subprocess.Popen[str]]) -> Done:
+    def end(self, begun: Begun) -> Done:
         """Wait for a submit, and hold what it says against agentless from now on."""
         name, process = begun
-        done = self.heard(finish(process))
+        done = self.finish(process)
         assert done.code != 2, done
-        self.judge.accepted.update(TASK_ID.findall(done.out))
+        told = {*TASK_ID.findall(done.out)}
         if done.code == 3:
             self.judge.refused.add(name)
         else:
-            self.judge.accepted.update(re.findall(rf"task ({TASK_ID.pattern}) may", done.err))
+            told.update(re.findall(rf"task ({TASK_ID.pattern}) may", done.err))
+        self.judge.accepted |= told
+        if done.code in (0, 4):
+            self.judge.promised |= told
         return done
+
+    def finish(self, process: subprocess.Popen[str]) -> Done:
+        """Wait for a command; one that hangs is a symptom, and is ended."""
+        try:
+            return self.heard(finish(process))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
 
     def submit(self, who: Cli, *words: str) -> str:
         """Start a task that there is no reason not to start; gives its id."""
@@ -106,6 +152,7 @@ class Scene:
 
     def heard(self, done: Done) -> Done:
         """Remember what somebody was told."""
+        self.expect(not any(word in done.err for word in BLUNDERS), f"somebody was told {done}")
         for line in done.err.splitlines():
             self.saw[_plain(line)] += 1
         return done
@@ -134,7 +181,7 @@ class Scene:
                 except AgentlessError as error:
                     if "no task" not in str(error):  # another one has removed it
                         self.report(f"{task['id']} cannot be removed: {error}")
-        self.judge.accepted.clear()
+        self.judge.release(*self.judge.accepted)
         for who in self.present:
             try:
                 until(who.is_free)
@@ -148,9 +195,20 @@ class Scene:
 
     def row(self, fault: str, how: str) -> Row:
         """The result of the fault that has been."""
-        double = self.judge.double()
+        double: list[str] = []
+        with self.surviving():
+            double = self.judge.double()
         self.judge.close()
-        return Row(fault, how, self.injected, self.saw, [*self.lost, *self.judge.lies()], double, self.slowest)
+        for lie in self.judge.lies():
+            self.report(lie)
+        self.read_logs()
+        return Row(fault, how, self.injected, self.saw, self.lost, double, self.slowest)
+
+    def read_logs(self) -> None:
+        """What a controller did not foresee is a problem, whatever its users have seen of it."""
+        for name, log in self._logs.items():
+            for entry in log.unforeseen():
+                self.report(f"{name}'s controller has written down: {entry}")
 
     def close(self) -> None:
         """Leave nothing."""
@@ -159,36 +217,34 @@ class Scene:
         self._people.clear()
         self.lab.reset()
 
-    def broke(self, error: AssertionError) -> None:
-        """Something did not come about that had to: the rest of this fault is left out, and all begins anew."""
+    @contextlib.contextmanager
+    def surviving(self) -> Iterator[None]:
+        """What does not come about in this, or goes wrong in whatever way, is a problem; then all begins anew."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - the faults that follow are to be seen, too
+            self._broke(error)
+
+    def _broke(self, error: Exception) -> None:
         place = next(frame for frame in traceback.extract_tb(error.__traceback__)[::-1] if "faults" in frame.filename)
-        self.report(f"after injection {self.injected}, at `{place.line}`: {error}")
-        self.close()
+        self.report(f"after injection {self.injected}, at `{place.line}`: {type(error).__name__}: {error}")
+        self.read_logs()
+        for name, who in self._people.items():
+            self._try(f"end {name}'s controller", end_controller, who)
+            self._try(f"remove {name}'s folders", who.close)
+        self._people.clear()
+        self._try("put the nodes right", self.lab.reset)
+
+    def _try(self, what: str, work: Callable[..., object], *words: object) -> None:
+        try:
+            work(*words)
+        except Exception as error:  # noqa: BLE001 - likewise
+            self.report(f"it was not possible to {what}: {type(error).__name__}: {error}")
 
     def report(self, problem: str) -> None:
         """Something is not as it has to be."""
         self.lost.append(problem)
         print(f"  {problem}", file=sys.stderr, flush=True)
-
-
-class HeldLock:
-    """Another launch is under way: no launch on any node of the lab, which share `/`, gets on meanwhile."""
-
-    def __enter__(self) -> Self:
-        self._file = os.open("/", os.O_RDONLY)
-        self.take()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._file)
-
-    def take(self) -> None:
-        """Wait for it, without turns as the launches do, so that it is had before theirs."""
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def release(self) -> None:
-        """Let one of them on."""
-        fcntl.flock(self._file, fcntl.LOCK_UN)
 
 
 def go(node: Node, task: str) -> None:

@@ -6,7 +6,8 @@ import os
 import threading
 import time
 
-from tests.faults.scene import HeldLock, Scene, shown
+from tests.faults.held_lock import HeldLock
+from tests.faults.scene import Scene, shown
 from tests.lab import Node
 from tests.real.cli import until
 
@@ -44,7 +45,7 @@ def late_launch(scene: Scene) -> None:
             lock.take()
             task = scene.end(submit).out.strip()
             who("rm", "--force", task)
-            scene.judge.accepted.discard(task)
+            scene.judge.release(task)
         until(lambda: _waiting(node) == 0)
         scene.check()
 
@@ -67,6 +68,7 @@ def connection_at_random(scene: Scene) -> None:
     for _ in scene.times(1, 100):
         submit = scene.begin(who, *TASK)
         time.sleep(scene.chance.uniform(0.1, 0.8))
+        scene.strike(submit)
         scene.lab.nodes["node1"].kill_connections()
         scene.end(submit)
         scene.check()
@@ -79,6 +81,7 @@ def server(scene: Scene) -> None:
     for _ in scene.times(1, 50):
         submit = scene.begin(who, *TASK)
         time.sleep(scene.chance.uniform(0.1, 0.8))
+        scene.strike(submit)
         node.stop_sshd()
         back = threading.Timer(scene.chance.uniform(0, 3), node.start_sshd)
         back.start()

@@ -63,7 +63,7 @@ def _install(file: str) -> None:
     class Connection(sqlite3.Connection):
         """The type of a connection is not to be changed, a subclass is."""
 
-    count.before("disk", Connection, "execute", "executescript")
+    count.before("disk", Connection, "execute", "executemany", "executescript", "commit", "__exit__")
     connect = sqlite3.connect
     sqlite3.connect = lambda *words, **more: connect(*words, factory=Connection, **more)
 
