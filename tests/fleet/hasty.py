@@ -1,7 +1,8 @@
 """`python hasty.py STATE INVENTORY FD`: the controller as it is, with less patience.
 
-What it does after a minute of silence, it does here after some seconds: thousands of steps cannot wait. It ends when
-its standard input does, so that it cannot outlive the one who started it.
+What it does after a minute of silence, it does here after some seconds: thousands of steps cannot wait. How often it
+looks at everything is in the environment, see LOOKS. It ends when its standard input does, so that it cannot outlive
+the one who started it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,21 @@ import threading
 
 from agentless.controller import core, launch, link, wiring
 from agentless.controller.__main__ import main
-from agentless.rules import reconcile
+from agentless.rules import keep, reconcile
 from agentless.session import backoff
 
-core.LOST_AFTER = 2.0
-launch.ANSWER_WITHIN = 2.0
-reconcile.LAUNCH_BOUND = 3.0
-link.backoff = lambda attempt, random: min(1.0, backoff(attempt, random))
-wiring.TICK = 0.5
+LOOKS = "SECONDS_BETWEEN_LOOKS"
+
+
+def _hasten() -> None:
+    """Here only: who imports this file has controllers of their own."""
+    core.LOST_AFTER = 2.0
+    launch.ANSWER_WITHIN = 2.0
+    reconcile.LAUNCH_BOUND = 3.0
+    reconcile.REAP_AFTER = keep.REAP_AFTER = 4.0
+    link.REFRESH_EVERY = float(os.environ[LOOKS])
+    link.backoff = lambda attempt, random: min(1.0, backoff(attempt, random))
+    wiring.TICK = 0.5
 
 
 def _end_with_stdin() -> None:
@@ -28,5 +36,6 @@ def _end_with_stdin() -> None:
 
 
 if __name__ == "__main__":
+    _hasten()
     threading.Thread(target=_end_with_stdin, daemon=True).start()
     sys.exit(main())

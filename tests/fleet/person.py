@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -14,10 +13,12 @@ from typing import Any
 
 from agentless.client import Client, RequestFailed
 from agentless.errors import AgentlessError
+from tests.faults.controller_log import ControllerLog
 from tests.fleet import hasty
+from tests.fleet.world import MARK
 
-MARK = "submit"
-"""The label of a container that says which submit it came from."""
+AT_ONCE = 30.0
+"""Seconds within which the controller answers what it knows; for a node that is silent it waits eight."""
 
 _CONNECTING = threading.Lock()
 
@@ -36,12 +37,12 @@ class Request:
     def __init__(self, client: Client, method: str, path: str, *args: object, **query: object) -> None:
         self.words = f"{method} {path}"
         self.answer: Any = None
-        self.error: AgentlessError | None = None
+        self.error: Exception | None = None
 
         def ask() -> None:
             try:
                 self.answer = getattr(client, method)(path, *args, **query)
-            except AgentlessError as error:
+            except Exception as error:  # noqa: BLE001 - it would end with the thread, unseen
                 self.error = error
 
         self._thread = threading.Thread(target=ask, daemon=True)
@@ -56,21 +57,30 @@ class Request:
     def done(self) -> bool:
         return not self._thread.is_alive()
 
+    @property
+    def foreseen(self) -> bool:
+        """Whether its error is a sentence for the user. An internal error of the server is of no kind."""
+        no_kind = isinstance(self.error, RequestFailed) and not self.error.error
+        return isinstance(self.error, AgentlessError) and not no_kind
+
 
 class Person:
     """`name` in the folder `root`.
 
-    `accepted` are the tasks that they were told of and that have to be known, `forgotten` those of them that only their
-    containers can tell of, `refused` the targets that they were not given: the mark of the submit and the node.
+    `accepted` are the tasks that they were told of and that have to be known, `promised` all that they were told run,
+    `forgotten` those that only their containers can tell of, `refused` the targets that they were not given: the mark
+    of the submit and the node. `looks` are the seconds between two full looks of their controller.
     """
 
-    def __init__(self, name: str, root: Path, inventory: Path, known_hosts: Path) -> None:
+    def __init__(self, name: str, root: Path, inventory: Path, known_hosts: Path, looks: float) -> None:
         self.name = name
         self.accepted: set[str] = set()
+        self.promised: set[str] = set()
         self.forgotten: set[str] = set()
         self.has_lost_its_state = False
         self.refused: set[tuple[str, str]] = set()
         self._state, self._inventory = root / "state" / "agentless", root / "inventory.yaml"
+        self.log = ControllerLog(self._state)
         self._all_nodes = inventory.read_text()
         config = root / "config" / "agentless"
         config.mkdir(parents=True)
@@ -82,19 +92,14 @@ class Person:
             "LOGNAME": name,
             "XDG_CONFIG_HOME": str(root / "config"),
             "XDG_STATE_HOME": str(root / "state"),
+            hasty.LOOKS: str(looks),
         }
         self._process: subprocess.Popen[bytes] | None = None
         self._client = _Client(self._state, None)
         self._asked: list[Request] = []
         self._submits: list[tuple[str, Request]] = []
         self._removals: list[tuple[str, Request]] = []
-
-    @property
-    def log(self) -> str:
-        """What the controller has written down."""
-        with contextlib.suppress(FileNotFoundError):
-            return (self._state / "controller.log").read_text()
-        return ""
+        self._blunders: list[str] = []
 
     def start(self) -> None:
         """Start the controller if it does not run, as the first command does."""
@@ -109,7 +114,7 @@ class Person:
         os.close(writer)
         with os.fdopen(reader) as answer:
             said = answer.read()
-        assert said == "ready", f"{self.name}'s controller did not start: {said or self.log}"
+        assert said == "ready", f"{self.name}'s controller did not start: {said or self.log.text}"
 
     def crash(self) -> None:
         """Kill -9 of the controller."""
@@ -138,6 +143,16 @@ class Person:
         kept = [line for line in self._inventory.read_text().splitlines() if not line.startswith(f"  {node}:")]
         self._write("\n".join(kept) + "\n")
 
+    def swap(self, node: str, other: str) -> None:
+        """Write the address of another node beside the name of this one, and put it right when it was looked at."""
+        right = self._inventory.read_text()
+        lines = {line.partition(":")[0].strip(): line for line in self._all_nodes.splitlines()}
+        if lines[node] in right:
+            self._write(right.replace(lines[node], lines[other].replace(other, node, 1)))
+            self._answer("get", f"/v1/nodes/{node}")
+            self._write(right)
+            self._answer("get", f"/v1/nodes/{node}")
+
     def list_all(self) -> None:
         """Have all nodes in the inventory."""
         self._write(self._all_nodes)
@@ -165,24 +180,26 @@ class Person:
 
     def tasks(self) -> list[dict[str, Any]]:
         """`ps --all`."""
-        self.start()
-        return self._client.get("/v1/tasks", ended=True, limit=100_000)
+        return self._answer("get", "/v1/tasks", ended=True, limit=100_000)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """`nodes`."""
+        return self._answer("get", "/v1/nodes")
 
     def gpus(self) -> list[dict[str, Any]]:
         """`gpus`."""
-        return self._client.get("/v1/gpus")
+        return self._answer("get", "/v1/gpus")
 
     def events(self, task: str) -> list[dict[str, Any]]:
         """`events TASK`."""
-        return self._client.get(f"/v1/tasks/{task}/events")
+        return self._answer("get", f"/v1/tasks/{task}/events")
 
     def recover(self) -> None:
         """`recover --yes`, if there is a reason for it."""
-        self.start()
         if not self.has_lost_its_state:
             return
-        found = self._client.get("/v1/recovery")
-        self._client.post("/v1/recovery", {"tasks": [task["id"] for task in found["tasks"]]})
+        found = self._answer("get", "/v1/recovery")
+        self._answer("post", "/v1/recovery", {"tasks": [task["id"] for task in found["tasks"]]})
         # A node that has not told its containers is asked again.
         self.has_lost_its_state = bool(found["silent"])
 
@@ -194,14 +211,21 @@ class Person:
                 words.append(f"#{mark} {start['target']}: {(start['task'] or {}).get('id')} {start['message']}")
                 if start["task"]:
                     self.accepted.add(start["task"]["id"])
+                    self.promised |= {start["task"]["id"]} if start["exit_code"] == 0 else set()
                 else:
                     self.refused.add((mark, start["target"].partition("::")[0]))
         for task, request in _done(self._removals):
             if isinstance(request.error, RequestFailed):
                 self.accepted.add(task)
-        words += [f"{request.words}: {request.error}" for request in self._asked if request.done and request.error]
+        failed = [request for request in self._asked if request.done and request.error]
+        self._blunders += [f"{request.words}: {request.error!r}" for request in failed if not request.foreseen]
         self._asked = self.waits()
-        return words
+        return [*words, *(f"{request.words}: {request.error}" for request in failed)]
+
+    def unforeseen(self) -> list[str]:
+        """What may never happen, since the last time: errors that are no sentence for a user, exceptions in the log."""
+        found, self._blunders = [*self._blunders, *self.log.unforeseen()], []
+        return [f"{self.name}: {words}" for words in found]
 
     def waits(self) -> list[Request]:
         """The requests that have not been answered."""
@@ -211,6 +235,16 @@ class Person:
         fresh = self._inventory.with_suffix(".new")
         fresh.write_text(inventory)
         fresh.replace(self._inventory)
+
+    def _answer(self, method: str, path: str, *args: object, **query: object) -> Any:
+        """What nobody has to wait for; raises AgentlessError or TimeoutError."""
+        self.start()
+        request = Request(self._client, method, path, *args, **query)
+        if not request.wait(AT_ONCE):
+            raise TimeoutError(f"{request.words} got no answer")
+        if request.error:
+            raise request.error
+        return request.answer
 
     def _ask(self, method: str, path: str, *args: object, **query: object) -> Request:
         self.start()

@@ -20,6 +20,9 @@ COMMANDS = {
     "stays": ["sleep", "1000"],
     "bows": ["sh", "-c", 'trap "exit 9" TERM; sleep 1000 & wait'],
 }
+PEOPLE = {"ann": 60.0, "bob": 3.0}
+"""Seconds between two full looks of their controllers: ann's has to hear of everything by itself, and bob's looks so
+often that a look meets whatever is under way."""
 CHANGES = ["stop", "kill", "pause", "resume", "rm", "rm --force"]
 ANSWERS = ["ps", "inspect", "kill", "pause", "unpause", "rm", "info"]
 HANDS = ["rm", "kill", "stop", "pause", "unpause", "rename", "restart", "start"]
@@ -44,7 +47,7 @@ def mix(*parts: tuple[int, st.SearchStrategy[Step]]) -> st.SearchStrategy[Step]:
     return st.sampled_from([part for often, part in parts for _ in range(often)]).flatmap(lambda part: part)
 
 
-person, node, pick = st.sampled_from(["ann", "bob"]), st.sampled_from(list(NODES)), st.integers(0, 5)
+person, node, pick = st.sampled_from(list(PEOPLE)), st.sampled_from(list(NODES)), st.integers(0, 5)
 targets = st.lists(node, min_size=1, max_size=2, unique=True).flatmap(lambda names: st.tuples(*map(target, names)))
 
 ASKED = mix(
@@ -62,7 +65,9 @@ FATE = mix(
     (2, does("stop_engine", node=node, live_restore=st.booleans())),
     (2, does("jump", node=node, hours=st.sampled_from([-9, -1, 0, 2, 7]))),
     (1, does("strike", person=person, node=node)),
+    (1, does("swap", person=person, node=node, other=node)),
     (1, does("forget", person=person)),
+    (1, does("forsake", person=person, node=node)),
 )
 # Not rules of their own: of those Hypothesis leaves out some in each run, and there are few runs.
 STEPS = mix(

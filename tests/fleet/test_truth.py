@@ -23,17 +23,20 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from agentless.demo.engine import Complaint
 from agentless.demo.fleet import NodePlan
 from agentless.demo.node import Moment
-from tests.fleet.person import MARK, Person, Request
-from tests.fleet.steps import AHEAD, COMMANDS, NODES, STEPS, Step
-from tests.fleet.truth import doubles, misheld, unseen, untold, untrue
-from tests.fleet.world import Truth, World
+from agentless.errors import AgentlessError
+from tests.fleet.person import Person, Request
+from tests.fleet.steps import AHEAD, COMMANDS, NODES, PEOPLE, STEPS, Step
+from tests.fleet.truth import doubles, misheld, unkept, unready, unseen, untold, untrue
+from tests.fleet.world import MARK, Truth, World
 
 LONG = bool(os.environ.get("AGENTLESS_FAULTS"))
 PATIENCE = 2.0
 """Seconds that a person waits for an answer before doing something else."""
+FREED_WITHIN = 6.0
+"""Seconds that a GPU which nobody will use is waited for; see REAP_AFTER in `hasty.py`."""
 SETTLED_WITHIN = 15.0
 """Seconds after the last fault in which everything has to be true again."""
-EVERYTHING = 12
+EVERYTHING = 3
 """With this seed every kind of step comes in the short run, most of them several times."""
 
 counts: Counter[str] = Counter()
@@ -55,7 +58,9 @@ class Truthful(RuleBasedStateMachine):
         self.stack.callback(shutil.rmtree, root, ignore_errors=True)
         self.world = self.stack.enter_context(World(root / "fleet", [NodePlan(*plan) for plan in NODES.items()], AHEAD))
         fleet = self.world.fleet
-        self.people = {name: Person(name, root / name, fleet.inventory, fleet.known_hosts) for name in ("ann", "bob")}
+        self.people = {
+            name: Person(name, root / name, fleet.inventory, fleet.known_hosts, looks) for name, looks in PEOPLE.items()
+        }
         for person in self.people.values():
             self.stack.callback(person.crash)
             person.start()
@@ -113,6 +118,32 @@ class Truthful(RuleBasedStateMachine):
         self._count("inventories cut down", person, node)
         self.people[person].strike(node)
 
+    def swap(self, person: str, node: str, other: str) -> None:
+        """Not while a launch is under way: it would be made over there."""
+        who = self.people[person]
+        launching = [task for task in who.tasks() if task["state"] in ("assigning", "lost") and not task["container"]]
+        if node != other and not launching and not who.waits():
+            self._count("addresses mixed up", person, node, "at", other)
+            who.swap(node, other)
+
+    def forsake(self, person: str, node: str) -> None:
+        """A launch dies between create and start, and its controller with it: another one has to free the GPU."""
+        self._count("launches forsaken", person, node)
+        self.world.do(self.world.nodes[node].lose_answer, "run", "halfway")
+        (request,) = self.submit(person, [f"{node}::0"], "stays")
+        mark = str(self.submits)
+        while not (created := self.world.unstarted(mark)) and not request.wait(0.01):
+            pass
+        if created:
+            self.people[person].crash()
+            for other in self.people.values():
+                if other.name != person:
+                    other.start()
+            until = time.monotonic() + FREED_WITHIN
+            while self.world.unstarted(mark) and time.monotonic() < until:
+                time.sleep(0.05)
+            self._count("GPUs freed of them" if not self.world.unstarted(mark) else "GPUs not freed of them")
+
     def lose_answer(self, node: str, verb: str, moment: Moment) -> None:
         self._count("lost answers", node, verb, moment)
         self.world.do(self.world.nodes[node].lose_answer, verb, moment)
@@ -144,7 +175,7 @@ class Truthful(RuleBasedStateMachine):
         if there := [container for container in there if container.live == (verb != "start")]:
             container = there[-1 - pick % len(there)]  # one of the newest
             with suppress(Complaint):
-                self._by_hand(verb, container)
+                self.world.by_hand(verb, container, f"somebody-{len(self.trace)}")
                 self._count("changes by hand", verb, container.task)
 
     def jump(self, node: str, hours: int) -> None:
@@ -190,31 +221,20 @@ class Truthful(RuleBasedStateMachine):
         name, arguments = step
         return getattr(self, name)(**arguments) or []
 
-    def _by_hand(self, verb: str, container: Truth) -> None:
-        do, engine = self.world.do, self.world.nodes[container.node].engine
-        there = do(engine.find, container.id)
-        match verb:
-            case "rm":
-                do(engine.remove, there, force=True)
-            case "rename":
-                do(engine.rename, there, f"somebody-{len(self.trace)}")
-            case "start" | "restart":
-                self.world.start_by_hand(container.id, again=verb == "restart")
-            case "stop":
-                do(engine.stop, there, 0.2)
-            case "kill":
-                do(engine.kill, there, 9)
-            case _:
-                do(getattr(engine, verb), there)
-
     def _collect(self) -> None:
         for person in self.people.values():
             for words in person.collect():
                 self._say(person.name, words)
+            self._demand(person.unforeseen())
 
     def _problems(self) -> list[str]:
-        containers = self.world.containers()
-        return [problem for person in self.people.values() for problem in self._problems_of(person, containers)]
+        problems, containers = list[str](), self.world.containers()
+        for person in self.people.values():
+            try:
+                problems += self._problems_of(person, containers)
+            except (AgentlessError, TimeoutError) as error:
+                problems.append(f"{person.name} was told: {error!r}")
+        return problems
 
     def _problems_of(self, person: Person, containers: Sequence[Truth]) -> list[str]:
         mine = [container for container in containers if container.owner == person.name]
@@ -224,6 +244,8 @@ class Truthful(RuleBasedStateMachine):
         problems = list(untrue(tasks, mine, person.owed(there), self.world.jumps))
         problems += unseen(tasks, [container for container in containers if container.owner != person.name])
         problems += misheld(person.gpus(), containers)
+        problems += unready(person.nodes())
+        problems += unkept(person.promised, containers)
         for container in mine:
             if container.runs and (container.labels[MARK], container.node) in person.refused:
                 problems.append(f"{container.task} was refused and ran")
@@ -243,7 +265,7 @@ class Truthful(RuleBasedStateMachine):
     def _demand(self, problems: Sequence[str]) -> None:
         if problems:
             now = f"what happened until {time.monotonic() - self.began:.3f}:"
-            logs = [f"{name}: {line}" for name, who in self.people.items() for line in who.log.splitlines()[-15:]]
+            logs = [f"{name}: {line}" for name, who in self.people.items() for line in who.log.text.splitlines()[-15:]]
             truth = [str(container) for container in self.world.containers()[-15:]]
             raise Untrue("\n".join([*problems, "", now, *self.trace[-150:], "", *truth, "", *logs]))
 

@@ -70,6 +70,12 @@ def untrue(
             yield f"{task}: {problem}; it says {_words(view)}"
 
 
+def unkept(promised: Iterable[str], containers: Iterable[Truth]) -> Iterator[str]:
+    """Tasks that somebody was told run, and that never did; of all that ever were, whatever became of them."""
+    ran = {container.task for container in containers if container.runs}
+    yield from (f"{task} was accepted and never ran" for task in sorted(set(promised) - ran))
+
+
 def unseen(tasks: Sequence[View], containers: Iterable[Truth]) -> Iterator[str]:
     """Live tasks of others that a person's `ps` does not show as they are."""
     shown = {task["id"]: task["state"] for task in tasks if not task["mine"]}
@@ -79,14 +85,22 @@ def unseen(tasks: Sequence[View], containers: Iterable[Truth]) -> Iterator[str]:
 
 
 def misheld(gpus: Sequence[View], containers: Iterable[Truth]) -> Iterator[str]:
-    """GPUs whose holder a person's `gpus` does not show, or shows where there is none."""
+    """GPUs whose holder a person's `gpus` does not show, or that nobody holds and that are not free."""
     holders: dict[str, set[str]] = defaultdict(set)
     for container in containers:
         for gpu in container.gpus if not container.gone and container.state in _STATE else ():
             holders[gpu].add(container.task)
     for gpu in gpus:
-        if gpu["task"] not in (holders[gpu["uuid"]] or {None}):
-            yield f"{gpu['node']}::{gpu['index']} is held by {holders[gpu['uuid']]}, shown as {gpu['task']}"
+        held = holders[gpu["uuid"]]
+        if gpu["task"] not in (held or {None}):
+            yield f"{gpu['node']}::{gpu['index']} is held by {held}, shown as {gpu['task']}"
+        elif not held and gpu["state"] != "free":
+            yield f"{gpu['node']}::{gpu['index']} is held by nobody, and {gpu['state']}: {gpu['reason']}"
+
+
+def unready(nodes: Iterable[View]) -> Iterator[str]:
+    """Nodes that do not serve."""
+    yield from (f"{node['name']} is {node['state']}: {node['reason']}" for node in nodes if node["state"] != "online")
 
 
 def untold(view: View, events: Sequence[View]) -> Iterator[str]:
@@ -109,6 +123,8 @@ def _wrong(view: View, container: Truth | None, jumps: Sequence[float]) -> Itera
     if container is None:
         if state in _LIVE or view["exit_code"] is not None:
             yield "it never had a container"
+        elif not view["reason"]:
+            yield "it never had a container, and nobody says why"
         return
     if state in ("completed", "failed") and (state == "completed") != (view["exit_code"] == 0):
         yield "its exit code is another word"

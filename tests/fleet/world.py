@@ -17,6 +17,8 @@ from agentless.demo.fleet import Fleet, NodePlan
 from agentless.demo.node import SimulatedNode
 from agentless.model.claim import GPUS, OWNER, TASK
 
+MARK = "submit"
+"""The label of a container that says which submit it came from."""
 PATIENCE = 30
 """Seconds after which something in the simulation itself counts as stuck."""
 
@@ -105,8 +107,30 @@ class World:
         """Every container of a task that ever was, in the order of their creation."""
         return self.do(lambda: [_truth(born, self.fleet) for born in self._born.values()])
 
-    def start_by_hand(self, container: str, *, again: bool) -> None:
-        """`docker start` or `docker restart`: a run that agentless has not asked for. Raises Complaint."""
+    def unstarted(self, mark: str) -> list[Truth]:
+        """The containers of this submit that are there and were never started."""
+        return [c for c in self.containers() if c.labels[MARK] == mark and c.state == "created" and not c.gone]
+
+    def by_hand(self, verb: str, container: Truth, name: str) -> None:
+        """What `docker VERB` does, or a rename to `name`; raises Complaint."""
+        engine = self.nodes[container.node].engine
+        there = self.do(engine.find, container.id)
+        match verb:
+            case "rm":
+                self.do(engine.remove, there, force=True)
+            case "rename":
+                self.do(engine.rename, there, name)
+            case "start" | "restart":
+                self._start_by_hand(container.id, again=verb == "restart")
+            case "stop":
+                self.do(engine.stop, there, 0.2)
+            case "kill":
+                self.do(engine.kill, there, 9)
+            case _:
+                self.do(getattr(engine, verb), there)
+
+    def _start_by_hand(self, container: str, *, again: bool) -> None:
+        """A run that agentless has not asked for."""
         born = self._born[container]
         engine = self.nodes[born.node].engine
 
