@@ -55,6 +55,19 @@ def end(scene: Scene) -> None:
     _ever_more(scene, operation)
 
 
+def start(scene: Scene) -> None:
+    """The same when a controller starts, after one that was killed and a task that has ended meanwhile"""
+
+    def operation(who: Cli, task: str) -> Later:
+        kill_controller(who)
+        go(scene.lab.nodes["node1"], task)
+        done = scene.heard(who("ps", code=None))
+        scene.expect(done.code == 0, f"ps said {done}")
+        return lambda: True
+
+    _ever_more(scene, operation)
+
+
 def _ever_more(scene: Scene, operation: Callable[[Cli, str], Later]) -> None:
     """With a page more each time, until the operation goes through as if nothing were."""
     with _small_disk(scene, scene.lab.root / "xdg" / "cramped" / "state") as disk:

@@ -28,6 +28,7 @@ FAULTS: Mapping[str, Callable[[Scene], None]] = {
     "disk full at a submit": full_disk.submit,
     "disk full at a stop": full_disk.stop,
     "disk full at a task's end": full_disk.end,
+    "disk full at a controller's start": full_disk.start,
     "nvidia-smi hangs": driver.hangs,
     "nvidia-smi lies": driver.lies,
     "a GPU gone": driver.loses,
