@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -215,7 +216,10 @@ class Events:
 
 def requests(controller: int) -> int:
     """How many requests this process is answering now."""
-    links = [os.readlink(fd) for fd in Path(f"/proc/{controller}/fd").iterdir()]
+    links = []
+    for fd in Path(f"/proc/{controller}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            links.append(os.readlink(fd))
     sockets = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
     # A connection has the name of the socket that it came in by, and state 3.
     taken = {f"socket:[{s[6]}]" for s in sockets if s[5] == "03" and s[7:] == ["controller.sock"]}
