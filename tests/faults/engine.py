@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 
 from tests.faults.scene import Scene
@@ -26,8 +25,7 @@ def _away(scene: Scene, end: Callable[[Node], None]) -> None:
     for _ in scene.times(1, 30):
         scene.submit(who, "node1::1", "--", "sleep", "300")
         submit = scene.begin(who, "node1::0", "--", "sleep", "300")
-        time.sleep(scene.chance.uniform(0.1, 1.0))
-        scene.strike(submit)
+        scene.amid(submit, 1.0)
         end(node)
         if scene.chance.random() < 0.5:
             scene.end(submit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import re
@@ -83,6 +84,7 @@ class Scene:
         self.saw: Counter[str] = Counter()
         self.slowest = 0.0
         self.present: list[Cli] = []
+        self._took = math.inf
 
     def person(self, name: str = "alice", **extra: str) -> Cli:
         """Somebody with a controller of their own, which has reached both nodes."""
@@ -96,7 +98,7 @@ class Scene:
     def times(self, quick: int, full: int) -> Iterator[int]:
         """The numbers of the injections; each is counted, and is over with a clean table.
 
-        One that has come too late, see `strike`, is not counted: there is another one in its place.
+        One that has come too late, see `amid`, is not counted: there is another one in its place.
         """
         number, late, wanted = 0, 0, quick if self.quick else full
         while number < wanted:
@@ -109,9 +111,15 @@ class Scene:
             self.injected -= self._late
             assert late < TOO_LATE * wanted, f"{late} times all was over before the fault came"
 
-    def strike(self, begun: Begun) -> None:
-        """The fault comes now. It counts if the submit is still under way."""
-        self._late = begun[1].poll() is not None
+    def amid(self, begun: Begun, most: float) -> None:
+        """Wait for a random moment of a submit, `most` seconds after its begin at the latest: then the fault comes.
+
+        It comes too late when the submit is over before; the next ones come within the time that this one took.
+        """
+        now = time.monotonic()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            begun[1].wait(self.chance.uniform(0.1, min(most, self._took)))
+            self._late, self._took = True, time.monotonic() - now
 
     # ---------------------------------------------------------------- requests
 

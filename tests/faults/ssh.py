@@ -67,8 +67,7 @@ def connection_at_random(scene: Scene) -> None:
     who = scene.person()
     for _ in scene.times(1, 100):
         submit = scene.begin(who, *TASK)
-        time.sleep(scene.chance.uniform(0.1, 0.8))
-        scene.strike(submit)
+        scene.amid(submit, 0.8)
         scene.lab.nodes["node1"].kill_connections()
         scene.end(submit)
         scene.check()
@@ -80,8 +79,7 @@ def server(scene: Scene) -> None:
     node = scene.lab.nodes["node1"]
     for _ in scene.times(1, 50):
         submit = scene.begin(who, *TASK)
-        time.sleep(scene.chance.uniform(0.1, 0.8))
-        scene.strike(submit)
+        scene.amid(submit, 0.8)
         node.stop_sshd()
         back = threading.Timer(scene.chance.uniform(0, 3), node.start_sshd)
         back.start()

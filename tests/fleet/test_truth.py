@@ -214,6 +214,7 @@ class Truthful(RuleBasedStateMachine):
             if sys.exc_info()[0] is None:
                 self.settle()
                 self._demand([line for person in self.people.values() for line in _untold(person)])
+                self._collect()
 
     # ------------------------------------------------------------------ inside
 
