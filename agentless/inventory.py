@@ -22,7 +22,7 @@ from pydantic_core import ErrorDetails
 
 from agentless import paths
 from agentless.errors import InventoryError
-from agentless.inventory_file import Defaults, InventoryFile, Kept, Node
+from agentless.inventory_file import Defaults, InventoryFile, Kept, Node, Policy, Queue
 from agentless.marked_yaml import BrokenYaml, Marked, Problem, Where, read_yaml
 from agentless.model.keep import Keep
 from agentless.model.node import Connection, NodeConfig
@@ -49,14 +49,17 @@ _WANTED = {
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The nodes in the order of the file. `shared_dir` is a folder that all of them have.
+    """The nodes in the order of the file.
 
+    `shared_dir` is a folder that all of them have, `image` the usual one, `policy` the usual way to choose a node.
     `stamp` is the file's as it was read: the inventory is out of date when `stamp_of(path)` is another one.
     """
 
     path: Path
     nodes: Mapping[str, NodeConfig]
     shared_dir: str | None
+    image: str | None
+    policy: str
     keep: Keep
     stamp: Stamp
 
@@ -79,7 +82,8 @@ def load(path: Path) -> Inventory:
     defaults = file.defaults or Defaults()
     nodes = {name: _config(name, node or Node(), defaults, path) for name, node in file.nodes.items()}
     keep = Keep(**(file.keep or Kept()).model_dump(exclude_none=True))
-    return Inventory(path, MappingProxyType(nodes), defaults.shared_dir, keep, stamp)
+    policy = (file.queue or Queue()).policy or "pack"
+    return Inventory(path, MappingProxyType(nodes), defaults.shared_dir, defaults.image, policy, keep, stamp)
 
 
 def stamp_of(path: Path) -> Stamp | None:
@@ -180,11 +184,13 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
         case "model_type" if not where and value is None:
             return "the file is empty; write a first one with: agentless init --force"
         case "model_type" if not where:
-            return f"the file holds {_shown(value)}; wants the keys version, defaults, keep and nodes"
+            return f"the file holds {_shown(value)}; wants the keys version, defaults, keep, queue and nodes"
         case "model_type" if where == ("keep",):
             return is_now + "wants a mapping, like {containers: 24h}"
+        case "model_type" if where == ("queue",):
+            return is_now + "wants a mapping, like {policy: spread}"
         case "literal_error":
-            return is_now + f"wants {limits['expected']}" + _nearest(value, _CONNECTIONS)
+            return is_now + f"wants {limits['expected']}" + _nearest(value, (*_CONNECTIONS, *get_args(Policy)))
         case "greater_than_equal":
             return is_now + f"the least is {limits['ge']}"
         case "less_than_equal":
@@ -198,7 +204,7 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
 def _model(where: Where) -> type[BaseModel]:
     if len(where) == 1:
         return InventoryFile
-    models: dict[str, type[BaseModel]] = {"defaults": Defaults, "keep": Kept}
+    models: dict[str, type[BaseModel]] = {"defaults": Defaults, "keep": Kept, "queue": Queue}
     return models.get(str(where[0]), Node)
 
 

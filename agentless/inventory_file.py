@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from agentless.errors import UsageError
+from agentless.model.needs import NODE_NAME
 from agentless.model.node import Connection
 from agentless.model.spec import LABEL_KEY
-from agentless.model.target import NODE_NAME
 from agentless.model.units import parse_duration, parse_size
 from agentless.ssh_hosts import HOST, parse_login
 
@@ -104,6 +104,9 @@ def _positive(parse: Callable[[str], float], text: object, wanted: str) -> float
     return value
 
 
+Policy = Literal["pack", "spread", "first_fit", "best_fit", "least_loaded", "round_robin"]
+"""One file each in `rules/policies`."""
+
 _POSITIVE = {"type": ["string", "integer"], "minimum": 1, "pattern": "^(?=.*[1-9])[0-9][0-9A-Za-z. ]*$"}
 _Duration = Annotated[float, BeforeValidator(_duration), WithJsonSchema(_POSITIVE)]
 _Size = Annotated[int, BeforeValidator(_size), WithJsonSchema(_POSITIVE)]
@@ -176,6 +179,16 @@ class Kept(BaseModel):
     )
 
 
+class Queue(BaseModel):
+    """How tasks are placed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy: Policy | None = Field(
+        default=None, description="Which node a task gets, of those that will do. Default: pack, the fullest one."
+    )
+
+
 class InventoryFile(BaseModel):
     """The machines that agentless may use, and how to reach them."""
 
@@ -184,6 +197,7 @@ class InventoryFile(BaseModel):
     version: Annotated[Literal[1], BeforeValidator(_version)] = Field(description="Version of this format: 1.")
     defaults: Defaults | None = Field(default=None, description="Settings of every node that does not say otherwise.")
     keep: Kept | None = Field(default=None, description="What is kept of tasks that have ended.")
+    queue: Queue | None = Field(default=None, description="How tasks are placed.")
     nodes: dict[Annotated[str, AfterValidator(_node_name)], Node | None] = Field(
         description="The machines by the name that targets use, like node1 in node1::0.",
         min_length=1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from agentless.model.command import Result, Section
-from agentless.model.gpu import GpuSample
+from agentless.model.gpu import GpuSample, GpuTopology
 
 
 class Shell(Protocol):
@@ -46,11 +46,17 @@ class Transport(Protocol):
 class Probe(Protocol):
     """A GPU vendor: the part of a script that asks its driver, and what the answer means."""
 
-    def sections(self) -> tuple[Section, ...]:
-        """The sections to run on the node; their names begin with the vendor's."""
+    def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
+        """The sections to run on the node; their names begin with the vendor's.
+
+        With `topology` they also ask how the GPUs are joined, which is too much for every sample.
+        """
 
     def parse(self, sections: dict[str, Result]) -> GpuSample:
         """The sample in the answer. Pure; anything unreadable becomes None or `error`, never an exception."""
+
+    def parse_topology(self, sections: dict[str, Result]) -> GpuTopology | None:
+        """How the GPUs are joined, by the answer. Pure; None where it was not asked for or cannot be read."""
 
 
 class Clock(Protocol):

@@ -15,7 +15,9 @@ from agentless.errors import AgentlessError
 
 PARTS = {
     "submit": ("submit",),
+    "span": ("span",),
     "ps": ("ps",),
+    "queue": ("queue", "explain"),
     "tasks": ("show", "wait", "stop", "kill", "pause", "resume", "rm"),
     "logs": ("logs",),
     "events": ("events",),

@@ -8,7 +8,7 @@ import typer
 
 from agentless.cli.common import Json, client, print_json, say
 from agentless.cli.table import Column, show
-from agentless.cli.words import process_words, ran, state, what
+from agentless.cli.words import process_words, ran, state, what, where
 
 
 def add_to(app: typer.Typer) -> None:
@@ -38,7 +38,7 @@ def ps(
     show(columns_for(found), found)
     for task in found:
         for process in task["intruders"]:
-            say(f"intruder on {task['target']}, beside task {task['id']}: {process_words(process)}")
+            say(f"intruder on {where(task)}, beside task {task['id']}: {process_words(process)}")
 
 
 def columns_for(found: list[dict[str, Any]]) -> list[Column]:
@@ -46,7 +46,7 @@ def columns_for(found: list[dict[str, Any]]) -> list[Column]:
     columns = [
         Column("ID", lambda task: task["id"]),
         Column("STATE", state),
-        Column("TARGET", lambda task: task["target"]),
+        Column("WHERE", where),
         Column("TIME", ran, right=True),
         Column("NAME", lambda task: task["name"] or ""),
         Column("OWNER", lambda task: task["owner"]),

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from agentless.cli import complete
+from agentless.cli.command import WithCommand, command_of
 from agentless.cli.common import Json, client, own_code, print_json, say, wait_for
 from agentless.cli.logs import copy_log
 from agentless.client import Client
 from agentless.errors import UsageError
+from agentless.model.needs import Needs, joined, parse_gpu_memory, parse_gpu_types, parse_target
 from agentless.model.spec import TaskSpec, check_spec, parse_mount
-from agentless.model.target import parse_target
+from agentless.model.terms import Terms
 from agentless.model.units import parse_duration, parse_size
-
-
-class _WithCommand(TyperCommand):
-    """What comes after the first `--` is the task's command, word for word."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take the command off before options are looked for."""
-        if "--" in args:
-            cut = args.index("--")
-            ctx.meta["command"] = args[cut + 1 :]
-            args = args[:cut]
-        return super().parse_args(ctx, args)
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the verb."""
-    app.command(cls=_WithCommand)(submit)
+    app.command(cls=WithCommand)(submit)
 
 
 def submit(
@@ -43,7 +32,7 @@ def submit(
         list[str] | None,
         typer.Argument(
             metavar="TARGET... -- COMMAND...",
-            help="Where: HOST[:NUMA][::GPU,...], like node1::0 or node2::0,1. Several make one batch.",
+            help="HOST[:NUMA][::GPU,...], like node1::0,1; or COUNTxTYPE:SIZE, like 2xA100:40G. Several: one batch.",
             autocompletion=complete.targets,
         ),
     ] = None,
@@ -53,10 +42,30 @@ def submit(
             "--target", "-t", metavar="TARGET", help="The same, as an option.", autocompletion=complete.targets
         ),
     ] = None,
+    gpus: Annotated[int | None, typer.Option(metavar="N", help="Any N GPUs, on one node; 0: none.")] = None,
+    gpu_memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory of each GPU, free and in all, like 40G or 4096 (MB).")
+    ] = None,
+    gpu_type: Annotated[str | None, typer.Option(metavar="TYPE,...", help="The best first: A100,H100 or RTX*.")] = None,
+    node: Annotated[
+        list[str] | None, typer.Option(help="Only this node; several: any of them.", autocompletion=complete.nodes)
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="NODE", help="Not on this node.", autocompletion=complete.nodes)
+    ] = None,
+    on: Annotated[list[str] | None, typer.Option(metavar="LABEL=VALUE", help="Only on nodes with this label.")] = None,
+    exclusive: Annotated[bool, typer.Option("--exclusive", help="With no other task on the node.")] = False,
+    policy: Annotated[
+        str | None, typer.Option(help="Which node of those that do: pack, spread, best_fit, ...; default: inventory.")
+    ] = None,
+    priority: Annotated[int, typer.Option(metavar="N", help="Higher ones come first; -1000 to 1000.")] = 0,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="TIME", help="How long it may run; short ones may fill gaps in the queue.")
+    ] = None,
     image: Annotated[str | None, typer.Option(help="The container image; default: the inventory's.")] = None,
     name: Annotated[str | None, typer.Option(help="A name to refer to it by.")] = None,
-    cores: Annotated[float | None, typer.Option(help="CPU cores at most, like 4 or 0.5.")] = None,
-    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory at most, like 8GB or 16GiB.")] = None,
+    cores: Annotated[float | None, typer.Option(help="CPU cores for it, like 4 or 0.5.")] = None,
+    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for it, like 8GB or 16GiB.")] = None,
     shm_size: Annotated[str | None, typer.Option(metavar="SIZE", help="Size of /dev/shm.")] = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", "-e", metavar="KEY[=VALUE]", help="A variable; without =VALUE yours.")
@@ -86,23 +95,42 @@ def submit(
         bool, typer.Option("--follow", "-f", help="Show its output until it ends; implies --wait.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the script for the node; start nothing.")] = False,
-    _no_queue: Annotated[
-        bool, typer.Option("--no-queue", help="Refuse when a GPU is busy (there is no queue yet).")
-    ] = False,
+    wait_for: Annotated[
+        str | None, typer.Option("--wait-for", metavar="TIME", help="Give up after so long in the queue.")
+    ] = None,
+    no_queue: Annotated[bool, typer.Option("--no-queue", help="Start now or be refused (exit code 3).")] = False,
     as_json: Json = False,
 ) -> int:
-    """Run a command on chosen nodes and GPUs.
+    """Run a command on GPUs: exactly these, or any that will do. When they are busy, it waits for its turn.
 
     agentless submit node1::0 -- python train.py --lr 0.1
+
+    agentless submit 2xA100:40G --time-limit 8h -- python train.py
     """
     all_targets = [*(targets or []), *(more_targets or [])]
-    if not all_targets:
-        raise UsageError("no target: name a node, like node1::0; agentless gpus shows what is free")
-    for text in all_targets:
-        parse_target(text)
+    if not all_targets and all(value is None for value in (gpus, cores, memory, node, on)) and not exclusive:
+        raise UsageError(
+            "what does it need? Name GPUs, like node1::0 or 2xA100, or say --gpus 1, or --gpus 0 for none; "
+            "agentless gpus shows what is free"
+        )
+    needs = Needs(
+        gpus=gpus or 0,
+        gpu_memory=None if gpu_memory is None else parse_gpu_memory(gpu_memory),
+        gpu_types=() if gpu_type is None else parse_gpu_types(gpu_type),
+        nodes=tuple(node or ()),
+        exclude=tuple(exclude or ()),
+        on=dict(_pair(text, "--on") for text in on or ()),
+        exclusive=exclusive,
+        policy=None if policy is None else policy.replace("-", "_"),
+    )
+    terms = Terms(
+        priority=priority,
+        time_limit=None if time_limit is None else parse_duration(time_limit),
+        wait_for=0.0 if no_queue else None if wait_for is None else parse_duration(wait_for),
+    )
     secrets = _variables(secret_env, "--secret-env")
     spec = TaskSpec(
-        command=tuple(context.meta.get("command", ())),
+        command=command_of(context),
         image=image,
         name=name,
         cores=cores,
@@ -118,8 +146,13 @@ def submit(
         stop_grace=parse_duration(stop_grace),
         share=share,
         labels=dict(_pair(text, "--label") for text in label or ()),
+        needs=needs,
+        terms=terms,
     )
-    check_spec(spec)
+    for text in all_targets:
+        check_spec(replace(spec, needs=joined(needs, parse_target(text), text)))
+    if not all_targets:
+        check_spec(spec)
     if follow and len(all_targets) > 1:
         raise UsageError("--follow shows one task; submit to one target, or use agentless logs -f for each")
     served = client(context)
@@ -167,14 +200,18 @@ def _report(
 
 
 def _announce(task: dict[str, Any], *, quiet: bool) -> None:
+    gpus = "" if not task["gpus"] else " on GPU " + ", ".join(map(str, task["gpus"]))
+    words = f"running on {task['node']}{gpus}"
+    if task["state"] == "pending":
+        words = "queued" + (f": {task['reason']}" if task["reason"] else "")
     if sys.stdout.isatty() and not quiet:
-        gpus = "" if not task["gpus"] else " on GPU " + ", ".join(map(str, task["gpus"]))
-        print(f"{task['id']}  running on {task['node']}{gpus}")
+        print(f"{task['id']}  {words}")
         say(f"follow it: agentless logs -f {task['id']}    end it: agentless stop {task['id']}")
-    elif not quiet:
+        return
+    if not quiet:
         print(task["id"])
-    else:
-        say(f"{task['id']}  running on {task['target']}")
+    if quiet or task["state"] == "pending":
+        say(f"{task['id']}  {words}")
 
 
 def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,13 @@ def words(task: dict[str, Any]) -> str:
     return shlex.join(task["command"])
 
 
+def where(task: dict[str, Any]) -> str:
+    """Its place, like `node1::0,1`; what it asks for as long as it has none."""
+    if task["state"] == "pending" or not task["gpu_uuids"]:
+        return str(task["target"] if task["node"] is None or task["state"] == "pending" else task["node"])
+    return f"{task['node']}::" + ",".join(map(str, task["gpus"]))
+
+
 def what(task: dict[str, Any]) -> str:
     """Its command, and why it is not simply running."""
     return words(task) + (f"  [{task['reason']}]" if task["reason"] else "")
@@ -38,7 +45,9 @@ def _seconds(text: str) -> float:
 
 
 def ran(task: dict[str, Any]) -> str:
-    """How long it has run, or did."""
+    """How long it has run, or did; of one that waits when it will start, if that is known."""
+    if task["expected_start"]:
+        return f"in {format_duration(_seconds(task['expected_start']) - time.time())}"
     began = task["started_at"]
     if began is None:
         return "-"

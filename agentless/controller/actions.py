@@ -90,15 +90,15 @@ class Actions:
         """Remove an ended task with its container and its log; `force` kills a live one first."""
         task = self._core.find(reference)
         if task.live and force:
-            if task.target.node not in self._core.links:
+            if task.placement and task.node not in self._core.links:
                 self._logs.remove(task.id)
-                self._core.forget(task, "removed", f"agentless rm --force; {task.target.node} is not in the inventory")
+                self._core.forget(task, "removed", f"agentless rm --force; {task.node} is not in the inventory")
                 return self._core.view(task)
             await self.stop(task.id, "kill")
             task = self._core.find(task.id)
         if task.live:
             raise Refused(f"task {task.id} is {task.state}; agentless stop {task.id} first, or rm --force")
-        if isinstance(task.status, Ended) and task.status.container and task.target.node in self._core.links:
+        if isinstance(task.status, Ended) and task.status.container and task.node in self._core.links:
             link = self._link(task)
             await link.ready()
             # Not by force unless it was asked for: somebody may have started it again meanwhile.
@@ -161,12 +161,12 @@ class Actions:
         timed = query.since is not None or query.timestamps
         if kept == "whole" and not timed:
             return await self._read(task, query)
-        link = self._core.links.get(task.target.node)
+        link = self._core.links.get(task.node or "")
         if link:
             await link.ready(within=5.0 if kept else 20.0)
         engine = link.observation.engine if link and link.online else None
         if engine is None or engine.containers is None:
-            elsewhere = f"{task.target.node} does not answer"
+            elsewhere = f"{task.node} does not answer"
         elif container_of(task, engine.containers) is None:
             elsewhere = "its container is gone"
         else:
@@ -209,6 +209,8 @@ class Actions:
             link.runtime.check(result)
 
     def _link(self, task: Task) -> Link:
-        if task.target.node not in self._core.links:
-            raise Unreachable(f"{task.target.node} is not in the inventory any more; add it again to reach its tasks")
-        return self._core.links[task.target.node]
+        if task.node is None:
+            raise Refused(f"task {task.id} is {task.state}: it is on no node yet")
+        if task.node not in self._core.links:
+            raise Unreachable(f"{task.node} is not in the inventory any more; add it again to reach its tasks")
+        return self._core.links[task.node]

@@ -8,7 +8,7 @@ big-endian, and that many bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Protocol
 from urllib.parse import quote, unquote
 
@@ -22,18 +22,24 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agentless import __version__
 from agentless.controller.actions import Actions
 from agentless.controller.core import Core
-from agentless.controller.launch import Launcher, Submit
+from agentless.controller.intake import Intake, Submit
 from agentless.controller.requests import RecoveryRequest, StopRequest, SubmitRequest, TrustRequest
+from agentless.controller.scheduler import Scheduler
 from agentless.controller.trust import HostKey, Trust
 from agentless.errors import AgentlessError, ControllerError
-from agentless.model.target import parse_target
 from agentless.model.task import Task
-from agentless.model.view import CheckView, ControllerView, GpuView, NodeView, RecoveryView, StartView, TaskView
+from agentless.model.view import (
+    CheckView,
+    ControllerView,
+    ExplainView,
+    GpuView,
+    NodeView,
+    RecoveryView,
+    StartView,
+    TaskView,
+)
 from agentless.rules.publish import checks, gpu_view, node_view
 from agentless.runtimes.docker import LogQuery
-
-FIRST_ANSWER = 8.0
-"""Seconds a reading request waits for nodes that have not answered since the controller started."""
 
 _STATUS = {1: 500, 2: 400, 3: 409, 4: 503}
 
@@ -42,7 +48,8 @@ class House(Protocol):
     """What the process around the API provides."""
 
     core: Core
-    launcher: Launcher
+    intake: Intake
+    scheduler: Scheduler
     actions: Actions
     trust: Trust
 
@@ -88,14 +95,6 @@ def make(house: House) -> FastAPI:
         where = ".".join(map(str, first["loc"]))
         return JSONResponse({"error": "UsageError", "message": f"{where}: {first['msg']}", "exit_code": 2}, 400)
 
-    async def answered(names: Iterable[str]) -> None:
-        waits = [core.links[name].answered.wait() for name in names]
-        if waits:
-            tasks = [asyncio.ensure_future(wait) for wait in waits]
-            _, late = await asyncio.wait(tasks, timeout=FIRST_ANSWER)
-            for task in late:
-                task.cancel()
-
     # ------------------------------------------------------------- controller
 
     @app.get("/v1/controller")
@@ -117,7 +116,7 @@ def make(house: House) -> FastAPI:
         limit: Annotated[int, Query(ge=0, le=1_000_000)] = 1000,
     ) -> list[TaskView]:
         """Live tasks on the nodes, whoever started them; with `ended` also the newest `limit` that have ended."""
-        await answered(core.links)
+        await core.heard(core.links)
         known: dict[str, Task] = {**core.others(ended=ended), **core.tasks}
         if ended:
             known = {task.id: task for task in core.history.newest(limit)} | known
@@ -129,14 +128,25 @@ def make(house: House) -> FastAPI:
 
     @app.post("/v1/tasks")
     async def submit(request: SubmitRequest) -> list[StartView]:
-        targets = tuple(parse_target(text) for text in request.targets)
-        return await house.launcher.submit(Submit(targets, request.spec, request.secrets, request.dry_run))
+        return await house.intake.submit(Submit(tuple(request.specs()), request.secrets, request.dry_run))
 
     @app.get("/v1/tasks/{task}")
     async def show(task: str) -> TaskView:
         if task not in core.tasks:
-            await answered(core.links)
+            await core.heard(core.links)
         return core.view(core.find(task))
+
+    @app.get("/v1/queue")
+    async def queue() -> list[TaskView]:
+        """Those who wait, in their order."""
+        await core.heard(core.links)
+        return [core.view(task) for task in house.scheduler.queue]
+
+    @app.get("/v1/tasks/{task}/explain")
+    async def explain(task: str) -> ExplainView:
+        """Why a task does not start."""
+        await core.heard(core.links)
+        return house.scheduler.explain(core.find(task))
 
     @app.get("/v1/tasks/{task}/events")
     async def task_events(task: str) -> list[dict[str, Any]]:
@@ -180,7 +190,7 @@ def make(house: House) -> FastAPI:
     @app.get("/v1/recovery")
     async def recoverable() -> RecoveryView:
         """The tasks of this owner that the nodes carry and nobody here remembers, and the nodes that do not tell."""
-        await answered(core.links)
+        await core.heard(core.links)
         return RecoveryView(tuple(core.view(task) for task in core.unremembered().values()), core.silent())
 
     @app.post("/v1/recovery")
@@ -196,18 +206,18 @@ def make(house: House) -> FastAPI:
 
     @app.get("/v1/nodes")
     async def nodes() -> list[NodeView]:
-        await answered(core.links)
+        await core.heard(core.links)
         return [node_view(node) for node in core.cluster().nodes.values()]
 
     @app.get("/v1/nodes/{node}")
     async def node(node: str) -> NodeView:
-        await answered([core.link(node).node.name])
+        await core.heard([core.link(node).node.name])
         return node_view(core.cluster([core.link(node).node.name]).nodes[node])
 
     @app.get("/v1/gpus")
     async def gpus(node: str | None = None) -> list[GpuView]:
         names = list(core.links) if node is None else [core.link(node).node.name]
-        await answered(names)
+        await core.heard(names)
         seen = core.cluster().nodes
         return [gpu_view(name, gpu) for name in names if name in seen for gpu in seen[name].gpus]
 

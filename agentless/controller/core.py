@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 from agentless.controller.hub import Hub
@@ -21,6 +22,8 @@ from agentless.stores.history import History
 from agentless.stores.secrets import SecretStore
 from agentless.stores.tinydb import TaskStore
 
+FIRST_ANSWER = 8.0
+"""Seconds a request waits for nodes that have not answered since the controller started."""
 LOST_AFTER = 60.0
 """Seconds without an answer after which the tasks of a node are `lost`: not known to run, not known to have ended."""
 
@@ -28,6 +31,7 @@ LOST_AFTER = 60.0
 class Core(Ledger):
     """The ledger, and the links to the nodes that keep it true.
 
+    `shared_dir` and `image` are those of the inventory's defaults.
     `launching` are the tasks that a launch is under way for; `relaunch` begins another one.
     """
 
@@ -37,6 +41,7 @@ class Core(Ledger):
         super().__init__(owner, store, history, secrets, hub, clock)
         self.links: dict[str, Link] = {}
         self.shared_dir: str | None = None
+        self.image: str | None = None
         self.relaunch: Callable[[Task], None] | None = None
         self.launching: set[str] = set()
         self._gists: dict[str, object] = {}
@@ -96,6 +101,14 @@ class Core(Ledger):
         ids = ", ".join(sorted(task.id for task in found)[:5])
         raise NotFound(f"{reference!r} means {len(found)} tasks ({ids}); type more of the id")
 
+    async def heard(self, nodes: Iterable[str], within: float = FIRST_ANSWER) -> None:
+        """Wait until these nodes have answered since the controller started, or are known not to, or for a while."""
+        waits = [asyncio.ensure_future(self.links[name].answered.wait()) for name in nodes]
+        if waits:
+            _, late = await asyncio.wait(waits, timeout=within)
+            for wait in late:
+                wait.cancel()
+
     def link(self, node: str) -> Link:
         """The link to a node; raises NotFound with the nearest name."""
         if node not in self.links:
@@ -150,7 +163,7 @@ class Core(Ledger):
     def catch_up(self, task_id: str) -> None:
         """Bring a task that was just launched to what its node has said of it meanwhile: it may be over already."""
         task = self.tasks.get(task_id)
-        link = self.links.get(task.target.node) if task else None
+        link = self.links.get(task.node or "") if task else None
         container = container_of(task, link.containers) if task and link else None
         if task and container:
             self._settle(task, container)
@@ -186,10 +199,10 @@ class Core(Ledger):
     def lose_silent(self) -> None:
         """Mark the tasks of nodes that have not answered past the grace time."""
         for task in list(self.tasks.values()):
-            node = task.target.node
-            link = self.links.get(node)
             if not task.placement or isinstance(task.status, Lost) or task.id in self.launching:
                 continue
+            node = task.placement.node
+            link = self.links.get(node)
             if link is None:
                 self.apply(task.id, LostContact(f"{node} is not in the inventory any more"), "the inventory")
             elif link.offline_since is not None and self.clock.now() - link.offline_since >= LOST_AFTER:
@@ -202,7 +215,7 @@ class Core(Ledger):
 
     def _settle(self, task: Task, container: Container | None) -> None:
         for event in reconcile(task, container, self.clock.now()):
-            task = self.apply(task.id, event, _seen(task.target.node, event))
+            task = self.apply(task.id, event, _seen(task.node or "", event))
         unanswered = isinstance(task.status, (Assigning, Lost)) and not task.container
         unstarted = container is None or container.state == "created"
         if unstarted and unanswered and not task.stop and self.relaunch:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict
 
 import orjson
 
 from agentless.controller.hub import Hub, News
 from agentless.errors import StateError
-from agentless.model.event import Adopted, Dated, Event
+from agentless.model.event import Adopted, Dated, Event, Queued
 from agentless.model.gpu import GpuProcess
-from agentless.model.task import Ended, Task
+from agentless.model.task import Ended, Pending, Task
 from agentless.model.view import TaskView
 from agentless.ports import Clock
 from agentless.rules.lifecycle import apply
+from agentless.rules.plan import Outlook
 from agentless.rules.publish import task_view
 from agentless.stores.history import EventRow, History
 from agentless.stores.secrets import SecretStore
@@ -28,7 +30,7 @@ class Ledger:
     """All live tasks, what has ended, and what has happened.
 
     `trouble` is why something could not be written last, in words; `intruders` are by task, see `model/cluster.Gpu`;
-    `forgotten` are the tasks that were dropped last.
+    `forgotten` are the tasks that were dropped last; `outlook` tells of a task that waits when it will start.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Ledger:
         self.trouble: str | None = None
         self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
         self.forgotten: dict[str, None] = {}
+        self.outlook: Callable[[Task], Outlook] = lambda _: Outlook()
         self._leftover: set[str] = set()  # ended, and the state file has them still
         self._unrecorded: list[EventRow] = []
         self._store = store
@@ -65,7 +68,8 @@ class Ledger:
 
     def view(self, task: Task) -> TaskView:
         """The task as it is published."""
-        return task_view(task, self.intruders.get(task.id, ()), mine=task.owner == self.owner)
+        outlook = self.outlook(task) if isinstance(task.status, Pending) else Outlook()
+        return task_view(task, self.intruders.get(task.id, ()), outlook, mine=task.owner == self.owner)
 
     def knows(self, task_id: str) -> bool:
         """Whether a task is remembered here, live or ended."""
@@ -97,7 +101,7 @@ class Ledger:
             del self.tasks[task_id]
             self.intruders.pop(task_id, None)
         else:
-            if new != old or isinstance(event, Adopted):
+            if new != old or isinstance(event, (Adopted, Queued)):
                 self._store.save(new)
             self.tasks[task_id] = new
         if not new.live or new.container:

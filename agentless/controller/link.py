@@ -161,7 +161,7 @@ class Link:
         """Ask for everything in one round trip: GPUs, host, engine, containers."""
         async with self._asking:
             asked = self._clock.now()
-            sections = (*self._probe.sections(), *hostfacts.sections(), *self.runtime.facts())
+            sections = (*self._probe.sections(topology=True), *hostfacts.sections(), *self.runtime.facts())
             result = await self.session.run(Command(join_sections(sections), timeout=60.0))
             answer = split_sections(result.stdout)
             engine = await self._inspect(self.runtime.parse_facts(answer, asked, self._clock.now()))
@@ -172,6 +172,7 @@ class Link:
                     sampled_at=self._clock.now(),
                     host=hostfacts.parse(answer),
                     engine=engine,
+                    topology=self._probe.parse_topology(answer) or self.observation.topology,
                 )
             )
             if engine.containers is not None:

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Iterator
+from dataclasses import fields, replace
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, field_validator
 
+from agentless.model.needs import joined, parse_target
 from agentless.model.spec import TaskSpec
 from agentless.rules.nearest import nearest
 
 
 class SubmitRequest(BaseModel):
-    """What `POST /v1/tasks` takes: targets as written (`node1::0,1`), the spec, and the values of its secrets."""
+    """What `POST /v1/tasks` takes: the spec, the values of its secrets, and targets as written (`node1::0,1`).
+
+    Each target is a task, and what it says adds to what the spec needs; without any the spec is one task.
+    """
 
     model_config = ConfigDict(extra="forbid")
-    targets: list[str]
+    targets: list[str] = []
     spec: TaskSpec
     secrets: dict[str, str] = {}
     dry_run: bool = False
+
+    def specs(self) -> Iterator[TaskSpec]:
+        """The tasks that are asked for; raises UsageError when a target contradicts the spec."""
+        for text in self.targets:
+            yield replace(self.spec, needs=joined(self.spec.needs, parse_target(text), text))
+        if not self.targets:
+            yield self.spec
 
     @field_validator("spec", mode="before")
     @classmethod

@@ -23,9 +23,11 @@ from agentless.controller import api
 from agentless.controller.actions import Actions
 from agentless.controller.core import Core
 from agentless.controller.hub import Hub
+from agentless.controller.intake import Intake
 from agentless.controller.keeper import Keeper
 from agentless.controller.launch import Launcher
 from agentless.controller.link import Link
+from agentless.controller.scheduler import Scheduler
 from agentless.controller.trust import Trust
 from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
 from agentless.inventory import Inventory, load, stamp_of
@@ -82,7 +84,9 @@ class Controller:
         owner = f"{paths.user_name()}@{socket.gethostname().split('.')[0]}"
         history = History(state / "history.sqlite")
         self.core = Core(owner, store, history, SecretStore(state / "secrets"), Hub(), self._clock)
-        self.launcher = Launcher(self.core)
+        launcher = Launcher(self.core)
+        self.scheduler = Scheduler(self.core, launcher.begin)
+        self.intake = Intake(self.core, self.scheduler, launcher)
         logs = LogStore(state / "logs")
         self.actions = Actions(self.core, logs)
         self.keeper = Keeper(self.core, logs)
@@ -136,10 +140,12 @@ class Controller:
         """Begin to reach all nodes."""
         self.core.note("started", f"version {__version__}, {len(self.core.tasks)} live tasks, process {os.getpid()}")
         self.keeper.start()
+        self.scheduler.start()
         await self._follow(self._inventory)
 
     async def close(self) -> None:
         """Let go of all nodes. What runs there runs on."""
+        await self.scheduler.close()
         await self.keeper.close()
         self.core.note("left", f"{len(self.core.tasks)} live tasks run on")
         await asyncio.gather(*(link.close() for link in self.core.links.values()))
@@ -152,6 +158,7 @@ class Controller:
             try:
                 self.core.retry()
                 self.core.lose_silent()
+                self.scheduler.tick()
                 self.keeper.tick()
             except AgentlessError as error:
                 _log.warning("%s", error)
@@ -178,6 +185,8 @@ class Controller:
         kept = {name: link for name, link in before.items() if inventory.nodes.get(name) == link.node}
         self.core.links = {name: kept.get(name) or self._link(node) for name, node in inventory.nodes.items()}
         self.core.shared_dir = inventory.shared_dir
+        self.core.image = inventory.image
+        self.scheduler.policy = inventory.policy
         self.keeper.keep = inventory.keep
         for name in self.core.links.keys() - kept.keys():
             self.core.links[name].start()

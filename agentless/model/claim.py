@@ -1,13 +1,15 @@
 """What a node knows of a task: the labels of its container. They are the truth; the controller only remembers.
 
 `agentless.task`, `.owner` and `.gpus` are what other controllers arbitrate by (plain words, readable in `docker ps`);
-`.share` says that other processes on its GPUs are expected, `.controller` which state folder started it.
+`.cores`, `.memory` (bytes) and `.exclusive` say what else of the node is set aside for it, `.limit` for how many
+seconds at most, `.share` that other processes on its GPUs are expected, `.controller` which state folder started it.
 `agentless.spec` is the whole task as JSON, for `recover`. Changing a label's meaning breaks controllers of older
 versions on the same nodes.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -15,8 +17,8 @@ from pydantic import Field, TypeAdapter
 
 from agentless.errors import AgentlessError
 from agentless.model.container import Container
+from agentless.model.needs import Needs, parse_target
 from agentless.model.spec import TaskSpec
-from agentless.model.target import Target, parse_target
 from agentless.model.task import Assigning, Ended, Outcome, Paused, Placement, Running, Task
 
 TASK = "agentless.task"
@@ -24,6 +26,10 @@ OWNER = "agentless.owner"
 GPUS = "agentless.gpus"
 CONTROLLER = "agentless.controller"
 SHARE = "agentless.share"
+CORES = "agentless.cores"
+MEMORY = "agentless.memory"
+EXCLUSIVE = "agentless.exclusive"
+LIMIT = "agentless.limit"
 SPEC = "agentless.spec"
 
 
@@ -33,18 +39,28 @@ DAMAGED = "(its labels are damaged)"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The part of the labels that decides who holds a GPU. `controller` is the id of the state folder it came from."""
+    """The part of the labels that decides who holds what. `controller` is the id of the state folder it came from.
+
+    `memory` in bytes, `limit` in seconds; None: nothing was said.
+    """
 
     task: str
     owner: str
     gpu_uuids: tuple[str, ...]
     controller: str = ""
     share: bool = False
+    cores: float | None = None
+    memory: float | None = None
+    exclusive: bool = False
+    limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """The label `agentless.spec`: what no other label says of the task."""
+    """The label `agentless.spec`: what no other label says of the task.
+
+    `target` is its place; in version 1 that was also all that a task could ask for.
+    """
 
     target: str
     batch: str
@@ -53,6 +69,7 @@ class _Whole:
     spec: TaskSpec
     cpus: str | None = None
     numa: int | None = None
+    version: int = 1
 
 
 _WHOLE = TypeAdapter(_Whole)
@@ -65,21 +82,36 @@ def claim_of(container: Container) -> Claim | None:
         return None
     gpus = tuple(uuid for uuid in container.labels.get(GPUS, "").split(",") if uuid)
     labels = container.labels
-    return Claim(task, labels.get(OWNER) or "unknown", gpus, labels.get(CONTROLLER, ""), bool(labels.get(SHARE)))
+    return Claim(
+        task,
+        labels.get(OWNER) or "unknown",
+        gpus,
+        labels.get(CONTROLLER, ""),
+        bool(labels.get(SHARE)),
+        _number(labels.get(CORES)),
+        _number(labels.get(MEMORY)),
+        bool(labels.get(EXCLUSIVE)),
+        _number(labels.get(LIMIT)),
+    )
 
 
 def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, str]:
     """The labels that carry `task` placed at `placement`. Secrets are in it by name only."""
+    place = Needs(gpus=len(placement.gpus), nodes=(placement.node,), numa=placement.numa, indices=placement.gpus)
     whole = _Whole(
-        str(task.target), task.batch, task.created_at, placement.gpus, task.spec, placement.cpus, placement.numa
+        str(place), task.batch, task.created_at, placement.gpus, task.spec, placement.cpus, placement.numa, version=2
     )
+    spec = task.spec
+    words = {CORES: spec.cores, MEMORY: spec.memory, LIMIT: spec.terms.time_limit}
     return {
         **task.spec.labels,
         TASK: task.id,
         OWNER: task.owner,
         GPUS: ",".join(placement.gpu_uuids),
         CONTROLLER: controller,
-        **({SHARE: "1"} if task.spec.share else {}),
+        **({SHARE: "1"} if spec.share else {}),
+        **({EXCLUSIVE: "1"} if spec.needs.exclusive else {}),
+        **{key: f"{value:.15g}" for key, value in words.items() if value is not None},
         SPEC: _WHOLE.dump_json(whole, exclude_none=True).decode(),
     }
 
@@ -94,16 +126,25 @@ def task_of(container: Container, node: str, now: float) -> Task | None:
         return None
     try:
         whole = _WHOLE.validate_json(container.labels[SPEC])
-        target = replace(parse_target(whole.target), node=node)  # who started it may call the node otherwise
+        if whole.version == 1:
+            # Who started it may call the node otherwise.
+            whole = replace(whole, spec=replace(whole.spec, needs=replace(parse_target(whole.target), nodes=(node,))))
     except (KeyError, ValueError, AgentlessError):
         created = container.here(container.created_at) or 0.0
-        whole = _Whole(node, claim.task, max(0.0, created), (), TaskSpec((DAMAGED,)))
-        target = Target(node)
-    return _task(container, claim, whole, target, now)
+        whole = _Whole(node, claim.task, max(0.0, created), (), TaskSpec((DAMAGED,), needs=Needs(nodes=(node,))))
+    return _task(container, claim, whole, node, now)
 
 
-def _task(container: Container, claim: Claim, whole: _Whole, target: Target, now: float) -> Task:
-    placement = Placement(target.node, whole.gpus, claim.gpu_uuids, whole.cpus, whole.numa)
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if 0 < number < math.inf else None
+
+
+def _task(container: Container, claim: Claim, whole: _Whole, node: str, now: float) -> Task:
+    placement = Placement(node, whole.gpus, claim.gpu_uuids, whole.cpus, whole.numa)
     ran = (container.ran or 0.0) if container.over else 0.0
     moment = container.here(container.started_at or container.created_at) or 0.0
     # The clock may have been another one when it started: nothing is in the future.
@@ -126,7 +167,6 @@ def _task(container: Container, claim: Claim, whole: _Whole, target: Target, now
     return Task(
         id=claim.task,
         spec=whole.spec,
-        target=target,
         batch=whole.batch,
         owner=claim.owner,
         created_at=whole.created_at,

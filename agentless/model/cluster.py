@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentless.model.gpu import GpuProcess, GpuReading, GpuSample
+from agentless.model.gpu import GpuProcess, GpuReading, GpuSample, GpuTopology
 from agentless.model.node import EngineFacts, HostFacts, NodeConfig
 
 NodeState = Literal["online", "degraded", "offline", "drained"]
@@ -15,21 +15,35 @@ GpuState = Literal["free", "allocated", "foreign", "unknown", "excluded"]
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The last that was heard of a node. `error` is why it cannot be reached now, None while it is connected."""
+    """The last that was heard of a node. `error` is why it cannot be reached now, None while it is connected.
+
+    `topology` is the last that could be read, None before that.
+    """
 
     error: str | None = "not connected yet"
     sample: GpuSample | None = None
     sampled_at: float | None = None
     host: HostFacts | None = None
     engine: EngineFacts | None = None
+    topology: GpuTopology | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """Who holds a GPU: a task, by whichever controller."""
+class Allocation:
+    """What a task, by whichever controller, holds of a node.
+
+    `memory` in bytes; `since` and `ends_at` are when (Unix seconds) it began and when it will be over at the latest,
+    None when nobody knows.
+    """
 
     task: str
     owner: str
+    gpu_uuids: tuple[str, ...] = ()
+    cores: float = 0.0
+    memory: float = 0.0
+    exclusive: bool = False
+    since: float | None = None
+    ends_at: float | None = None
 
     def __str__(self) -> str:
         return f"task {self.task} of {self.owner}"
@@ -45,20 +59,25 @@ class Gpu:
     reading: GpuReading
     state: GpuState
     reason: str = ""
-    holder: Holder | None = None
+    holder: Allocation | None = None
     processes: tuple[GpuProcess, ...] = ()
     intruders: tuple[GpuProcess, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node with its state. `reason` says why it is not online, empty when it is."""
+    """A node with its state. `reason` says why it is not online, empty when it is.
+
+    `last_start` is when (Unix seconds) the last of its tasks was started, 0 when there is none.
+    """
 
     config: NodeConfig
     state: NodeState
     reason: str
     gpus: tuple[Gpu, ...]
     observation: Observation
+    allocations: tuple[Allocation, ...] = ()
+    last_start: float = 0.0
 
     @property
     def name(self) -> str:

@@ -8,6 +8,25 @@ from agentless.model.task import Placement, StopKind
 
 
 @dataclass(frozen=True, slots=True)
+class Queued:
+    """It waits for its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """The node has refused it for certain, since something else is there: it waits again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """It has waited for as long as it was to wait."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Assigned:
     """A node and GPUs were chosen; from now on they are held."""
 
@@ -99,7 +118,10 @@ class Adopted:
 
 
 Event = (
-    Assigned
+    Queued
+    | Unplaced
+    | GaveUp
+    | Assigned
     | Step
     | Launched
     | LaunchFailed

@@ -1,4 +1,4 @@
-"""What a user asks for: everything about a task but where it runs."""
+"""What a user asks for."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
 from agentless.errors import UsageError
+from agentless.model.needs import MAX_GPUS, NODE_NAME, Needs
+from agentless.model.terms import Terms
 
 MAX_SPEC = 120_000
 """Bytes of a spec as JSON: one label carries all of it, and Linux gives a program arguments of at most 128 KiB."""
@@ -39,10 +41,11 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """The command and its box. Sizes in bytes, times in seconds; None: as the engine, the image or the node has it.
+    """The command, its box, what it needs of the cluster, and on which terms.
 
-    With `share` its GPUs may be in use by processes outside agentless. `secret_env` holds only names.
-    Values of secrets are never part of a value that is shown, stored or published.
+    Sizes in bytes, times in seconds; None: as the engine, the image or the node has it. `cores` and `memory` are what
+    it may use, and what is set aside for it on its node. With `share` its GPUs may be in use by processes outside
+    agentless. `secret_env` holds only names: values of secrets are never part of what is shown, stored or published.
     """
 
     command: tuple[str, ...]
@@ -61,6 +64,8 @@ class TaskSpec:
     stop_grace: float = 10.0
     share: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    needs: Needs = field(default_factory=Needs)
+    terms: Terms = field(default_factory=Terms)
 
     @property
     def env_names(self) -> tuple[str, ...]:
@@ -117,6 +122,33 @@ def check_spec(spec: TaskSpec) -> None:
             raise UsageError(f"--{option} {size}: a size is more than 0 bytes, and less than 8 EiB")
     if not 0 <= spec.stop_grace < math.inf:
         raise UsageError(f"--stop-grace {spec.stop_grace:g}: a time cannot be negative or endless")
+    _check_needs(spec.needs)
+    _check_terms(spec.terms)
+
+
+def _check_needs(needs: Needs) -> None:
+    if not 0 <= needs.gpus <= MAX_GPUS:
+        raise UsageError(f"--gpus {needs.gpus}: write a number from 0 to {MAX_GPUS:,}")
+    if not needs.gpus and (needs.gpu_memory is not None or needs.gpu_types):
+        raise UsageError("GPU memory or a GPU type is asked for and no GPU; say how many with --gpus")
+    if needs.gpu_memory is not None and not 0 < needs.gpu_memory < 2**63:
+        raise UsageError(f"--gpu-memory {needs.gpu_memory}: a size is more than 0 bytes, and less than 8 EiB")
+    if needs.indices and (needs.node is None or needs.gpus != len(needs.indices)):
+        raise UsageError("exact GPUs are those of one node, and as many as are named; write them like node1::0,1")
+    if needs.numa is not None and needs.node is None:
+        raise UsageError("a NUMA node is one of a named node; write it like node1:0")
+    for name in (*needs.nodes, *needs.exclude):
+        if not NODE_NAME.fullmatch(name):
+            raise UsageError(f"{name[:80]!r} is no node name; agentless nodes lists them")
+
+
+def _check_terms(terms: Terms) -> None:
+    if not -1000 <= terms.priority <= 1000:
+        raise UsageError(f"--priority {terms.priority}: write a number from -1000 to 1000; the higher ones come first")
+    if terms.time_limit is not None and not 0 < terms.time_limit < math.inf:
+        raise UsageError(f"--time-limit {terms.time_limit:g}: a task needs more than 0 seconds")
+    if terms.wait_for is not None and not 0 <= terms.wait_for < math.inf:
+        raise UsageError(f"--wait-for {terms.wait_for:g}: a time cannot be negative or endless")
 
 
 def _check_text(words: Iterable[str]) -> None:

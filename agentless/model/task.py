@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentless.model.spec import TaskSpec
-from agentless.model.target import Target
 
 Outcome = Literal["completed", "failed", "killed", "killed_oom", "timeout", "stopped", "cancelled"]
 StopKind = Literal["stop", "kill"]
@@ -35,9 +34,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Not placed yet; `reason` says what it waits for."""
+    """Not placed yet. `reason` is why a node refused it last, and `since` when (Unix seconds)."""
 
     reason: str = ""
+    since: float | None = None
     state: Literal["pending"] = "pending"
 
 
@@ -105,14 +105,13 @@ Status = Pending | Assigning | Running | Paused | Lost | Ended
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One command on one node. `created_at` is Unix seconds by the controller's clock.
+    """One command, and what has become of it. `created_at` is Unix seconds by the controller's clock.
 
     `stop` is what was asked, `grace` the seconds between SIGTERM and SIGKILL that were asked with it.
     """
 
     id: str
     spec: TaskSpec
-    target: Target
     batch: str
     owner: str
     created_at: float
@@ -134,6 +133,11 @@ class Task:
     def placement(self) -> Placement | None:
         """Where it is or was, None if it never was anywhere."""
         return None if isinstance(self.status, Pending) else self.status.placement
+
+    @property
+    def node(self) -> str | None:
+        """The node where it is or was, else the only one that will do; None as long as it may go anywhere."""
+        return self.placement.node if self.placement else self.spec.needs.node
 
     @property
     def container_name(self) -> str:

@@ -14,13 +14,14 @@ from agentless.model.gpu import GpuProcess
 class TaskView:
     """A task. `gpus` are the indices at placing time, `gpu_uuids` what it holds; `cores`, `memory_bytes` its limits.
 
-    `intruders` are processes outside its container that use its GPUs.
+    `intruders` are processes outside its container that use its GPUs. `time_limit` is in seconds. `position` is its
+    place in the queue, from 1 on, and `expected_start` when it starts at the latest, if nothing comes in before it.
     """
 
     id: str
     name: str | None
     state: str
-    node: str
+    node: str | None
     gpus: tuple[int, ...]
     gpu_uuids: tuple[str, ...]
     image: str | None
@@ -40,6 +41,29 @@ class TaskView:
     labels: dict[str, str]
     mine: bool
     intruders: tuple[GpuProcess, ...]
+    priority: int
+    time_limit: float | None
+    position: int | None
+    expected_start: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ObstacleView:
+    """One thing that stands in the way of a task on a node, in words; `details` say it of each GPU."""
+
+    node: str
+    text: str
+    details: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainView:
+    """Why a task does not start: in a sentence, and node by node. A node that is not there would do."""
+
+    task: str
+    summary: str
+    expected_start: str | None
+    obstacles: tuple[ObstacleView, ...]
 
 
 @dataclass(frozen=True, slots=True)

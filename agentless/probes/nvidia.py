@@ -21,7 +21,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 from agentless.model.command import Result, Section
-from agentless.model.gpu import GpuProcess, GpuReading, GpuSample, pci_bus_id
+from agentless.model.gpu import GpuProcess, GpuReading, GpuSample, GpuTopology, pci_bus_id
+from agentless.probes import _topology
 
 # What every driver knows; one that refuses a newer field is asked for these.
 _BASE = "index,uuid,name,driver_version,pci.bus_id,memory.total,memory.used,memory.free,utilization.gpu"
@@ -122,6 +123,7 @@ _COMPLAINTS: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
 )
 
+_LOST = re.compile(r"the device handle for GPU.*?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])")
 _GPU_ROW = re.compile(r"[0-9]+, |\[")
 _INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
 _UUID = re.compile(r"[A-Za-z0-9-]+")
@@ -139,9 +141,9 @@ _CONTAINER = re.compile(r"[0-9a-f]{64}")
 class Nvidia:
     """What NVIDIA's driver on a node tells; a `ports.Probe`."""
 
-    def sections(self) -> tuple[Section, ...]:
+    def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
         """One section; it needs no root and starts one short program per process that uses a GPU."""
-        return (Section("nvidia", _SCRIPT),)
+        return (Section("nvidia", _SCRIPT + _topology.SCRIPT if topology else _SCRIPT),)
 
     def parse(self, sections: Mapping[str, Result]) -> GpuSample:
         """The sample in the answer, `error` in one sentence. Where anything is amiss, processes are not known."""
@@ -151,11 +153,17 @@ class Nvidia:
         if code == "none":
             return GpuSample()
         gpus, error = _gpus(said, code)
+        lost = tuple(bus for text in _LOST.findall("\n".join(said)) if (bus := pci_bus_id(text))) if error else ()
         if code not in _ANSWERED:
-            return GpuSample(gpus, () if not gpus and error is None else None, error, hung=code in _HUNG)
+            return GpuSample(gpus, () if not gpus and error is None else None, error, code in _HUNG, lost)
         said, code, _ = _until(rest, "@end ")
         processes, unknown = _processes(said, code, {gpu.uuid for gpu in gpus})
-        return GpuSample(gpus, processes, error or unknown, hung=code in _HUNG)
+        return GpuSample(gpus, processes, error or unknown, code in _HUNG, lost)
+
+    def parse_topology(self, sections: Mapping[str, Result]) -> GpuTopology | None:
+        """How the GPUs are joined, if that was asked for and answered."""
+        answer = sections.get("nvidia")
+        return _topology.parse(answer.out) if answer else None
 
 
 def _until(lines: Sequence[str], mark: str) -> tuple[Sequence[str], str | None, Sequence[str]]:
@@ -203,7 +211,7 @@ def _gpu(row: str, columns: int) -> tuple[GpuReading | None, str | None]:
     identity = (index, uuid, _known(cells[2]), _known(cells[3]), bus)
     if not _DEAD.isdisjoint(cells):
         reset = f"reboot the node or, as root, run nvidia-smi -r -i {index} there"
-        return GpuReading(*identity), f"GPU {index} needs a reset; {reset}"
+        return GpuReading(*identity, needs_reset=True), f"GPU {index} needs a reset; {reset}"
     cells += [""] * (_COLUMNS - columns)
     reading = GpuReading(
         *identity,

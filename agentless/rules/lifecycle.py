@@ -12,13 +12,16 @@ from agentless.model.event import (
     Event,
     Exited,
     Froze,
+    GaveUp,
     Launched,
     LaunchFailed,
     LostContact,
+    Queued,
     Restarted,
     Step,
     StopAsked,
     Thawed,
+    Unplaced,
     Vanished,
 )
 from agentless.model.task import Assigning, Ended, Lost, Outcome, Paused, Pending, Placement, Running, Task
@@ -39,6 +42,12 @@ def apply(task: Task, event: Event, now: float) -> Task:
             return replace(task, stop=how, status=Ended("cancelled", now, reason="stopped before it started"))
         case _, StopAsked(how=how, grace=grace):
             return replace(task, stop="kill" if task.stop == "kill" else how, grace=grace)
+        case Pending(), Queued():
+            return task
+        case Pending(), GaveUp(reason=reason):
+            return replace(task, status=Ended("cancelled", now, reason=reason))
+        case ((Assigning() | Lost(container=None)), Unplaced(reason=reason)) if not task.stop:
+            return replace(task, status=Pending(reason, now))
         case Pending(), Assigned(placement=placement):
             return replace(task, status=Assigning(placement, now))
         case Pending(), LaunchFailed(reason=reason):

@@ -9,6 +9,7 @@ from agentless.model.gpu import GpuProcess
 from agentless.model.node import NodeConfig
 from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Task
 from agentless.model.view import CheckView, GpuView, NodeView, TaskView
+from agentless.rules.plan import Outlook
 
 
 def timestamp(seconds: float | None) -> str | None:
@@ -18,7 +19,7 @@ def timestamp(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def task_view(task: Task, intruders: tuple[GpuProcess, ...], *, mine: bool) -> TaskView:
+def task_view(task: Task, intruders: tuple[GpuProcess, ...], outlook: Outlook, *, mine: bool) -> TaskView:
     """The task as people and scripts see it."""
     status, placement = task.status, task.placement
     started = status.started_at if isinstance(status, (Running, Paused, Lost, Ended)) else None
@@ -26,8 +27,8 @@ def task_view(task: Task, intruders: tuple[GpuProcess, ...], *, mine: bool) -> T
         id=task.id,
         name=task.spec.name,
         state=task.state,
-        node=task.target.node,
-        gpus=placement.gpus if placement else task.target.gpus,
+        node=task.node,
+        gpus=placement.gpus if placement else task.spec.needs.indices,
         gpu_uuids=placement.gpu_uuids if placement else (),
         image=task.spec.image,
         command=task.spec.command,
@@ -38,14 +39,18 @@ def task_view(task: Task, intruders: tuple[GpuProcess, ...], *, mine: bool) -> T
         started_at=timestamp(started),
         ended_at=timestamp(status.ended_at) if isinstance(status, Ended) else None,
         exit_code=status.exit_code if isinstance(status, Ended) else None,
-        reason=_reason(task),
+        reason=outlook.reason or _reason(task),
         container=None if isinstance(status, (Pending, Assigning)) else status.container,
-        target=str(task.target),
+        target=str(task.spec.needs),
         cores=task.spec.cores,
         memory_bytes=task.spec.memory,
         labels=dict(task.spec.labels),
         mine=mine,
         intruders=intruders,
+        priority=task.spec.terms.priority,
+        time_limit=task.spec.terms.time_limit,
+        position=outlook.position,
+        expected_start=timestamp(outlook.promise.start) if outlook.promise else None,
     )
 
 

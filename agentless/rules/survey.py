@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from agentless.model.claim import claim_of
-from agentless.model.cluster import Cluster, Gpu, GpuState, Holder, Node, NodeState, Observation
+from agentless.model.claim import Claim, claim_of
+from agentless.model.cluster import Allocation, Cluster, Gpu, GpuState, Node, NodeState, Observation
+from agentless.model.container import Container
 from agentless.model.gpu import GpuProcess, GpuReading
 from agentless.model.node import NodeConfig
-from agentless.model.task import Task
+from agentless.model.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
 
 STALE_AFTER = 15.0
@@ -23,25 +24,58 @@ def survey(
     now: float,
 ) -> Cluster:
     """Everything known, put together. An unknown reading makes an unknown GPU, never a free one."""
-    held: dict[str, dict[str, Holder]] = defaultdict(dict)
+    held: dict[str, dict[str, Allocation]] = defaultdict(dict)
     for task in tasks:
-        if task.live and (placement := task.placement):
-            for uuid in placement.gpu_uuids:
-                held[placement.node][uuid] = Holder(task.id, task.owner)
+        if task.live and task.placement:
+            held[task.placement.node][task.id] = _allocation(task, task.placement)
     return Cluster(
         {name: _node(config, observations.get(name, Observation()), held[name], now) for name, config in nodes.items()}
     )
 
 
-def _node(config: NodeConfig, seen: Observation, held: Mapping[str, Holder], now: float) -> Node:
+def _allocation(task: Task, placement: Placement) -> Allocation:
+    spec, began, limit = task.spec, None, task.spec.terms.time_limit
+    match task.status:
+        case Running(started_at=moment) | Assigning(since=moment):
+            began = moment
+    return Allocation(
+        task.id,
+        task.owner,
+        placement.gpu_uuids,
+        spec.cores or 0.0,
+        spec.memory or 0.0,
+        spec.needs.exclusive,
+        began,
+        None if began is None or limit is None else began + limit,
+    )
+
+
+def _claimed(container: Container, claim: Claim) -> Allocation:
+    began = container.here(container.started_at or container.created_at)
+    return Allocation(
+        claim.task,
+        claim.owner,
+        claim.gpu_uuids,
+        claim.cores or 0.0,
+        claim.memory or 0.0,
+        claim.exclusive,
+        began,
+        None if began is None or claim.limit is None else began + claim.limit,
+    )
+
+
+def _node(config: NodeConfig, seen: Observation, held: Mapping[str, Allocation], now: float) -> Node:
     state, reason = _node_state(seen, now)
-    holders = dict(held)
+    allocations = dict(held)
+    holders = {uuid: allocation for allocation in held.values() for uuid in allocation.gpu_uuids}
     inside: dict[str, set[str]] = defaultdict(set)
     shared: set[str] = set()
-    for container in (seen.engine.containers or ()) if seen.engine else ():
+    containers = (seen.engine.containers or ()) if seen.engine else ()
+    for container in containers:
         if container.live and (claim := claim_of(container)):
+            claimed = allocations.setdefault(claim.task, _claimed(container, claim))
             for uuid in claim.gpu_uuids:
-                holders.setdefault(uuid, Holder(claim.task, claim.owner))
+                holders.setdefault(uuid, claimed)
                 inside[uuid].add(container.id)
                 if claim.share:
                     shared.add(uuid)
@@ -63,7 +97,9 @@ def _node(config: NodeConfig, seen: Observation, held: Mapping[str, Holder], now
         )
         for reading in readings
     )
-    return Node(config, state, reason, gpus, seen)
+    starts = [container.here(container.started_at) for container in containers]
+    last_start = max(filter(None, (*starts, *(allocation.since for allocation in allocations.values()))), default=0.0)
+    return Node(config, state, reason, gpus, seen, tuple(allocations.values()), last_start)
 
 
 def _node_state(seen: Observation, now: float) -> tuple[NodeState, str]:
@@ -85,7 +121,7 @@ def _node_state(seen: Observation, now: float) -> tuple[NodeState, str]:
 def _gpu(
     config: NodeConfig,
     reading: GpuReading,
-    holder: Holder | None,
+    holder: Allocation | None,
     processes: tuple[GpuProcess, ...],
     intruders: tuple[GpuProcess, ...],
     known: bool,

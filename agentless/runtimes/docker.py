@@ -32,7 +32,7 @@ CLOCKS_AGREE = 1.0
 _HELD, _LOCKED, _UNCLEAR = 75, 76, 78
 # The claim before the words that others chose: a bar in those cannot hide it.
 _LIVE = (
-    '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}'
+    '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}'
     '|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}'
 )
 _STATE = "{{.State.Status}}"
@@ -57,7 +57,7 @@ class ImageMissing(RuntimeFailed):
 
 
 class Held(Refused):
-    """Another task holds one of the GPUs, and no container of this task lives on the node."""
+    """Another task holds one of the GPUs, or wants the node alone, and no container of this task is on the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +220,7 @@ class Docker:
             name=task.container_name,
             task=task.id,
             gpu_uuids=placement.gpu_uuids,
+            exclusive=spec.needs.exclusive,
             run=run,
         )
         return Command(script + "\n", secrets=dict(secrets), timeout=LOCK_WAIT + 100.0)
@@ -305,8 +306,13 @@ class Docker:
         placement = task.placement or Placement(self._node.name)
         index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
         held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
-        words = (f"GPU {index.get(gpu, gpu)} is held by task {other} of {owner}" for gpu, other, owner in held)
-        return f"{task.target}: " + "; ".join(words)
+        words = [
+            f"GPU {index.get(gpu, gpu)} is held by task {other} of {owner}"
+            if gpu
+            else f"{self._node.name} is shared with nobody, and task {other} of {owner} is there"
+            for gpu, other, owner in held
+        ]
+        return f"{task.spec.needs}: " + "; ".join(words)
 
 
 def _mount(mount: Mount) -> str:

@@ -26,8 +26,16 @@ CREATE TABLE IF NOT EXISTS events (
   seq INTEGER PRIMARY KEY, at REAL NOT NULL, task TEXT NOT NULL, document BLOB NOT NULL
 );
 CREATE INDEX IF NOT EXISTS events_task ON events (task);
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 """
+_UPGRADE = """
+UPDATE tasks SET document = CAST(json_remove(json_set(text, '$.spec.needs', json_object(
+  'gpus', json_array_length(text, '$.target.gpus'), 'indices', json_extract(text, '$.target.gpus'),
+  'nodes', json_array(json_extract(text, '$.target.node')), 'numa', json_extract(text, '$.target.numa')
+)), '$.target') AS BLOB) FROM (SELECT id AS of, CAST(document AS TEXT) AS text FROM tasks) WHERE id = of;
+PRAGMA user_version = 2;
+"""
+"""Version 1 knew exact targets only, each in a place of its own."""
 _RECORD = "INSERT INTO events (at, task, document) VALUES (?, ?, ?)"
 # Each half stops at its limit, in the order of an index: a short beginning or a common name means thousands of tasks.
 _FIND = """
@@ -45,15 +53,15 @@ class History:
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version > 1:
+            if version > 2:
                 raise StateError(f"{path} is from a newer agentless; upgrade, or set XDG_STATE_HOME to another folder")
             # One controller has it. Without the memory that others would share, nothing is written by opening it, so
             # that a controller starts also when the disk is full.
             self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
-            if version == 0:
-                self._db.executescript(_SCHEMA)
+            if version < 2:
+                self._db.executescript("BEGIN;" + (_UPGRADE if version else _SCHEMA) + "COMMIT;")
         except sqlite3.Error as error:
             raise StateError(f"the history {path} cannot be used ({error}); make it readable or move it away") from None
 

@@ -9,8 +9,8 @@ import orjson
 
 from agentless import paths
 from agentless.client import Client
+from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
-from agentless.model.target import Target
 from agentless.model.task import Ended, Placement, Task, new_task_id
 from agentless.stores.history import History
 from tests.bench.houses import controller, forget, request, simulated_env, simulated_nodes
@@ -48,8 +48,8 @@ def _fill(path: Path) -> None:
         last = new_task_id(at, last)
         placement = Placement("node1", (0,), ("GPU-5d1c9f3e-0000-4000-8000-000000000000",))
         status = Ended("completed", at + 50, 0, None, placement, "0123456789ab" * 5 + "cdef", at)
-        spec = TaskSpec(("python", "train.py"), "python:3.12", f"run-{minute % 1000}")
-        history.add(Task(last, spec, Target("node1", None, (0,)), last, "bench@here", at, status))
+        spec = TaskSpec(("python", "train.py"), "python:3.12", f"run-{minute % 1000}", needs=parse_target("node1::0"))
+        history.add(Task(last, spec, last, "bench@here", at, status))
         for number in range(EVENTS):
             history.record(at, last, orjson.dumps({"kind": "task", "at": at, "event": str(number), "task": last}))
     history.close()

@@ -12,9 +12,9 @@ from agentless.controller.wiring import SystemClock
 from agentless.model.claim import labels_of, task_of
 from agentless.model.cluster import Observation
 from agentless.model.command import Command
+from agentless.model.needs import parse_target
 from agentless.model.node import EngineFacts
 from agentless.model.spec import TaskSpec
-from agentless.model.target import Target
 from agentless.model.task import Placement, Task, new_task_id
 from agentless.paths import template_dir
 from agentless.probes.nvidia import Nvidia
@@ -76,7 +76,7 @@ def _fill(node: Node) -> None:
     for number in range(ENDED + LIVE):
         last = new_task_id(time.time(), last)
         command = ("true",) if number < ENDED else ("sleep", "3600")
-        task = Task(last, TaskSpec(command, IMAGE), Target("node1"), last, "bench@here", time.time())
+        task = Task(last, TaskSpec(command, IMAGE, needs=parse_target("node1")), last, "bench@here", time.time())
         labels = labels_of(task, Placement("node1"), "bench")
         words = [word for key, value in labels.items() for word in ("--label", f"{key}={value}")]
         lines.append(shlex.join(["docker", "run", "--detach", "--name", task.container_name, *words, IMAGE, *command]))

@@ -127,7 +127,7 @@ class Scene:
         """Begin to submit; gives the name of the task."""
         self._named += 1
         name = f"t{self._named}"
-        return name, who.start("submit", "--name", name, *words)
+        return name, who.start("submit", "--no-queue", "--name", name, *words)
 
     def end(self, begun: Begun) -> Done:
         """Wait for a submit, and hold what it says against agentless from now on."""

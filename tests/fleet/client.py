@@ -15,9 +15,9 @@ import asyncssh
 from agentless.demo.fleet import Fleet
 from agentless.demo.node import SimulatedNode
 from agentless.model.command import Command, Result
+from agentless.model.needs import Needs
 from agentless.model.node import NodeConfig
 from agentless.model.spec import TaskSpec
-from agentless.model.target import Target
 from agentless.model.task import Placement, Task, new_task_id
 from agentless.paths import template_dir
 from agentless.render import Renderer
@@ -47,10 +47,10 @@ class Client:
         return Result(code if code >= 0 else 128 - code, done.stdout, done.stderr)
 
     def task(self, *command: str, gpus: tuple[int, ...] = (), **spec: object) -> tuple[Task, Placement]:
+        needs = Needs(gpus=len(gpus), nodes=(self.node.name,), indices=gpus)
         task = Task(
             id=new_task_id(time.time()),
-            spec=TaskSpec(command, **{"image": IMAGE, **spec}),
-            target=Target(self.node.name, None, gpus),
+            spec=TaskSpec(command, **{"image": IMAGE, **spec}, needs=needs),
             batch="b1",
             owner="ann@laptop",
             created_at=1_700_000_000.5,

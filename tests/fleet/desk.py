@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from agentless.controller.launch import Submit
+from agentless.controller.intake import Submit
 from agentless.controller.wiring import Controller
 from agentless.demo.fleet import Fleet
+from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
-from agentless.model.target import parse_target
 from agentless.runtimes.docker import LogQuery
 from tests.fleet.client import until
 
@@ -51,8 +51,8 @@ class Desk:
             await controller.close()
 
     async def submit(self, script: str, node: str = "n1") -> str:
-        spec = TaskSpec(("sh", "-c", script))
-        (start,) = await self.controller.launcher.submit(Submit((parse_target(node),), spec, {}))
+        spec = TaskSpec(("sh", "-c", script), needs=parse_target(node))
+        (start,) = await self.controller.intake.submit(Submit((spec,), {}))
         assert start.task, start.message
         return start.task.id
 

@@ -159,9 +159,12 @@ class Person:
 
     # ------------------------------------------------------------------ requests
 
-    def submit(self, mark: str, targets: Sequence[str], command: Sequence[str], secrets: dict[str, str]) -> Request:
-        """Begin to start a task on each of these targets; no two are on one node."""
+    def submit(
+        self, mark: str, targets: Sequence[str], command: Sequence[str], secrets: dict[str, str], *, queue: bool
+    ) -> Request:
+        """Begin to start a task on each of these targets, or to queue it; no two are on one node."""
         spec = {"command": command, "stop_grace": 0.3, "labels": {MARK: mark}, "secret_env": [*secrets]}
+        spec["terms"] = {"wait_for": None if queue else 0}
         request = self._ask("post", "/v1/tasks", {"targets": targets, "spec": spec, "secrets": secrets})
         self._submits.append((mark, request))
         return request
@@ -211,7 +214,8 @@ class Person:
                 words.append(f"#{mark} {start['target']}: {(start['task'] or {}).get('id')} {start['message']}")
                 if start["task"]:
                     self.accepted.add(start["task"]["id"])
-                    self.promised |= {start["task"]["id"]} if start["exit_code"] == 0 else set()
+                    runs = start["exit_code"] == 0 and start["task"]["state"] != "pending"
+                    self.promised |= {start["task"]["id"]} if runs else set()
                 else:
                     self.refused.add((mark, start["target"].partition("::")[0]))
         for task, request in _done(self._removals):

@@ -51,7 +51,7 @@ person, node, pick = st.sampled_from(list(PEOPLE)), st.sampled_from(list(NODES))
 targets = st.lists(node, min_size=1, max_size=2, unique=True).flatmap(lambda names: st.tuples(*map(target, names)))
 
 ASKED = mix(
-    (3, does("submit", person=person, targets=targets, command=st.sampled_from(list(COMMANDS)))),
+    (3, does("submit", person=person, targets=targets, command=st.sampled_from(list(COMMANDS)), queue=st.booleans())),
     (2, does("change", person=person, verb=st.sampled_from(CHANGES), pick=pick)),
     (1, does("race", targets=targets)),
 )

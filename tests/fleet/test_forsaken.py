@@ -6,8 +6,8 @@ from agentless.controller.keeper import RETRY_AFTER
 from agentless.demo.container import Config
 from agentless.demo.engine import DEFAULT_IMAGE, Complaint
 from agentless.model.claim import labels_of
+from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
-from agentless.model.target import Target
 from agentless.model.task import Placement, Task, new_task_id
 from agentless.rules.reconcile import REAP_AFTER
 from tests.fleet.client import until
@@ -17,7 +17,7 @@ def created_by_another(desk):
     """What a controller that nobody knows of has left on n1."""
     node = desk.fleet.nodes["n1"]
     task = Task(
-        new_task_id(2e9), TaskSpec(("sleep", "600"), DEFAULT_IMAGE), Target("n1", None, (0,)), "b", "eve@gone", 1e9
+        new_task_id(2e9), TaskSpec(("sleep", "600"), DEFAULT_IMAGE, needs=parse_target("n1::0")), "b", "eve@gone", 1e9
     )
     labels = labels_of(task, Placement("n1", (0,), (node.gpus.uuids[0],)), "another")
     return node.engine.create(Config(task.container_name, DEFAULT_IMAGE, ["sleep", "600"], labels))

@@ -7,11 +7,11 @@ import asyncio
 import orjson
 import pytest
 
-from agentless.controller.launch import Submit
+from agentless.controller.intake import Submit
 from agentless.errors import RuntimeFailed
 from agentless.model.claim import CONTROLLER, TASK
+from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
-from agentless.model.target import parse_target
 from tests.fleet.client import until
 
 STAYS = "sleep 600"
@@ -80,8 +80,8 @@ async def test_of_a_batch_every_target_is_answered_although_one_task_is_removed_
             return await run(command)
 
         monkeypatch.setattr(link, "run", slowly)
-        targets = tuple(map(parse_target, ("n1", "n2")))
-        submit = asyncio.create_task(controller.launcher.submit(Submit(targets, TaskSpec(("sh", "-c", STAYS)), {})))
+        specs = tuple(TaskSpec(("sh", "-c", STAYS), needs=parse_target(node)) for node in ("n1", "n2"))
+        submit = asyncio.create_task(controller.intake.submit(Submit(specs, {})))
         await until(lambda: {task.state for task in controller.core.tasks.values()} >= {"assigning", "running"})
         (waiting,) = [task for task in controller.core.tasks.values() if task.state == "assigning"]
         controller.core.forget(waiting, "removed", "a test")
@@ -110,8 +110,8 @@ async def test_a_label_that_is_no_id_is_shown_and_never_taken_in(desk, tmp_path)
 async def test_a_name_that_is_the_id_of_another_task_hides_nothing(desk):
     async with desk.running() as controller:
         task = await desk.ended("true")
-        spec = TaskSpec(("true",), name=task)
-        (start,) = await controller.launcher.submit(Submit((parse_target("n2"),), spec, {}))
+        spec = TaskSpec(("true",), name=task, needs=parse_target("n2"))
+        (start,) = await controller.intake.submit(Submit((spec,), {}))
         await controller.actions.wait(start.task.id, 20)
         await controller.core.links["n1"].refresh()
         assert told(controller, task).count("adopted") == 0

@@ -26,7 +26,7 @@ from agentless.demo.node import Moment
 from agentless.errors import AgentlessError
 from tests.fleet.person import Person, Request
 from tests.fleet.steps import AHEAD, COMMANDS, NODES, PEOPLE, STEPS, Step
-from tests.fleet.truth import doubles, misheld, unkept, unready, unseen, untold, untrue
+from tests.fleet.truth import doubles, idle, misheld, unkept, unready, unseen, untold, untrue
 from tests.fleet.world import MARK, Truth, World
 
 LONG = bool(os.environ.get("AGENTLESS_FAULTS"))
@@ -81,14 +81,14 @@ class Truthful(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------ people
 
-    def submit(self, person: str, targets: Sequence[str], command: str) -> list[Request]:
+    def submit(self, person: str, targets: Sequence[str], command: str, *, queue: bool) -> list[Request]:
         self.submits += 1
-        self._count("submits", person, f"#{self.submits}", *targets, command)
+        self._count("queued submits" if queue else "submits", person, f"#{self.submits}", *targets, command)
         secrets = {"CODE": "6"} if command == "secret" else {}
-        return [self.people[person].submit(str(self.submits), targets, COMMANDS[command], secrets)]
+        return [self.people[person].submit(str(self.submits), targets, COMMANDS[command], secrets, queue=queue)]
 
     def race(self, targets: Sequence[str]) -> list[Request]:
-        return [request for person in self.people for request in self.submit(person, targets, "stays")]
+        return [request for person in self.people for request in self.submit(person, targets, "stays", queue=False)]
 
     def change(self, person: str, verb: str, pick: int) -> list[Request]:
         tasks = sorted(set[str]().union(*(person.accepted for person in self.people.values())))
@@ -130,7 +130,7 @@ class Truthful(RuleBasedStateMachine):
         """A launch dies between create and start, and its controller with it: another one has to free the GPU."""
         self._count("launches forsaken", person, node)
         self.world.do(self.world.nodes[node].lose_answer, "run", "halfway")
-        (request,) = self.submit(person, [f"{node}::0"], "stays")
+        (request,) = self.submit(person, [f"{node}::0"], "stays", queue=False)
         mark = str(self.submits)
         while not (created := self.world.unstarted(mark)) and not request.wait(0.01):
             pass
@@ -247,6 +247,7 @@ class Truthful(RuleBasedStateMachine):
         problems += misheld(person.gpus(), containers)
         problems += unready(person.nodes())
         problems += unkept(person.promised, containers)
+        problems += idle(tasks, person.gpus())
         for container in mine:
             if container.runs and (container.labels[MARK], container.node) in person.refused:
                 problems.append(f"{container.task} was refused and ran")

@@ -76,6 +76,15 @@ def unkept(promised: Iterable[str], containers: Iterable[Truth]) -> Iterator[str
     yield from (f"{task} was accepted and never ran" for task in sorted(set(promised) - ran))
 
 
+def idle(tasks: Sequence[View], gpus: Sequence[View]) -> Iterator[str]:
+    """Who is the first in the queue, and waits although everything that it wants is free."""
+    free = {(gpu["node"], gpu["index"]) for gpu in gpus if gpu["state"] == "free"}
+    for task in tasks:
+        wanted = {(task["node"], index) for index in task["gpus"]}
+        if task["position"] == 1 and wanted <= free:
+            yield f"{task['id']} waits for {task['target']}, which is free: {task['reason']}"
+
+
 def unseen(tasks: Sequence[View], containers: Iterable[Truth]) -> Iterator[str]:
     """Live tasks of others that a person's `ps` does not show as they are."""
     shown = {task["id"]: task["state"] for task in tasks if not task["mine"]}

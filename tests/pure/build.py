@@ -12,9 +12,9 @@ from agentless.model.claim import labels_of
 from agentless.model.cluster import Cluster, Observation
 from agentless.model.container import Container
 from agentless.model.gpu import GpuProcess, GpuReading, GpuSample
+from agentless.model.needs import Needs, parse_target
 from agentless.model.node import EngineFacts, HostFacts, NodeConfig, NumaNode
 from agentless.model.spec import TaskSpec
-from agentless.model.target import parse_target
 from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Placement, Running, Status, Task
 from agentless.rules.survey import survey
 
@@ -67,7 +67,7 @@ def spec(*command: str, **fields: Any) -> TaskSpec:
 
 def placement(target: str = "node1::0") -> Placement:
     meant = parse_target(target)
-    return Placement(meant.node, meant.gpus, tuple(uuid(meant.node, index) for index in meant.gpus))
+    return Placement(meant.node or "", meant.indices, tuple(uuid(meant.node or "", index) for index in meant.indices))
 
 
 def task(name: str = "t1", target: str = "node1::0", state: str = "running", **fields: Any) -> Task:
@@ -83,7 +83,10 @@ def task(name: str = "t1", target: str = "node1::0", state: str = "running", **f
         "ended": Ended("completed", NOW - 1, 0, None, at, CID, NOW - 60),
     }
     plain: dict[str, Any] = {"spec": spec(), "batch": name, "owner": "me@here", "created_at": NOW - 100}
-    return Task(id=name, target=parse_target(target), status=statuses[state], **(plain | fields))
+    made = Task(id=name, status=statuses[state], **(plain | fields))
+    if made.spec.needs != Needs():
+        return made
+    return replace(made, spec=replace(made.spec, needs=parse_target(target)))
 
 
 STATES = ("pending", "assigning", "running", "paused", "lost", "lost before an answer", "ended")
@@ -94,7 +97,7 @@ def container(of: Task, state: Any = "running", **changes: Any) -> Container:
     began = None if state == "created" else NOW - 60
     ended = NOW - 10 if state in ("exited", "dead") else None
     plain = Container(
-        CID, of.container_name, state, labels_of(of, placement(str(of.target)), "c1"), 0 if ended else None,
+        CID, of.container_name, state, labels_of(of, placement(str(of.spec.needs)), "c1"), 0 if ended else None,
         created_at=NOW - 61, started_at=began, finished_at=ended,
     )  # fmt: skip
     return replace(plain, **changes)

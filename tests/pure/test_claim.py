@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from agentless.model.claim import DAMAGED, GPUS, SPEC, TASK, claim_of, labels_of, task_of
 from agentless.model.container import Container
+from agentless.model.needs import Needs
 from agentless.model.spec import Mount, TaskSpec, check_spec
-from agentless.model.target import Target
 from agentless.model.task import Ended, Placement, Task
+from agentless.model.terms import Terms
+from agentless.rules.plan import Outlook
 from agentless.rules.publish import task_view
 from tests.pure.build import CID, NOW, container, placement, spec, task
 
@@ -36,26 +38,38 @@ specs = st.builds(
     privileged=st.booleans(),
     stop_grace=st.floats(0, 1e6),
     labels=st.dictionaries(st.from_regex(r"[a-z][a-z./-]{0,8}", fullmatch=True), words, max_size=3),
+    needs=st.builds(
+        Needs,
+        gpus=st.integers(1, 8),
+        gpu_memory=st.none() | st.integers(1, 2**40),
+        gpu_types=st.lists(st.just("A100") | st.just("RTX*"), max_size=2).map(tuple),
+        exclude=st.lists(st.just("node9"), max_size=1).map(tuple),
+        on=st.dictionaries(st.just("rack"), words, max_size=1),
+        exclusive=st.booleans(),
+        policy=st.none() | st.just("spread"),
+    ),
+    terms=st.builds(
+        Terms,
+        priority=st.integers(-1000, 1000),
+        time_limit=st.none() | st.floats(1, 1e6),
+        wait_for=st.none() | st.floats(0, 1e6),
+    ),
 )
-targets = st.builds(
-    Target,
-    st.just("node1"),
-    st.none() | st.integers(0, 3),
-    st.lists(st.integers(0, 15), unique=True, max_size=4).map(tuple),
-)
+places = st.tuples(st.none() | st.integers(0, 3), st.lists(st.integers(0, 15), unique=True, max_size=4).map(tuple))
 
 
-@given(specs, targets)
-def test_a_task_comes_back_from_the_labels_of_its_container(wanted: TaskSpec, target: Target) -> None:
+@given(specs, places)
+def test_a_task_comes_back_from_the_labels_of_its_container(
+    wanted: TaskSpec, place: tuple[int | None, tuple[int, ...]]
+) -> None:
     check_spec(wanted)
-    at = Placement(
-        "node1", target.gpus, tuple(f"GPU-{n}" for n in target.gpus), "0-3" if target.numa else None, target.numa
-    )
-    before = task(spec=wanted, target=str(target))
+    numa, gpus = place
+    at = Placement("node1", gpus, tuple(f"GPU-{n}" for n in gpus), "0-3" if numa else None, numa)
+    before = task(spec=wanted)
     found = Container(CID, before.container_name, "running", labels_of(before, at, "c1"), started_at=NOW)
     back = task_of(found, "node1", NOW)
     assert back is not None
-    for field in ("id", "spec", "target", "batch", "owner", "created_at", "placement"):
+    for field in ("id", "spec", "batch", "owner", "created_at", "placement"):
         expected = at if field == "placement" else getattr(before, field)
         assert getattr(back, field) == expected
 
@@ -144,7 +158,7 @@ def test_a_task_is_on_the_node_as_it_is_called_here() -> None:
     """Its owner may have another name for the same machine."""
     found = task_of(container(task(target="gpu7::0")), "node1", NOW)
     assert found is not None
-    assert (str(found.target), found.placement and found.placement.node) == ("node1::0", "node1")
+    assert (found.node, found.placement and found.placement.node) == ("node1", "node1")
 
 
 @pytest.mark.parametrize("off", [-26, 26])
@@ -189,5 +203,5 @@ def test_whatever_stands_in_a_label_can_be_read_and_shown(data: st.DataObject) -
     place = data.draw(st.sampled_from([whole, whole["spec"]]))
     place[data.draw(st.sampled_from(sorted(place)))] = data.draw(json_values)
     back = task_of(container(before, labels={TASK: "t1", SPEC: json.dumps(whole)}), "node1", NOW)
-    assert back is None or isinstance(task_view(back, (), mine=False).id, str)
+    assert back is None or isinstance(task_view(back, (), Outlook(), mine=False).id, str)
     assert back is None or isinstance(back, Task)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 
 from agentless.errors import StateError
@@ -150,9 +151,25 @@ def test_a_file_of_something_else_is_refused_with_what_to_do(tmp_path: Path, con
 
 def test_a_history_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "h") as db:
-        db.execute("PRAGMA user_version = 2")
+        db.execute("PRAGMA user_version = 3")
     with pytest.raises(StateError, match="from a newer agentless; upgrade"):
         History(tmp_path / "h")
+
+
+def test_a_history_of_the_first_version_says_what_its_tasks_needed(tmp_path: Path) -> None:
+    old = orjson.loads((Path(__file__).parent / "data" / "state" / "v1.json").read_bytes())["tasks"]["t1"]
+    old["status"] = {"state": "completed", "ended_at": NOW, "exit_code": 0}
+    with sqlite3.connect(tmp_path / "h") as db:
+        db.execute("CREATE TABLE tasks (id TEXT PRIMARY KEY, name TEXT, owner TEXT, batch TEXT, document BLOB)")
+        db.execute("CREATE TABLE events (seq INTEGER PRIMARY KEY, at REAL, task TEXT, document BLOB)")
+        db.execute("INSERT INTO tasks VALUES ('t1', NULL, 'me@here', 't1', ?)", (orjson.dumps(old),))
+        db.execute("PRAGMA user_version = 1")
+    db.close()
+    history = History(tmp_path / "h")
+    found = history.get("t1")
+    history.close()
+    assert found is not None
+    assert (str(found.spec.needs), found.state) == ("node1:0::0,1", "completed")
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -184,7 +201,7 @@ def test_a_task_that_has_a_name_of_another_is_its_own(history: History) -> None:
     history.add(ended("t1", spec=spec(name="t2")))
     history.add(ended("t2"))
     assert ids(history.find("t2")) == ["t2", "t1"]
-    assert replace(history.find("t1")[0], spec=spec()) == ended("t1")
+    assert replace(history.find("t1")[0], spec=ended("t1").spec) == ended("t1")
 
 
 def test_events_are_read_on_from_where_one_was(history: History) -> None:

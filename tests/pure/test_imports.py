@@ -78,6 +78,7 @@ def _answer(server: socket.socket) -> None:
         ["gpus"],
         ["nodes"],
         ["submit", "--json", "node1::0", "--", "true"],
+        ["span", "--", "true", "span:[a,b]"],
         ["submit", "no such target", "--", "true"],
     ],
     ids=" ".join,

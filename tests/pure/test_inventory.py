@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from agentless import plugins
 from agentless.errors import InventoryError
 from agentless.inventory import MAX_TOLD, Inventory, load, stamp_of
-from agentless.inventory_file import Kept, Node
+from agentless.inventory_file import Kept, Node, Policy
 from agentless.model.keep import Keep
 from agentless.model.node import NodeConfig
 
@@ -236,3 +237,23 @@ def test_the_example_loads() -> None:
 def test_the_example_shows_every_key() -> None:
     shown = set(re.findall(r"\b(\w+):", EXAMPLE.read_text()))
     assert (set(Node.model_fields) | set(Kept.model_fields)) - shown == set()
+
+
+@pytest.mark.parametrize(
+    ("words", "policy"), [("", "pack"), ("queue:\n", "pack"), ("queue: {policy: spread}\n", "spread")]
+)
+def test_the_policy_is_that_of_the_file_or_pack(tmp_path: Path, words: str, policy: str) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text(f"version: 1\n{words}nodes: {{box: {{connection: local}}}}\n")
+    assert load(file).policy == policy
+
+
+def test_there_is_a_file_for_each_policy_that_an_inventory_may_name() -> None:
+    assert sorted(get_args(Policy)) == list(plugins.names("rules.policies"))
+
+
+def test_a_policy_that_is_none_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text("version: 1\nqueue: {policy: sprad}\nnodes: {box: {connection: local}}\n")
+    with pytest.raises(InventoryError, match="did you mean 'spread'"):
+        load(file)

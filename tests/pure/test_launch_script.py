@@ -43,7 +43,7 @@ class Node:
         (self.bin / name).chmod(0o755)
 
     def start(self, of: Task, secrets: dict[str, str] | None = None, **env: str) -> subprocess.Popen[bytes]:
-        command: Command = self.engine.launch(of, placement(str(of.target)), secrets or {})
+        command: Command = self.engine.launch(of, placement(str(of.spec.needs)), secrets or {})
         path = f"{self.bin}:{os.environ['PATH']}"
         running = subprocess.Popen(
             self.shell,

@@ -17,13 +17,16 @@ from agentless.model.event import (
     Event,
     Exited,
     Froze,
+    GaveUp,
     Launched,
     LaunchFailed,
     LostContact,
+    Queued,
     Restarted,
     Step,
     StopAsked,
     Thawed,
+    Unplaced,
     Vanished,
 )
 from agentless.model.task import Ended, Lost, Paused, Pending, Running, Task
@@ -31,6 +34,9 @@ from agentless.rules.lifecycle import apply
 from tests.pure.build import CID, NOW, STATES, placement, task
 
 EVENTS: dict[str, Event] = {
+    "queued": Queued(),
+    "unplaced": Unplaced("held by another"),
+    "gave up": GaveUp("10m in the queue"),
     "assigned": Assigned(placement()),
     "step": Step("pulling busybox"),
     "launched": Launched(CID),
@@ -48,6 +54,10 @@ EVENTS: dict[str, Event] = {
 
 # What is not in the table cannot happen and raises.
 TABLE: dict[tuple[str, str], str] = {
+    ("pending", "queued"): "pending",
+    ("pending", "gave up"): "cancelled",
+    ("assigning", "unplaced"): "pending",
+    ("lost before an answer", "unplaced"): "pending",
     ("pending", "assigned"): "assigning",
     ("pending", "launch failed"): "failed",
     ("pending", "stop asked"): "cancelled",
@@ -104,6 +114,8 @@ def test_the_table_names_all_events_there_are() -> None:
 
 def test_a_stop_before_the_start_wins_over_the_start() -> None:
     stopped = apply(task(state="assigning"), StopAsked("stop"), NOW)
+    with pytest.raises(IllegalMove):
+        apply(stopped, Unplaced("held by another"), NOW)
     assert apply(stopped, Launched(CID), NOW).stop == "stop"
     assert apply(stopped, LaunchFailed("cut off"), NOW).state == "cancelled"
 
@@ -192,11 +204,11 @@ class Life(RuleBasedStateMachine):
         except IllegalMove:
             assert self.task == before
             return
-        self.assigned = self.assigned or isinstance(event, Assigned)
+        self.assigned = (self.assigned or isinstance(event, Assigned)) and not isinstance(event, Unplaced)
         assert before.live or self.task == before or isinstance(event, (Restarted, Launched))
 
     @invariant()
-    def gpus_are_held_from_the_assignment_on(self) -> None:
+    def gpus_are_held_from_the_assignment_on_unless_the_node_refuses(self) -> None:
         if self.assigned:
             assert self.task.placement == placement()
         else:

@@ -44,6 +44,7 @@ def test_output_is_read_as_its_record_says(path: Path) -> None:
         "processes": None if sample.processes is None else [_known(process) for process in sample.processes],
         "error": sample.error,
         "hung": sample.hung,
+        **({"lost": list(sample.lost)} if sample.lost else {}),
     }
     assert record["expected"] == found
 

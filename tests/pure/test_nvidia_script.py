@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from agentless.model.command import join_sections, split_sections
-from agentless.model.gpu import GpuSample
+from agentless.model.gpu import GpuSample, GpuTopology
 from agentless.probes.nvidia import Nvidia
 
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 GPU = "0, GPU-a, NVIDIA H100, 550.54.15, 00000000:3B:00.0, 81559, 7, 81552, 0"
+FULL_LOOK = join_sections(Nvidia().sections(topology=True))
+TOPOLOGY = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-7\nGPU1\tNV4\t X \t0-7\n"
 MORE = ", 0, 31, 69.53, 700.00, [N/A], 345, 2619, P0, 0, Disabled, Default"
 
 
@@ -41,15 +43,25 @@ class Node:
             (folder / program).symlink_to(found)
 
     def answers(
-        self, gpus: str, apps: str = "", *, gpus_exit: int = 0, apps_exit: int = 0, base: str = "", words: str = ""
+        self,
+        gpus: str,
+        apps: str = "",
+        *,
+        gpus_exit: int = 0,
+        apps_exit: int = 0,
+        base: str = "",
+        words: str = "",
+        topology: str = "",
     ) -> None:
         (self.folder / "gpus").write_text(gpus)
         (self.folder / "apps").write_text(apps)
         (self.folder / "base").write_text(base)
         (self.folder / "words").write_text(words)
+        (self.folder / "topology").write_text(topology)
         self.install(
             f'case $* in *compute-apps*) cat "$here/apps"; cat "$here/words" >&2; exit {apps_exit} ;;\n'
             f'*mig.mode*) cat "$here/gpus"; exit {gpus_exit} ;;\n'
+            'topo*) cat "$here/topology" ;;\n'
             '*) cat "$here/base" ;; esac'
         )
 
@@ -76,6 +88,11 @@ class Node:
 
     def sample(self) -> GpuSample:
         return Nvidia().parse(split_sections(self.run()))
+
+    def full_look(self) -> tuple[GpuSample, GpuTopology | None]:
+        self.script = self.script.replace(join_sections(Nvidia().sections()), FULL_LOOK)
+        answer = split_sections(self.run())
+        return Nvidia().parse(answer), Nvidia().parse_topology(answer)
 
 
 @pytest.fixture
@@ -227,3 +244,37 @@ def test_a_program_that_reads_its_input_does_not_eat_the_script(node: Node) -> N
     body = (node.folder / "nvidia-smi").read_text().split("\n", 3)[3]
     node.install(f"cat >/dev/null\n{body}")
     assert len(node.sample().gpus) == 1
+
+
+def test_a_full_look_brings_the_topology_and_the_same_sample(node: Node) -> None:
+    """It is asked last, and nothing of the sample depends on it."""
+    node.answers(GPU + MORE, f"GPU-a, {os.getpid()}, python, 512\n", topology=TOPOLOGY)
+    sample = node.sample()
+    assert node.full_look() == (sample, GpuTopology({(0, 1): "NV4"}))
+
+
+@pytest.mark.parametrize(("gpus_exit", "apps_exit"), [(124, 0), (9, 0), (0, 124), (0, 3)])
+def test_a_driver_in_trouble_is_not_asked_for_the_topology(node: Node, gpus_exit: int, apps_exit: int) -> None:
+    """After a question that hung or failed there is no further one, and what the sample says of it stays."""
+    node.answers(GPU + MORE, gpus_exit=gpus_exit, apps_exit=apps_exit, topology=TOPOLOGY)
+    sample = node.sample()
+    assert node.full_look() == (sample, None)
+    assert not [call for call in node.calls() if call.startswith("topo")]
+
+
+@pytest.mark.parametrize("shell", ["dash", "busybox"], indirect=True)
+def test_a_topology_that_hangs_costs_a_bounded_wait_and_no_sample(node: Node) -> None:
+    """The GPUs were read before: they stay usable."""
+    node.answers(GPU + MORE)
+    body = (node.folder / "nvidia-smi").read_text().split("\n", 3)[3]
+    node.install(f"case $1 in topo) while :; do sleep 0.1; done ;; esac\n{body}")
+    short = "1" if node.shell == "busybox" else "0.2"
+    assert "timeout -k 2 10 nvidia-smi topo" in FULL_LOOK
+    node.script = FULL_LOOK.replace("timeout -k 2 10 nvidia-smi topo", f"timeout -k {short} {short} nvidia-smi topo")
+    sample, topology = node.full_look()
+    assert (len(sample.gpus), sample.processes, sample.error, topology) == (1, (), None, None)
+
+
+def test_a_node_without_nvidia_smi_has_no_topology(node: Node) -> None:
+    """A CPU node is asked for everything without a complaint."""
+    assert node.full_look() == (GpuSample(), None)

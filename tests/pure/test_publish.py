@@ -9,6 +9,7 @@ import pytest
 from agentless.model.gpu import GpuSample
 from agentless.model.node import EngineFacts
 from agentless.model.view import GpuView, NodeView, TaskView
+from agentless.rules.plan import Outlook
 from agentless.rules.publish import checks, gpu_view, node_view, task_view, timestamp
 from tests.pure.build import CID, STATES, cluster, process, reading, seen, spec, task, uuid
 
@@ -44,7 +45,7 @@ KNOWN = {
 
 @pytest.mark.parametrize("state", STATES)
 def test_a_task_shows_what_is_known_in_its_state(state: str) -> None:
-    view = task_view(task("t1", "node1::1", state), (), mine=True)
+    view = task_view(task("t1", "node1::1", state), (), Outlook(), mine=True)
     known = (bool(view.gpu_uuids), view.container == CID, view.started_at is not None, view.ended_at is not None)
     assert known == KNOWN[state]
     assert (view.id, view.node, view.gpus, view.target) == ("t1", "node1", (1,), "node1::1")
@@ -63,11 +64,11 @@ def test_a_task_shows_what_is_known_in_its_state(state: str) -> None:
     ],
 )
 def test_a_task_says_why_it_is_not_simply_running(state: str, stop: str | None, reason: str | None) -> None:
-    assert task_view(task(state=state, stop=stop), (), mine=True).reason == reason
+    assert task_view(task(state=state, stop=stop), (), Outlook(), mine=True).reason == reason
 
 
 def test_variables_are_published_by_name_only() -> None:
-    view = task_view(task(spec=spec(env={"A": "value-of-a"}, secret_env=("TOKEN",))), (), mine=True)
+    view = task_view(task(spec=spec(env={"A": "value-of-a"}, secret_env=("TOKEN",))), (), Outlook(), mine=True)
     assert view.env_names == ("A", "TOKEN")
     assert "value-of-a" not in str(asdict(view))
 

@@ -144,6 +144,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "name": values.filter(bool),
         "task": values.filter(bool),
         "gpu_uuids": st.lists(values.filter(bool), max_size=3),
+        "exclusive": st.booleans(),
         "run": some,
     },
     "docker-lock.sh.j2": {"lock_wait": st.just(1)},

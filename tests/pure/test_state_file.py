@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from agentless.errors import StateError
+from agentless.model.needs import parse_target
 from agentless.model.spec import Mount
 from agentless.model.task import Task
 from agentless.stores import tinydb
@@ -56,6 +57,7 @@ def everything() -> list[Task]:
         privileged=True,
         stop_grace=0.5,
         labels={"team": "vision"},
+        needs=parse_target("node1:0::0,1"),
     )
     tasks = [task(f"t{n}", "node1:0::0,1", state) for n, state in enumerate(STATES) if state != "ended"]
     return [replace(tasks[0], spec=full, stop="kill"), *tasks[1:]]
@@ -161,10 +163,10 @@ def test_when_both_copies_are_torn_the_user_is_told_what_to_do(file: Path) -> No
 
 
 def test_a_file_of_a_newer_version_is_refused_and_left_alone(file: Path) -> None:
-    text = '{"meta":{"1":{"version":2}},"tasks":{"t1":{"priority":7}}}'
+    text = '{"meta":{"1":{"version":3}},"tasks":{"t1":{"priority":7}}}'
     file.write_text(text)
     assert refusal(file) == (
-        f"{file} is from a newer agentless (state version 2, this one knows 1); "
+        f"{file} is from a newer agentless (state version 3, this one knows 2); "
         "upgrade agentless, or use another state folder (XDG_STATE_HOME)"
     )
     assert file.read_text() == text

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agentless.model.cluster import Gpu, Holder, Node, Observation
+from agentless.model.cluster import Gpu, Node, Observation
 from agentless.model.container import Container
 from agentless.model.gpu import GpuProcess, GpuSample
 from agentless.model.node import EngineFacts
@@ -32,7 +32,7 @@ def test_an_idle_gpu_of_a_healthy_node_is_free() -> None:
 def test_a_task_holds_its_gpus_in_every_state_between_assignment_and_end(state: str) -> None:
     found = node(seen(gpus=2), task("t1", "node1::1", state))
     assert [g.state for g in found.gpus] == ["free", "allocated"]
-    assert found.gpus[1].holder == Holder("t1", "me@here")
+    assert found.gpus[1].holder == found.allocations[0]
     assert found.gpus[1].reason == "held by task t1 of me@here"
 
 

@@ -62,7 +62,7 @@ def stranger(tmp_path_factory):
         (("submit", "node1::-1", "--", "true"), "agentless: target 'node1::-1': GPU '-1' is not a number; "),
         (("submit", "-5", "--", "true"), "agentless: No such option: -5"),
         (("submit", "-t", "-5", "--", "true"), "agentless: target '-5': '-5' is no node name; "),
-        (("submit", "--", "true"), "agentless: no target: name a node, like node1::0; "),
+        (("submit", "--", "true"), "agentless: what does it need? Name GPUs, like node1::0"),
         # sizes, times and numbers
         (("submit", "node1", "--memory", "-1", "--", "true"), "agentless: '-1' is not a size; write a positive"),
         (("submit", "node1", "--memory", "lots", "--", "true"), "agentless: 'lots' is not a size; "),

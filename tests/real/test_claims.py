@@ -35,7 +35,7 @@ def node(lab):
 def refused(cli, target):
     """The one sentence with which a submit to this target is refused, and nothing starts."""
     before = containers(cli.lab.nodes["node1"])
-    done = cli("submit", target, "--", "true", code=3)
+    done = cli("submit", target, "--no-queue", "--", "true", code=3)
     assert done.out == ""
     assert containers(cli.lab.nodes["node1"]) == before
     (line,) = done.err.splitlines()
@@ -95,13 +95,17 @@ def test_a_tasks_own_processes_are_not_foreign_to_it(agentless, node):
 def test_a_gpu_that_the_admin_excludes(lab):
     cli = Cli(lab, "careful", inventory_of(lab, node1="exclude_gpus: [1]"))
     try:
-        assert refused(cli, "node1::1") == "agentless: node1::1: GPU 1 is excluded: excluded by the inventory"
+        assert (
+            refused(cli, "node1::1")
+            == "agentless: node1::1 can never be had here: GPU 1 is excluded: excluded by the inventory"
+        )
     finally:
         cli.close()
 
 
 def test_a_gpu_that_is_not_there(agentless):
-    assert refused(agentless, "node1::2") == "agentless: node1::2: GPU 2 is not there (node1 has GPUs 0-1)"
+    line = refused(agentless, "node1::2")
+    assert line == "agentless: node1::2 can never be had here: GPU 2 is not there (node1 has GPUs 0-1)"
 
 
 def test_a_gpu_whose_memory_cannot_be_read(agentless, node):
@@ -178,7 +182,7 @@ def race(*racers):
 
     def submit(cli):
         gate.wait()
-        ended.append((cli, cli("submit", "node1::0", "--", "sleep", "60", code=None)))
+        ended.append((cli, cli("submit", "node1::0", "--no-queue", "--", "sleep", "60", code=None)))
 
     threads = [threading.Thread(target=submit, args=(cli,)) for cli in racers]
     for thread in threads:

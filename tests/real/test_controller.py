@@ -173,7 +173,7 @@ def test_a_launch_that_died_with_its_controller_is_tried_again(agentless, held_l
 def test_a_gpu_is_held_from_before_the_start(agentless, held_lock):
     submit = begin_to_start(agentless)
     (task,) = agentless.json("ps")
-    assert f"held by task {task['id']}" in agentless("submit", "node1::0,1", "--", "true", code=3).err
+    assert f"held by task {task['id']}" in agentless("submit", "node1::0,1", "--no-queue", "--", "true", code=3).err
     held_lock()
     finish(submit)
 

@@ -116,7 +116,7 @@ def test_a_daemon_that_does_not_run(agentless, node):
 def test_a_submit_to_a_daemon_that_does_not_run(agentless, node):
     node.stop_docker()
     reason(agentless)
-    said = agentless("submit", "node1::0", "--", "true", code=3).err
+    said = agentless("submit", "node1::0", "--no-queue", "--", "true", code=3).err
     assert "node1 is degraded: the Docker daemon on node1 does not run" in said
 
 
@@ -163,7 +163,7 @@ def test_a_driver_that_hangs_degrades_its_node_only(agentless, node):
     node.fault("hang")
     said = reason(agentless)
     assert said.startswith("nvidia-smi did not answer within 10 s: the driver hangs; ")
-    refused = agentless("submit", "node1::0", "node2::0", "--wait", "--", "true", code=3)
+    refused = agentless("submit", "node1::0", "node2::0", "--no-queue", "--wait", "--", "true", code=3)
     assert f"agentless: node1::0: node1 is degraded: {said}\n" in refused.err
     assert agentless.json("ps", "--all")[-1]["target"] == "node2::0"
 

@@ -139,7 +139,7 @@ def test_a_task_sees_its_gpus(agentless):
 def test_a_gpu_is_not_given_twice(agentless):
     """The refusal names who holds it, and nothing is started."""
     task = agentless.submit("node1::0,1", "--", "sleep", "60")
-    refused = agentless("submit", "node1::1", "--", *ECHO, code=3)
+    refused = agentless("submit", "node1::1", "--no-queue", "--", *ECHO, code=3)
     assert refused.out == ""
     assert f"held by task {task} of {agentless.task(task)['owner']}" in refused.err
     assert containers(agentless.lab.nodes["node1"]) == [f"agentless-{task}"]

@@ -136,6 +136,8 @@ def test_the_label_is_the_users_and_the_others_carry_the_task(lab, whole):
     assert re.fullmatch("[0-9a-f]{16}", labels.pop("agentless.controller"))
     assert labels == {
         "team": "vision",
+        "agentless.cores": "0.5",
+        "agentless.memory": "67108864",
         "agentless.task": whole.id,
         "agentless.owner": whole.view["owner"],
         "agentless.gpus": ",".join(lab.nodes["node1"].gpu_uuids),
@@ -254,12 +256,12 @@ def test_a_target_that_cannot_be_served_fails_alone(agentless):
     """With its reason, and each of them with its own; the others run."""
     done = agentless("submit", "node1::7", "node1::0", "node2:9", "--json", "--", "sleep", "60", code=3)
     assert [task["target"] for task in done.json] == ["node1::0"]
-    assert "node1::7: GPU 7 is not there (node1 has GPUs 0-1)" in done.err
-    assert "node2:9: NUMA node 9 is not there (node2 has 0)" in done.err
+    assert "node1::7 can never be had here: GPU 7 is not there (node1 has GPUs 0-1)" in done.err
+    assert "node2:9 can never be had here: NUMA node 9 is not there (node2 has 0)" in done.err
 
 
 def test_two_targets_of_a_batch_cannot_have_one_gpu(agentless):
-    tasks = agentless.json("submit", "node1::0", "node1::0,1", "--", "sleep", "60", code=3)
+    tasks = agentless.json("submit", "node1::0", "node1::0,1", "--no-queue", "--", "sleep", "60", code=3)
     assert [task["target"] for task in tasks] == ["node1::0"]
 
 
@@ -269,7 +271,3 @@ def test_a_batch_that_names_an_unknown_node_starts_nothing(lab, agentless):
     assert "did you mean 'node1'?" in agentless(*words, code=2).err
     agentless("submit", "node2", "--wait", "--", "true")
     assert len(containers(lab.nodes["node2"])) == 1
-
-
-def test_no_queue_is_accepted(agentless):
-    agentless("submit", "node1", "--no-queue", "--", "true")

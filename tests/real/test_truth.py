@@ -98,7 +98,7 @@ def test_labels_that_somebody_damaged_still_hold_their_gpu_and_are_shown(agentle
     )
     node.sh(f"docker run --detach {labels} busybox sleep 300")
     until(lambda: agentless.gpu("node1::0")["task"] == "odd")
-    assert "held by task odd of eve" in agentless("submit", "node1::0", "--", "true", code=3).err
+    assert "held by task odd of eve" in agentless("submit", "node1::0", "--no-queue", "--", "true", code=3).err
     assert [(task["id"], task["owner"]) for task in agentless.json("ps")] == [("odd", "eve")]
 
 
@@ -209,7 +209,7 @@ def test_two_people_see_each_others_tasks_and_only_their_own_with_mine(agentless
 
 
 def test_the_loser_of_a_race_gets_a_sentence(agentless, bob):
-    both = [cli.start("submit", "node1::0", "--", "sleep", "60") for cli in (agentless, bob)]
+    both = [cli.start("submit", "node1::0", "--no-queue", "--", "sleep", "60") for cli in (agentless, bob)]
     done = [finish(process) for process in both]
     assert sorted(each.code for each in done) == [0, 3]
     (lost,) = (each for each in done if each.code == 3)

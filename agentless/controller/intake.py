@@ -1,0 +1,159 @@
+"""From a request to tasks: checked, placed or queued, on disk, and answered when it is known what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from agentless.controller.core import Core
+from agentless.controller.launch import Launcher
+from agentless.controller.scheduler import POLICIES, Scheduler
+from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable, UsageError
+from agentless.model.event import Assigned, Queued
+from agentless.model.spec import Mount, TaskSpec, check_spec
+from agentless.model.task import Assigning, Ended, Lost, Pending, Placement, Task, new_task_id
+from agentless.model.view import StartView
+from agentless.rules.explain import never, refusal
+from agentless.rules.nearest import nearest
+
+SHARED = "/shared"
+"""Where a task sees the folder that all nodes have (`shared_dir` of the inventory)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """One request: each spec becomes a task, all of them one batch."""
+
+    specs: tuple[TaskSpec, ...]
+    secrets: Mapping[str, str]
+    dry_run: bool = False
+
+
+class Intake:
+    """Takes tasks in."""
+
+    def __init__(self, core: Core, scheduler: Scheduler, launcher: Launcher) -> None:
+        self._core = core
+        self._scheduler = scheduler
+        self._launcher = launcher
+        self._last_id = ""
+
+    async def submit(self, request: Submit) -> list[StartView]:
+        """Start or queue each task; each is served or fails alone. What cannot be meant fails as a whole, at once."""
+        if not request.specs:
+            raise UsageError("no target: name a node, like node1::0; agentless gpus shows what is free")
+        for spec in request.specs:
+            check_spec(spec)
+            if unknown := sorted(set(request.secrets).difference(spec.secret_env)):
+                raise UsageError(f"the secret {unknown[0]!r} is not among the task's secret_env")
+        tasks = self._tasks(request)
+        await asyncio.gather(*(self._hear(task) for task in tasks))
+        # No await from here until the allocations are on disk: nobody else can be given these GPUs in between.
+        placements = self._scheduler.look(tasks).starts
+        if request.dry_run:
+            return [self._rehearse(task, placements.get(task.id), request.secrets) for task in tasks]
+        taken = [self._take_in(task, placements.get(task.id), request.secrets) for task in tasks]
+        return list(
+            await asyncio.gather(*(self._answer(task, error) for task, error in zip(tasks, taken, strict=True)))
+        )
+
+    def _tasks(self, request: Submit) -> list[Task]:
+        core, tasks = self._core, list[Task]()
+        for spec in request.specs:
+            node = core.link(spec.needs.node).node if spec.needs.node else None
+            for name in (*spec.needs.nodes, *spec.needs.exclude):
+                core.link(name)
+            if spec.needs.policy is not None and spec.needs.policy not in POLICIES:
+                known = ", ".join(POLICIES)
+                raise UsageError(
+                    f"there is no policy {spec.needs.policy!r}{nearest(spec.needs.policy, POLICIES)}; {known}"
+                )
+            image = spec.image or (node.image if node else core.image)
+            if image is None:
+                what = f" ({spec.needs})"
+                raise UsageError(f"no image: add --image, or 'image:' under 'defaults:' of the inventory{what}")
+            now = core.clock.now()
+            self._last_id = new_task_id(now, self._last_id)
+            batch = tasks[0].id if tasks else self._last_id
+            whole = replace(spec, image=image, mounts=self._mounts(spec))
+            tasks.append(Task(self._last_id, whole, batch, core.owner, now))
+        return tasks
+
+    def _mounts(self, spec: TaskSpec) -> tuple[Mount, ...]:
+        """The spec's mounts, and the folder that all nodes share, unless the spec has something else in its place."""
+        shared = self._core.shared_dir
+        if shared is None or any(mount.target == SHARED for mount in spec.mounts):
+            return spec.mounts
+        return (*spec.mounts, Mount(shared, SHARED))
+
+    async def _hear(self, task: Task) -> None:
+        """Wait until the nodes that will do have answered, or are known not to."""
+        if task.spec.needs.nodes:
+            await asyncio.gather(*(self._core.link(node).ready() for node in task.spec.needs.nodes))
+        else:
+            await self._core.heard(self._core.links)
+
+    def _rehearse(self, task: Task, placement: Placement | None, secrets: Mapping[str, str]) -> StartView:
+        target = str(task.spec.needs)
+        if placement is None:
+            error = self._refusal(task)
+            return StartView(target, None, error.exit_code, str(error))
+        command = self._core.link(placement.node).runtime.launch(task, placement, secrets)
+        return StartView(target, None, 0, "", command.text(masked=True))
+
+    def _take_in(self, task: Task, placement: Placement | None, secrets: Mapping[str, str]) -> AgentlessError | None:
+        """Remember a task, placed or queued; why it is refused, None when it is not."""
+        core = self._core
+        try:
+            if placement is None and (error := self._turned_away(task)):
+                return error
+            core.secrets.put(task.id, secrets)
+            if placement:
+                core.launching.add(task.id)
+                core.add(task, Assigned(placement), f"submitted by {core.owner}")
+            else:
+                core.add(task, Queued(), f"submitted by {core.owner}")
+        except AgentlessError as error:
+            core.launching.discard(task.id)
+            core.secrets.remove(task.id)
+            return error
+        return None
+
+    def _turned_away(self, task: Task) -> AgentlessError | None:
+        """Why a task that does not start now is not queued either."""
+        if words := never(self._core.cluster(), task.spec):
+            return Refused(words)
+        error = self._refusal(task)
+        return error if task.spec.terms.wait_for == 0 or isinstance(error, Unreachable) else None
+
+    def _refusal(self, task: Task) -> AgentlessError:
+        found = refusal(self._core.cluster(), task.spec)
+        return found or Refused(f"{task.spec.needs}: what is free is promised to tasks that have waited for longer")
+
+    async def _answer(self, task: Task, turned_away: AgentlessError | None) -> StartView:
+        """Wait until it is known what has become of a task."""
+        core, target = self._core, str(task.spec.needs)
+        if turned_away:
+            return StartView(target, None, turned_away.exit_code, str(turned_away))
+        if isinstance(core.tasks[task.id].status, Pending):
+            return StartView(target, core.view(core.tasks[task.id]), 0, "")
+        try:
+            await self._launcher.first(task.id)
+        except Refused as error:
+            return StartView(target, None, error.exit_code, str(error))
+        except NoAnswer as error:
+            await self._launcher.hear_of(task.id)
+            now = core.tasks.get(task.id, task)
+            if isinstance(now.status, (Assigning, Lost)):
+                words = f"task {task.id} may have been started: agentless ps shows it when {now.node} answers"
+                return StartView(target, core.view(now), error.exit_code, f"{error}; {words}")
+        except AgentlessError as error:
+            words = f"task {task.id} may run all the same: agentless ps shows it"
+            return StartView(target, core.view(core.tasks.get(task.id, task)), error.exit_code, f"{error}; {words}")
+        if not core.knows(task.id):
+            return StartView(target, None, 1, f"task {task.id} was removed while it was being started")
+        now = core.find(task.id)
+        failed = isinstance(now.status, Ended) and now.status.container is None
+        reason = (now.status.reason if isinstance(now.status, Ended) else None) or ""
+        return StartView(target, core.view(now), int(failed), reason if failed else "")

@@ -1,0 +1,225 @@
+"""Why a task does not start: what stands in the way, per node and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from agentless.errors import AgentlessError, Refused, Unreachable
+from agentless.model.cluster import Cluster, Gpu, Node
+from agentless.model.spec import TaskSpec
+from agentless.model.units import format_size
+from agentless.rules.shape import Shape, shape_of
+
+MAX_NODES, MAX_DETAILS = 8, 4
+"""So many nodes, and of each so many details, are told of in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One thing that stands in the way; a `lasting` one stays there when everything that runs has ended.
+
+    `details` say of each GPU what is wrong with it.
+    """
+
+    text: str
+    lasting: bool = False
+    details: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        told = "; ".join(self.details[:MAX_DETAILS])
+        more = f"; and {len(self.details) - MAX_DETAILS} more" if len(self.details) > MAX_DETAILS else ""
+        return self.text + (f" ({told}{more})" if told else "")
+
+
+def obstacles(node: Node, spec: TaskSpec) -> tuple[Obstacle, ...]:
+    """What stands in the way of a task on a node now, not counting what is promised to others; empty: it fits."""
+    shape = shape_of(spec)
+    if ruled_out := _ruled_out(node, shape):
+        return (Obstacle(ruled_out, lasting=True),)
+    found = []
+    if node.state == "offline":
+        found.append(Obstacle(f"{node.name} cannot be reached: {node.reason}"))
+    elif node.state != "online":
+        found.append(Obstacle(f"{node.name} is {node.state}: {node.reason}"))
+    found += _host_obstacles(node, spec)
+    if shape.exclusive and node.allocations:
+        found.append(Obstacle(f"it wants {node.name} alone, and there is {_tasks(node)}"))
+    elif alone := next((a for a in node.allocations if a.exclusive), None):
+        found.append(Obstacle(f"{alone} has {node.name} alone"))
+    found += _gpu_obstacles(node, shape)
+    return tuple(found)
+
+
+def never(cluster: Cluster, spec: TaskSpec) -> str | None:
+    """Why no node will ever do as they are, None when one may."""
+    found = {name: obstacles(node, spec) for name, node in cluster.nodes.items()}
+    if not all(any(obstacle.lasting for obstacle in each) for each in found.values()):
+        return None
+    return f"{spec.needs} can never be had here: {_told(_asked_for(cluster, found, spec), spec)}"
+
+
+def refusal(cluster: Cluster, spec: TaskSpec) -> AgentlessError | None:
+    """Why no node will do now as an error, None when one would."""
+    found = {node.name: obstacles(node, spec) for node in cluster.nodes.values()}
+    if not all(found.values()):
+        return None
+    asked_for = _asked_for(cluster, found, spec)
+    if all(cluster.nodes[name].state == "offline" for name in asked_for):
+        return Unreachable("; ".join(each[0].text for each in asked_for.values()))
+    return Refused(f"{spec.needs}: {_told(asked_for, spec)}")
+
+
+def brief(cluster: Cluster, spec: TaskSpec) -> str:
+    """The nearest reason why it does not start now, without details; empty when it would."""
+    against = [obstacles(node, spec) for node in cluster.nodes.values()]
+    passing = [each for each in against if not any(obstacle.lasting for obstacle in each)]
+    return "; ".join(obstacle.text for obstacle in min(passing, key=len, default=()))
+
+
+# ---------------------------------------------------------------------- inside
+
+
+@dataclass(frozen=True, slots=True)
+class _Flaw:
+    """Why one GPU will not do: `GPU 0` and then these words."""
+
+    index: int
+    verb: str
+    words: str
+    lasting: bool = False
+
+
+def _flaw(gpu: Gpu, shape: Shape) -> _Flaw | None:
+    reading, index = gpu.reading, gpu.reading.index
+    total, free = reading.memory_total_mib, reading.memory_free_mib
+    if free is None and total is not None and reading.memory_used_mib is not None:
+        free = total - reading.memory_used_mib
+    wanted = format_size(shape.gpu_memory)
+    if shape.rank(reading.name) is None:
+        return _Flaw(index, "is", reading.name or "a GPU without a name", lasting=True)
+    if total is not None and total << 20 < shape.gpu_memory:
+        return _Flaw(index, "has", f"{format_size(total << 20)} of memory, not {wanted}", lasting=True)
+    if gpu.state == "foreign" and not shape.share:
+        return _Flaw(index, "is", f"foreign: {gpu.reason} (--share to run beside it)")
+    if gpu.state not in ("free", "foreign"):
+        return _Flaw(index, "is", f"{gpu.state}: {gpu.reason}", lasting=gpu.state == "excluded")
+    if free is not None and free << 20 < shape.gpu_memory:
+        return _Flaw(index, "has", f"{format_size(free << 20)} of memory free, not {wanted}")
+    return None
+
+
+def _say(flaws: Iterable[_Flaw]) -> tuple[str, ...]:
+    """All of them in words; what is the same for several GPUs is said once."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for flaw in flaws:
+        groups.setdefault((flaw.verb, flaw.words), []).append(flaw.index)
+    plural = {"is": "are", "has": "have"}
+    return tuple(
+        f"GPU {indices[0]} {verb} {words}" if len(indices) == 1 else f"GPUs {_ranges(indices)} {plural[verb]} {words}"
+        for (verb, words), indices in groups.items()
+    )
+
+
+def _ranges(indices: Iterable[int]) -> str:
+    """`0-3,6` for 0, 1, 2, 3, 6."""
+    runs: list[list[int]] = []
+    for index in sorted(indices):
+        if runs and runs[-1][1] == index - 1:
+            runs[-1][1] = index
+        else:
+            runs.append([index, index])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+_Found = Mapping[str, tuple[Obstacle, ...]]
+
+
+def _asked_for(cluster: Cluster, found: _Found, spec: TaskSpec) -> _Found:
+    """What was found on the nodes that the task would go to; on all, when it would go to none."""
+    shape = shape_of(spec)
+    return {name: each for name, each in found.items() if not _ruled_out(cluster.nodes[name], shape)} or found
+
+
+def _told(found: _Found, spec: TaskSpec) -> str:
+    texts = {name: "; ".join(map(str, each)) for name, each in found.items()}
+    if spec.needs.node:
+        return "; ".join(texts.values())
+    told = [f"{name}: {text}" for name, text in list(texts.items())[:MAX_NODES]]
+    return "; ".join(told) + (f"; and {len(texts) - MAX_NODES} more nodes" if len(texts) > MAX_NODES else "")
+
+
+def _ruled_out(node: Node, shape: Shape) -> str:
+    if (shape.nodes and node.name not in shape.nodes) or node.name in shape.exclude:
+        return f"{node.name} is not among the nodes asked for"
+    missing = [f"{key}={value}" for key, value in shape.on if node.config.labels.get(key) != value]
+    return f"{node.name} has no label {missing[0]}" if missing else ""
+
+
+def _host_obstacles(node: Node, spec: TaskSpec) -> Iterable[Obstacle]:
+    host, numa = node.observation.host, spec.needs.numa
+    numas = [n.id for n in host.numa] if host else []
+    if numa is not None and numa not in numas and (host or node.state == "online"):
+        have = ", ".join(map(str, numas)) or "none"
+        yield Obstacle(f"NUMA node {numa} is not there ({node.name} has {have})", lasting=True)
+    if host is None:
+        return
+    if spec.cores and host.cores:
+        held = sum(allocation.cores for allocation in node.allocations)
+        if spec.cores > host.cores:
+            yield Obstacle(f"{spec.cores:g} cores are asked for and {node.name} has {host.cores}", lasting=True)
+        elif spec.cores + held > host.cores + 1e-9:
+            free = max(0.0, host.cores - held)
+            yield Obstacle(f"{spec.cores:g} cores are asked for and {free:g} of {host.cores} are not set aside")
+    if spec.memory and host.memory_mib:
+        total, set_aside = host.memory_mib << 20, sum(allocation.memory for allocation in node.allocations)
+        wanted, has = format_size(spec.memory), format_size(total)
+        if spec.memory > total:
+            yield Obstacle(f"{wanted} of memory are asked for and {node.name} has {has}", lasting=True)
+        elif spec.memory + set_aside > total:
+            left = format_size(max(0, int(total - set_aside)))
+            yield Obstacle(f"{wanted} of memory are asked for and {left} of {has} are not set aside")
+
+
+def _gpu_obstacles(node: Node, shape: Shape) -> Iterable[Obstacle]:
+    if shape.indices:
+        return _exact_obstacles(node, shape)
+    return _any_obstacles(node, shape) if shape.gpus and node.observation.sample else ()
+
+
+def _exact_obstacles(node: Node, shape: Shape) -> Iterable[Obstacle]:
+    by_index = {gpu.reading.index: gpu for gpu in node.gpus}
+    missing = [index for index in shape.indices if index not in by_index]
+    if node.state == "online":
+        yield from (Obstacle(f"GPU {index} is not there ({_has(node)})", lasting=True) for index in missing)
+    # What the whole node is not well for is not said of each GPU again.
+    asked = [by_index[index] for index in shape.indices if index in by_index]
+    asked = [gpu for gpu in asked if node.state == "online" or gpu.state != "unknown"]
+    flaws = [flaw for gpu in asked if (flaw := _flaw(gpu, shape))]
+    for lasting in (False, True):
+        yield from (Obstacle(words, lasting) for words in _say(flaw for flaw in flaws if flaw.lasting is lasting))
+
+
+def _any_obstacles(node: Node, shape: Shape) -> Iterable[Obstacle]:
+    flaws = [flaw for gpu in node.gpus if (flaw := _flaw(gpu, shape))]
+    capable = len(node.gpus) - sum(flaw.lasting for flaw in flaws)
+    free = len(node.gpus) - len(flaws)
+    wanted = f"{shape.gpus} GPU{'s are' if shape.gpus > 1 else ' is'} asked for"
+    if capable < shape.gpus:
+        why = _say(flaw for flaw in flaws if flaw.lasting)
+        yield Obstacle(f"{wanted} and {node.name} has {capable} that will do", lasting=True, details=why)
+    elif free < shape.gpus:
+        why = _say(flaw for flaw in flaws if not flaw.lasting)
+        yield Obstacle(f"{wanted} and {free} of {capable} on {node.name} are free", details=why)
+
+
+def _has(node: Node) -> str:
+    last = max((gpu.reading.index for gpu in node.gpus), default=None)
+    if last is None:
+        return f"{node.name} has no GPU"
+    return f"{node.name} has GPUs 0-{last}" if last else f"{node.name} has only GPU 0"
+
+
+def _tasks(node: Node) -> str:
+    first, *rest = node.allocations
+    return f"{first}" + (f" and {len(rest)} more" if rest else "")

@@ -1,0 +1,244 @@
+"""The room on a node, now and later: what is taken until when, and where a task would fit in.
+
+A `Room` is made for one look into the future and thrown away. Times are Unix seconds. What ends at a time that nobody
+knows ends `FAR` away: after that a place can still be promised.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from agentless.model.cluster import Node
+from agentless.model.task import Placement
+from agentless.rules.closeness import choose
+from agentless.rules.seat import Seat
+from agentless.rules.shape import Amounts, Shape
+
+FAR = 1e15
+"""Later than any time that is known, and not for ever."""
+
+Kinds = tuple[tuple[str, int, int], ...]
+"""The GPUs of a node by name, memory (bytes) and number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A task on the node between two times: its cores, its memory in bytes, and whether it wants to be alone."""
+
+    begin: float
+    end: float
+    cores: float
+    memory: float
+    exclusive: bool
+
+
+class Room:
+    """One node. `order` is its place in the inventory, `closed` why nothing may start there now (empty: it may).
+
+    `cores` and `memory` (bytes) are all there is, `free_cores` and `free_memory` what nobody has now.
+    """
+
+    def __init__(self, node: Node, order: int, now: float) -> None:
+        host = node.observation.host
+        self.node = node
+        self.name = node.name
+        self.order = order
+        self.now = now
+        self.closed = "" if node.state == "online" else node.reason
+        self.cores = self.free_cores = math.inf if host is None or host.cores is None else float(host.cores)
+        self.memory = self.free_memory = (
+            math.inf if host is None or host.memory_mib is None else float(host.memory_mib << 20)
+        )
+        self.last_start = node.last_start
+        self._exclusive = 0
+        self.loads: list[Load] = []
+        near = {bus: numa.id for numa in (host.numa if host else ()) for bus in numa.gpus}
+        self.seats = [
+            Seat(gpu, near.get(gpu.reading.pci_bus_id or ""))
+            for gpu in node.gpus
+            if gpu.state not in ("unknown", "excluded")
+        ]
+        counts = Counter([(seat.name, seat.total) for seat in self.seats])
+        self.kinds: Kinds = tuple([(name, total, count) for (name, total), count in counts.items()])
+        by_uuid = {seat.uuid: seat for seat in self.seats}
+        for allocation in node.allocations:
+            # It may be over its time, and is there all the same.
+            end = FAR if allocation.ends_at is None else max(allocation.ends_at, now + 1)
+            seats = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
+            self._put(seats, Load(-math.inf, end, allocation.cores, allocation.memory, allocation.exclusive))
+        for seat in self.seats:
+            if seat.foreign or seat.intruded:
+                seat.taken.append((-math.inf, FAR))
+        self._openings: list[float] | None = None
+
+    # ----------------------------------------------------------------- reading
+
+    def admits(self, shape: Shape) -> bool:
+        """Whether this is one of the nodes that will do."""
+        labels, host = self.node.config.labels, self.node.observation.host
+        return (
+            (not shape.nodes or self.name in shape.nodes)
+            and (shape.numa is None or any(numa.id == shape.numa for numa in (host.numa if host else ())))
+            and self.name not in shape.exclude
+            and all(labels.get(key) == value for key, value in shape.on)
+        )
+
+    def could_serve(self, shape: Shape, amounts: Amounts) -> bool:
+        """Whether the task would fit if nothing else were there."""
+        return (
+            self.admits(shape)
+            and amounts.cores <= self.cores
+            and amounts.memory <= self.memory
+            and (not shape.gpus or choose(self.suited(shape, later=True), shape) is not None)
+        )
+
+    def suited(self, shape: Shape, *, later: bool) -> list[Seat]:
+        """The seats of the right type, with memory enough in total, and unless it is for later also free now."""
+        return [
+            seat
+            for seat in self.seats
+            if (not shape.indices or seat.index in shape.indices)
+            and (not shape.gpu_types or shape.rank(seat.name) is not None)
+            and seat.total >= shape.gpu_memory
+            and (later or seat.free >= shape.gpu_memory)
+        ]
+
+    def fit(self, shape: Shape, amounts: Amounts, begin: float) -> list[Seat] | None:
+        """The seats that a task gets if it runs from `begin` on; None when it does not fit."""
+        end = begin + amounts.length
+        if self.closed or not self._has_room(shape, amounts, begin, end):
+            return None
+        if not shape.gpus:
+            return []
+        return choose(
+            [
+                seat
+                for seat in self.suited(shape, later=begin > self.now)
+                if seat.is_open(begin, end) or (shape.share and seat.foreign and len(seat.taken) == 1)
+            ],
+            shape,
+        )
+
+    def earliest(self, shape: Shape, amounts: Amounts) -> tuple[float, list[Seat]] | None:
+        """The first time from now on at which it fits, and its seats; None when no such time can be named."""
+        ends = {end for seat in self.seats for _, end in seat.taken} | {load.end for load in self.loads}
+        for moment in sorted({self.now, *(end for end in ends if self.now < end < math.inf)}):
+            if (seats := self.fit(shape, amounts, moment)) is not None:
+                return moment, seats
+        return None
+
+    def soonest(self, shape: Shape, amounts: Amounts) -> float:
+        """A time before which there is certainly not room enough for it: quick to say, and often right."""
+        if shape.gpus > len(self.seats) or amounts.cores > self.cores or amounts.memory > self.memory:
+            return math.inf
+        moment = self.openings[shape.gpus - 1] if shape.gpus and not shape.share else self.now
+        if amounts.cores > self.free_cores:
+            moment = max(moment, self._released("cores", amounts.cores - self.free_cores))
+        if amounts.memory > self.free_memory:
+            moment = max(moment, self._released("memory", amounts.memory - self.free_memory))
+        return moment
+
+    @property
+    def openings(self) -> list[float]:
+        """When each GPU is open for the first time from now on, the soonest first: no three are before the third."""
+        if self._openings is None:
+            self._openings = sorted([seat.opens(self.now) for seat in self.seats])
+        return self._openings
+
+    @property
+    def open_seats(self) -> int:
+        """How many GPUs nobody has now."""
+        return bisect.bisect_right(self.openings, self.now)
+
+    @property
+    def in_use(self) -> float:
+        """The share of its cores, or of its memory if that is more, that is set aside now; 0 to 1."""
+        cores = 0.0 if self.cores == math.inf else 1 - self.free_cores / self.cores
+        return max(cores, 0.0 if self.memory == math.inf else 1 - self.free_memory / self.memory)
+
+    def placement(self, shape: Shape, seats: Sequence[Seat]) -> Placement:
+        """The place of a task that gets these seats, and the CPUs near them when they are all near the same."""
+        host = self.node.observation.host
+        near = {seat.numa for seat in seats}
+        wanted = shape.numa if shape.numa is not None else near.pop() if len(near) == 1 else None
+        numa = next((n for n in (host.numa if host else ()) if n.id == wanted), None)
+        return Placement(
+            node=self.name,
+            gpus=tuple(seat.index for seat in seats),
+            gpu_uuids=tuple(seat.uuid for seat in seats),
+            cpus=numa.cpus if numa else None,
+            numa=numa.id if numa else None,
+        )
+
+    # ---------------------------------------------------------------- changing
+
+    def start(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat]) -> None:
+        """Take seats, cores and memory for a task from now on."""
+        self.last_start = self.now
+        self.put(shape, amounts, seats, self.now)
+
+    def put(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat], begin: float) -> Load:
+        """Take seats, cores and memory for a task."""
+        load = Load(begin, begin + amounts.length, amounts.cores, amounts.memory, shape.exclusive)
+        self._put(seats, load)
+        return load
+
+    def take_back(self, seats: Sequence[Seat], load: Load) -> None:
+        """Undo a `put`."""
+        for seat in seats:
+            seat.taken.remove((load.begin, load.end))
+        self.loads.remove(load)
+        self._count(load, -1)
+
+    def has_room(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat], begin: float) -> bool:
+        """Whether a task may have exactly these seats from then on."""
+        end = begin + amounts.length
+        return (
+            not self.closed and all(s.is_open(begin, end) for s in seats) and self._has_room(shape, amounts, begin, end)
+        )
+
+    def _put(self, seats: Sequence[Seat], load: Load) -> None:
+        for seat in seats:
+            seat.taken.append((load.begin, load.end))
+        self.loads.append(load)
+        self._count(load, 1)
+
+    def _count(self, load: Load, times: int) -> None:
+        if load.begin <= self.now:
+            self.free_cores -= times * load.cores
+            self.free_memory -= times * load.memory
+        self._exclusive += times * load.exclusive
+        self._openings = None
+
+    def _released(self, what: str, wanted: float) -> float:
+        """When so much more of this is free than now."""
+        part = attrgetter(what)
+        for load in sorted((load for load in self.loads if load.begin <= self.now), key=attrgetter("end")):
+            wanted -= part(load)
+            if wanted <= 1e-9:
+                return load.end
+        return math.inf
+
+    def _has_room(self, shape: Shape, amounts: Amounts, begin: float, end: float) -> bool:
+        if not shape.exclusive and not amounts.cores and not amounts.memory and not self._exclusive:
+            return True
+        others = [load for load in self.loads if load.begin < end and begin < load.end]
+        if any(load.exclusive for load in others) or (shape.exclusive and others):
+            return False
+        if not amounts.cores and not amounts.memory:
+            return True
+        # The most is in use at the beginning, or when one of the others begins.
+        for moment in {begin, *[load.begin for load in others if load.begin > begin]}:
+            cores, memory = amounts.cores, amounts.memory
+            for load in others:
+                if load.begin <= moment < load.end:
+                    cores += load.cores
+                    memory += load.memory
+            if cores > self.cores + 1e-9 or memory > self.memory:
+                return False
+        return True

@@ -1,0 +1,159 @@
+"""Looking for a place in a large cluster: the nodes are sorted once, and not looked at anew for each task.
+
+Within one look into the future room becomes less, but for the place that a task itself was promised before. So what did
+not fit does not fit later on either, nor does anything that wants more, and it is not tried again.
+"""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from agentless.rules.room import FAR, Kinds, Room
+from agentless.rules.seat import Seat
+from agentless.rules.shape import Amounts, Shape
+
+Cost = Callable[[Room, int], tuple[float, ...]]
+"""A policy, see `rules/policies`."""
+
+_Entry = tuple[tuple[float, ...], int, Room]
+"""The cost of a node, its order, the node."""
+
+Later = tuple[float, int, int]
+"""When a node may have room, how many GPUs less than none are open there now, and its order: the first is the best."""
+
+
+class Index:
+    """All nodes by the GPUs that they have, sorted by what a policy says of them and by when they will have room.
+
+    A node is in it under `open`, by how many GPUs are open, and under `soon`, by the wanted number of GPUs.
+    """
+
+    def __init__(self, rooms: Iterable[Room], cost: Cost) -> None:
+        self.cost = cost
+        self.rooms: dict[Kinds, list[Room]] = {}
+        self.names: dict[str, Room] = {}
+        self.open: dict[Kinds, dict[int, list[_Entry]]] = {}
+        self._soon: dict[tuple[Kinds, int], list[tuple[Later, Room]]] = {}
+        self._before: dict[str, tuple[list[_Entry], _Entry, list[float]]] = {}
+        for room in rooms:
+            self.names[room.name] = room
+            self.rooms.setdefault(room.kinds, []).append(room)
+            self._enter(room)
+
+    def soon(self, kinds: Kinds, gpus: int) -> list[tuple[Later, Room]]:
+        """The nodes with these GPUs, those first where so many are open soonest."""
+        if (kinds, gpus) not in self._soon:
+            self._soon[kinds, gpus] = sorted((later(room, room.openings, gpus), room) for room in self.rooms[kinds])
+        return self._soon[kinds, gpus]
+
+    def changed(self, room: Room) -> None:
+        """Sort in a node again that something was put into."""
+        entries, entry, openings = self._before[room.name]
+        del entries[bisect.bisect_left(entries, entry)]
+        for gpus in range(len(openings) + 1):
+            if (room.kinds, gpus) in self._soon:
+                others = self._soon[room.kinds, gpus]
+                del others[bisect.bisect_left(others, (later(room, openings, gpus), room))]
+                bisect.insort(others, (later(room, room.openings, gpus), room))
+        self._enter(room)
+
+    def _enter(self, room: Room) -> None:
+        # What is to spare is the same for all nodes with these GPUs, and changes nothing in their order.
+        entry = self.cost(room, 0), room.order, room
+        entries = self.open.setdefault(room.kinds, {}).setdefault(room.open_seats, [])
+        bisect.insort(entries, entry)
+        self._before[room.name] = entries, entry, room.openings
+
+
+def later(room: Room, openings: Sequence[float], gpus: int) -> Later:
+    """When so many GPUs may be open there at the earliest."""
+    moment = openings[gpus - 1] if gpus else room.now
+    return moment, -bisect.bisect_right(openings, room.now), room.order
+
+
+class Search:
+    """Where tasks of one shape may go."""
+
+    def __init__(self, shape: Shape, index: Index) -> None:
+        self._shape = shape
+        self._index = index
+        self._failed: list[Amounts] = []
+        self._kinds = {kinds: found for kinds in index.rooms if (found := _suits(kinds, shape))}
+
+    def now(self, amounts: Amounts, freed: Room | None = None) -> tuple[Room, list[Seat]] | None:
+        """The cheapest place from now on. `freed` is where room has become more since the search before."""
+        if any(failed.within(amounts) for failed in self._failed):
+            seats = freed.fit(self._shape, amounts, freed.now) if freed else None
+            return (freed, seats) if freed and seats is not None else None
+        for room in self._cheapest():
+            if amounts.cores <= room.free_cores + 1e-9 and amounts.memory <= room.free_memory:
+                seats = room.fit(self._shape, amounts, room.now)
+                if seats is not None:
+                    return room, seats
+        self._failed = [failed for failed in self._failed if not amounts.within(failed)] + [amounts]
+        return None
+
+    def later(self, amounts: Amounts) -> tuple[float, Room, list[Seat]] | None:
+        """The first place that will be free so long; of several the one where the fewest GPUs are still missing."""
+        best: tuple[Later, Room, list[Seat]] | None = None
+        for soonest, room in self._soonest():
+            if best and soonest > best[0]:
+                break
+            if not room.closed and room.soonest(self._shape, amounts) <= (best[0][0] if best else FAR):
+                coming = room.earliest(self._shape, amounts)
+                if coming and (not best or (coming[0], *soonest[1:]) < best[0]):
+                    best = (coming[0], *soonest[1:]), room, coming[1]
+        return best and (best[0][0], best[1], best[2])
+
+    # ------------------------------------------------------------------ inside
+
+    def _named(self) -> Sequence[Room]:
+        """The nodes that are named and will do."""
+        rooms = [self._index.names[name] for name in self._shape.nodes if name in self._index.names]
+        return [room for room in rooms if not room.closed and room.kinds in self._kinds and room.admits(self._shape)]
+
+    def _soonest(self) -> Iterable[tuple[Later, Room]]:
+        """Nodes that may have room at some time, by when that is at the earliest."""
+        gpus = 0 if self._shape.share else self._shape.gpus
+        if self._shape.nodes:
+            return sorted((later(room, room.openings, gpus), room) for room in self._named())
+        found = heapq.merge(*(self._index.soon(kinds, gpus) for kinds in self._kinds))
+        return (entry for entry in found if entry[1].admits(self._shape))
+
+    def _cheapest(self) -> Iterator[Room]:
+        """The nodes with so many GPUs open, the best GPUs first and then the cheapest."""
+        wanted = 0 if self._shape.share else self._shape.gpus
+        if self._shape.nodes:
+            rooms = [room for room in self._named() if room.open_seats >= wanted]
+            return iter(sorted(rooms, key=lambda room: self._entry(*self._kinds[room.kinds], room)))
+        streams = [
+            self._entries(entries, rank, spare)
+            for kinds, (rank, spare) in self._kinds.items()
+            for seats, entries in self._index.open[kinds].items()
+            if seats >= wanted and entries
+        ]
+        return (room for *_, room in heapq.merge(*streams))
+
+    def _entries(
+        self, entries: Iterable[_Entry], rank: int, spare: int
+    ) -> Iterator[tuple[int, tuple[float, ...], int, Room]]:
+        for _, _, room in entries:
+            if not room.closed and room.admits(self._shape):
+                yield self._entry(rank, spare, room)
+
+    def _entry(self, rank: int, spare: int, room: Room) -> tuple[int, tuple[float, ...], int, Room]:
+        return rank, self._index.cost(room, spare), room.order, room
+
+
+def _suits(kinds: Kinds, shape: Shape) -> tuple[int, int] | None:
+    """The rank of the best of these GPUs that will do, and its memory to spare; None when too few will."""
+    if not shape.gpus:
+        return 0, 0
+    fit = [
+        (rank, total - shape.gpu_memory, count)
+        for name, total, count in kinds
+        if total >= shape.gpu_memory and (rank := shape.rank(name)) is not None
+    ]
+    return min(fit)[:2] if sum(count for *_, count in fit) >= shape.gpus else None

@@ -1,0 +1,65 @@
+"""What matters of a task for where it fits: tasks of equal shape fit in equal places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentless.model.needs import is_type
+from agentless.model.spec import TaskSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The needs of a task in a form that can be looked up: `on` are pairs, `gpu_memory` is 0 for any.
+
+    Cores, memory and time are not part of it: they are amounts, and who has room for more has room for less.
+    """
+
+    gpus: int
+    gpu_memory: int
+    gpu_types: tuple[str, ...]
+    nodes: tuple[str, ...]
+    exclude: tuple[str, ...]
+    on: tuple[tuple[str, str], ...]
+    numa: int | None
+    indices: tuple[int, ...]
+    exclusive: bool
+    share: bool
+    policy: str | None
+
+    def rank(self, name: str | None) -> int | None:
+        """How well a GPU of this name will do, 0 the best; None when it will not."""
+        if not self.gpu_types:
+            return 0
+        return next((rank for rank, pattern in enumerate(self.gpu_types) if is_type(name, pattern)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """Cores, bytes of memory, and for how many seconds."""
+
+    cores: float
+    memory: float
+    length: float
+
+    def within(self, other: Amounts) -> bool:
+        """Whether it is not more than the other in anything."""
+        return self.cores <= other.cores and self.memory <= other.memory and self.length <= other.length
+
+
+def shape_of(spec: TaskSpec) -> Shape:
+    """The shape of a task."""
+    needs = spec.needs
+    return Shape(
+        needs.gpus,
+        needs.gpu_memory or 0,
+        needs.gpu_types,
+        needs.nodes,
+        needs.exclude,
+        tuple(sorted(needs.on.items())) if needs.on else (),
+        needs.numa,
+        needs.indices,
+        needs.exclusive,
+        spec.share,
+        needs.policy,
+    )

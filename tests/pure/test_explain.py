@@ -1,0 +1,177 @@
+"""Why a task does not start, in words; and what is said is true."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from agentless.errors import AgentlessError, Refused, Unreachable
+from agentless.model.cluster import Cluster, Observation
+from agentless.model.gpu import GpuSample
+from agentless.model.needs import parse_target
+from agentless.model.node import HostFacts
+from agentless.model.task import Task
+from agentless.rules.explain import never, refusal
+from agentless.rules.survey import survey
+from tests.pure.build import NOW, cluster, container, process, reading, seen, spec, task
+from tests.pure.test_plan import clusters, look, mixed, runs, two_nodes, wish, wishes
+
+
+def why(target: str, on: Cluster, **wanted: Any) -> AgentlessError | None:
+    return refusal(on, spec(needs=parse_target(target), **wanted))
+
+
+def told(target: str, observation: Observation, *tasks: Task, exclude: tuple[int, ...] = (), **wanted: Any) -> str:
+    found = why(target, cluster(observation, tasks, exclude_gpus=exclude), **wanted)
+    assert isinstance(found, Refused)
+    return str(found)
+
+
+@pytest.mark.parametrize("target", ["node1", "node1::0"])
+def test_a_node_that_does_not_answer_is_no_refusal_but_exit_4(target: str) -> None:
+    found = why(target, cluster(seen(error="no route to host")))
+    assert isinstance(found, Unreachable)
+    assert str(found) == "node1 cannot be reached: no route to host"
+
+
+def test_a_held_gpu_is_refused_with_its_holder() -> None:
+    assert told("node1::0", seen(), task("t7")) == "node1::0: GPU 0 is allocated: held by task t7 of me@here"
+
+
+def test_a_gpu_that_another_controller_holds_is_refused_with_its_holder() -> None:
+    theirs = seen(containers=[container(task("t9", owner="ann@there"))])
+    assert "GPU 0 is allocated: held by task t9 of ann@there" in told("node1::0,1", theirs)
+
+
+def test_a_gpu_with_a_foreign_process_is_refused_with_its_user() -> None:
+    foreign = seen(processes=(process("node1", 1),))
+    assert told("node1::1", foreign) == (
+        "node1::1: GPU 1 is foreign: used by bob's process 4711 (python train.py, 2 GiB) (--share to run beside it)"
+    )
+
+
+def test_a_gpu_with_a_foreign_process_is_given_to_who_wants_to_share_it() -> None:
+    foreign = cluster(seen(processes=(process("node1", 1),)))
+    assert why("node1::1", foreign, share=True) is None
+
+
+@pytest.mark.parametrize("changes", [{"processes": None}, {"containers": [container(task(target="node1::1"))]}])
+def test_sharing_is_not_with_tasks_and_not_with_the_unknown(changes: Any) -> None:
+    assert isinstance(why("node1::1", cluster(seen(**changes)), share=True), Refused)
+
+
+def test_an_excluded_gpu_is_refused() -> None:
+    assert told("node1::0", seen(), exclude=(0,)) == "node1::0: GPU 0 is excluded: excluded by the inventory"
+
+
+def test_a_gpu_with_unknown_memory_is_refused() -> None:
+    unknown = seen(sample=GpuSample((reading("node1", 0, memory_used_mib=None),)))
+    assert told("node1::0", unknown) == "node1::0: GPU 0 is unknown: its memory cannot be read"
+
+
+def test_a_gpu_with_unknown_processes_is_refused() -> None:
+    assert told("node1::0", seen(processes=None)) == "node1::0: GPU 0 is unknown: its processes cannot be read"
+
+
+@pytest.mark.parametrize("target", ["node1", "node1::0", "node1::7"])
+def test_a_degraded_node_is_refused_once_with_its_reason(target: str) -> None:
+    hung = seen(sample=GpuSample((reading("node1", 0),), None, "nvidia-smi did not answer in 10 s"))
+    assert told(target, hung) == f"{target}: node1 is degraded: nvidia-smi did not answer in 10 s"
+
+
+@pytest.mark.parametrize(("gpus", "have"), [(0, "no GPU"), (1, "only GPU 0"), (4, "GPUs 0-3")])
+def test_a_gpu_that_is_not_there_is_refused_with_what_is(gpus: int, have: str) -> None:
+    assert told("node1::7", seen(gpus=gpus)) == f"node1::7: GPU 7 is not there (node1 has {have})"
+
+
+def test_a_numa_node_that_is_not_there_is_refused_with_what_is() -> None:
+    assert told("node1:5", seen()) == "node1:5: NUMA node 5 is not there (node1 has 0, 1)"
+    assert told("node1:0", seen(host=HostFacts(4, 1024))) == "node1:0: NUMA node 0 is not there (node1 has none)"
+    assert told("node1:0", seen(host=None)) == "node1:0: NUMA node 0 is not there (node1 has none)"
+
+
+def test_more_cores_or_memory_than_the_node_has_is_refused() -> None:
+    assert told("node1", seen(), cores=64.0) == "node1: 64 cores are asked for and node1 has 32"
+    assert "1 TiB of memory are asked for and node1 has 128 GiB" in told("node1", seen(), memory=2**40)
+
+
+@pytest.mark.parametrize("wanted", [{"cores": 32.0}, {"memory": 2**37}, {"cores": 0.1, "memory": 2**20}])
+def test_as_many_cores_and_as_much_memory_as_the_node_has_is_fine(wanted: dict[str, Any]) -> None:
+    assert why("node1", cluster(seen()), **wanted) is None
+
+
+def test_limits_of_a_node_that_is_not_known_are_not_guessed() -> None:
+    assert why("node1", cluster(seen(host=HostFacts())), cores=64.0, memory=2**40) is None
+
+
+def test_all_reasons_are_given_at_once() -> None:
+    sentence = told("node1:5::0,1,2", seen(processes=(process("node1", 1),)), task("t7"), cores=64.0)
+    for part in ("GPU 0 is allocated", "GPU 1 is foreign", "GPU 2 is not there", "NUMA node 5", "64 cores"):
+        assert part in sentence
+
+
+def test_any_gpus_are_refused_with_what_is_in_the_way_on_each_node() -> None:
+    busy = two_nodes(runs("t7", "node1::0"), runs("t8", "node2::0,1"), gpus=2)
+    assert str(why("2x", busy)) == (
+        "2x: node1: 2 GPUs are asked for and 1 of 2 on node1 are free "
+        "(GPU 0 is allocated: held by task t7 of me@here); "
+        "node2: 2 GPUs are asked for and 0 of 2 on node2 are free (GPUs 0-1 are allocated: held by task t8 of me@here)"
+    )
+
+
+def test_memory_that_is_not_free_is_told_with_what_is() -> None:
+    crowded = seen(sample=GpuSample((reading("node1", 0, memory_used_mib=20000),)))
+    assert "GPU 0 has 3 GiB of memory free, not 9.3 GiB" in str(why("1x:10G", cluster(crowded)))
+
+
+def test_who_wants_a_node_alone_is_told_who_is_there() -> None:
+    wanted = wish("a", needs={"exclusive": True}).spec
+    assert "it wants node1 alone, and there is task t7 of me@here" in str(
+        refusal(cluster(seen(), (runs("t7", "node1::0"),)), wanted)
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("1x:90G", "GPUs 0-1 have 79.6 GiB of memory, not 83.8 GiB"),
+        ("1xT4", "GPUs 0-1 are NVIDIA H100 PCIe"),
+        ("4x", "4 GPUs are asked for and node2 has 3 that will do"),
+        ("node1::7", "GPU 7 is not there"),
+    ],
+)
+def test_what_can_never_be_had_is_told_with_what_there_is(target: str, words: str) -> None:
+    found = never(mixed(runs("t", "node2::0")), spec(needs=parse_target(target)))
+    assert found is not None
+    assert words in found
+
+
+@pytest.mark.parametrize("target", ["3x", "1xA100", "node1::1"])
+def test_what_is_only_busy_is_not_never(target: str) -> None:
+    assert never(mixed(runs("t", "node2::0,1,2"), runs("u", "node1::1")), spec(needs=parse_target(target))) is None
+
+
+def test_a_node_that_nobody_has_seen_yet_may_have_anything() -> None:
+    unknown = cluster(Observation(error="no route to host"))
+    assert never(unknown, spec(needs=parse_target("8xB200:180G"))) is None
+
+
+@given(clusters(), wishes())
+def test_there_is_a_reason_exactly_when_it_does_not_start(on: Cluster, queue: list[Task]) -> None:
+    for one in queue:
+        assert (refusal(on, one.spec) is None) == (one.id in look(on, one).starts)
+
+
+@given(clusters(), wishes())
+def test_never_is_true(on: Cluster, queue: list[Task]) -> None:
+    """With nobody there, everything starts of which it was not said that it never will."""
+    nodes = {name: node.config for name, node in on.nodes.items()}
+    idle = {
+        name: seen(name, sample=GpuSample(node.observation.sample.gpus), host=node.observation.host)
+        for name, node in on.nodes.items()
+        if node.observation.sample
+    }
+    for one in queue:
+        assert (never(on, one.spec) is None) == (one.id in look(survey(nodes, idle, (), NOW), one).starts)

@@ -1,0 +1,53 @@
+"""The order of the queue."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentless.model.needs import Needs
+from agentless.model.task import Task
+from agentless.model.terms import Terms
+from agentless.rules.order import order
+from tests.pure.build import NOW, spec, task
+
+
+def waits(name: str, age: float = 0.0, priority: int = 0, gpus: int = 1, **fields: Any) -> Task:
+    wanted = spec(needs=Needs(gpus=gpus), terms=Terms(priority=priority))
+    return replace(task(name, state="pending", spec=wanted, **fields), created_at=NOW - age)
+
+
+def names(tasks: list[Task]) -> str:
+    return " ".join(one.id for one in tasks)
+
+
+def test_who_came_first_is_next() -> None:
+    assert names(order([waits("b", 1), waits("a", 5), waits("c")])) == "a b c"
+
+
+def test_a_higher_priority_comes_before_age() -> None:
+    assert names(order([waits("old", 9), waits("urgent", 0, 5), waits("last", 99, -5)])) == "urgent old last"
+
+
+def test_two_owners_take_turns() -> None:
+    ann = [waits(f"a{n}", 10 - n, owner="ann") for n in range(3)]
+    bob = [waits(f"b{n}", 5 - n, owner="bob") for n in range(3)]
+    assert names(order([*ann, *bob])) == "a0 b0 a1 b1 a2 b2"
+
+
+def test_a_task_counts_by_its_gpus() -> None:
+    ann = [waits("a0", 9, gpus=4, owner="ann"), waits("a1", 8, owner="ann")]
+    bob = [waits(f"b{n}", 5 - n, owner="bob") for n in range(5)]
+    assert names(order([*ann, *bob])) == "a0 b0 b1 b2 b3 a1 b4"
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(-2, 2), st.sampled_from(["ann", "bob"])), max_size=20))
+def test_everybody_is_in_it_once_and_nobody_is_before_a_higher_priority(given_: list[tuple[int, int, str]]) -> None:
+    tasks = [waits(f"t{n}", age, priority, owner=owner) for n, (age, priority, owner) in enumerate(given_)]
+    found = order(tasks)
+    assert sorted(one.id for one in found) == sorted(one.id for one in tasks)
+    priorities = [one.spec.terms.priority for one in found]
+    assert priorities == sorted(priorities, reverse=True)

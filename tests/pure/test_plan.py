@@ -1,0 +1,424 @@
+"""Who starts now, where, and when the others will."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentless import plugins
+from agentless.model.cluster import Cluster, Observation
+from agentless.model.gpu import GpuSample
+from agentless.model.needs import parse_target
+from agentless.model.node import HostFacts, NodeConfig, NumaNode
+from agentless.model.task import Running, Task
+from agentless.model.terms import Terms
+from agentless.rules.plan import Plan, plan
+from agentless.rules.search import Cost
+from agentless.rules.survey import survey
+from tests.pure.build import CID, NOW, cluster, container, placement, process, reading, seen, spec, task, uuid
+
+POLICIES: dict[str | None, Cost] = {
+    name: plugins.load("rules.policies", name).cost for name in plugins.names("rules.policies")
+}
+POLICIES[None] = POLICIES["pack"]
+
+
+def wish(name: str, target: str = "1x", limit: float | None = None, **fields: Any) -> Task:
+    """A task that waits; `limit` in seconds."""
+    needs = replace(parse_target(target), **fields.pop("needs", {}))
+    return task(name, state="pending", spec=spec(needs=needs, terms=Terms(time_limit=limit), **fields))
+
+
+def runs(name: str, target: str, since: float = 0.0, limit: float | None = None) -> Task:
+    """A task that has run for `since` seconds."""
+    wanted = spec(needs=parse_target(target), terms=Terms(time_limit=limit))
+    return replace(task(name, target, spec=wanted), status=Running(placement(target), CID, NOW - since))
+
+
+def look(on: Cluster, *queue: Task, **bounds: int) -> Plan:
+    return plan(on, queue, NOW, POLICIES, **bounds)
+
+
+def two_nodes(*tasks: Task, gpus: int = 4, **changes: Any) -> Cluster:
+    return cluster({name: seen(name, gpus, **changes) for name in ("node1", "node2")}, tasks)
+
+
+def promises(found: Plan) -> dict[str, tuple[str, float | None]]:
+    """The node, and in how many seconds."""
+    return {
+        name: (promise.node, None if promise.start is None else promise.start - NOW)
+        for name, promise in found.promises.items()
+        if promise
+    }
+
+
+def places(found: Plan) -> dict[str, str]:
+    return {name: f"{at.node}::{','.join(map(str, at.gpus))}" for name, at in found.starts.items()}
+
+
+# ---------------------------------------------------------------------- now
+
+
+def test_exact_gpus_are_given_in_the_order_that_was_asked() -> None:
+    found = look(two_nodes(), wish("a", "node1::1,0")).starts["a"]
+    assert (found.node, found.gpus, found.gpu_uuids) == ("node1", (1, 0), (uuid("node1", 1), uuid("node1", 0)))
+
+
+def test_any_gpus_are_all_on_one_node() -> None:
+    busy = two_nodes(runs("t", "node1::0,1,2"))
+    assert places(look(busy, wish("a", "2x"))) == {"a": "node2::0,1"}
+
+
+def test_no_gpu_is_given_twice_in_one_look() -> None:
+    found = look(two_nodes(), *[wish(f"a{n}", "2x") for n in range(6)])
+    given_away = [gpu for at in found.starts.values() for gpu in at.gpu_uuids]
+    assert len(given_away) == len(set(given_away)) == 8
+
+
+def test_one_node_may_be_asked_for_any_of_its_gpus() -> None:
+    assert places(look(two_nodes(), wish("a", "node2", needs={"gpus": 2}))) == {"a": "node2::0,1"}
+
+
+@pytest.mark.parametrize(
+    ("needs", "node"),
+    [
+        ({"nodes": ("node2",)}, "node2"),
+        ({"exclude": ("node1",)}, "node2"),
+        ({"on": {"rack": "b"}}, "node2"),
+        ({"nodes": ("node1", "node2"), "exclude": ("node2",)}, "node1"),
+    ],
+)
+def test_only_nodes_that_will_do_are_taken(needs: dict[str, Any], node: str) -> None:
+    seen_by = {name: seen(name) for name in ("node1", "node2")}
+    nodes = {
+        "node1": NodeConfig("node1", "h", labels={"rack": "a"}),
+        "node2": NodeConfig("node2", "h", labels={"rack": "b"}),
+    }
+    found = look(survey(nodes, seen_by, (), NOW), wish("a", needs=needs))
+    assert [at.node for at in found.starts.values()] == [node]
+
+
+MIXED = {
+    "node1": [("NVIDIA L4", 23034)] * 2,
+    "node2": [("NVIDIA A100-SXM4-40GB", 40960), ("NVIDIA A100-SXM4-40GB", 40960), ("NVIDIA L4", 23034)],
+    "node3": [("NVIDIA H100 PCIe", 81559)] * 2,
+}
+
+
+def mixed(*tasks: Task, **changes: Any) -> Cluster:
+    return cluster(
+        {
+            name: seen(
+                name,
+                sample=GpuSample(
+                    tuple(
+                        reading(name, index, name=kind, memory_total_mib=total, **changes)
+                        for index, (kind, total) in enumerate(gpus)
+                    )
+                ),
+            )
+            for name, gpus in MIXED.items()
+        },
+        tasks,
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "place"),
+    [
+        ("1xA100", "node2::0"),
+        ("2xA100", "node2::0,1"),
+        ("1xH100,A100", "node3::0"),
+        ("1xT4,A100", "node2::0"),
+        ("1x:40G", "node3::0"),
+        ("1xA100:40G", "node2::0"),
+        ("1x:60G", "node3::0"),
+        ("3x", "node2::0,1,2"),
+        ("2xL4", "node1::0,1"),
+    ],
+)
+def test_gpus_are_of_the_type_and_memory_asked_for(target: str, place: str) -> None:
+    assert places(look(mixed(), wish("a", target))) == {"a": place}
+
+
+def test_the_second_best_type_is_taken_when_the_best_is_busy() -> None:
+    busy = mixed(runs("t", "node3::0,1"))
+    assert places(look(busy, wish("a", "1xH100,A100"))) == {"a": "node2::0"}
+
+
+def test_memory_has_to_be_free_now_too() -> None:
+    crowded = seen(sample=GpuSample((reading("node1", 0, memory_used_mib=20000), reading("node1", 1))))
+    assert places(look(cluster(crowded), wish("a", "1x:10G"))) == {"a": "node1::1"}
+    assert not look(cluster(crowded), wish("a", "2x:10G")).starts
+
+
+def test_a_foreign_process_keeps_a_gpu_out_unless_it_may_be_shared() -> None:
+    foreign = cluster(seen(processes=(process("node1", 0), process("node1", 1))))
+    assert not look(foreign, wish("a")).starts
+    assert places(look(foreign, wish("a", share=True))) == {"a": "node1::0"}
+
+
+def test_a_numa_node_becomes_its_cpus_and_has_to_be_there() -> None:
+    found = look(cluster(near()), wish("a", "node1:1"), wish("b", "node1:7"))
+    assert [(one, at.cpus, at.numa) for one, at in found.starts.items()] == [("a", "16-31", 1)]
+
+
+def test_cores_and_memory_are_set_aside_like_gpus() -> None:
+    held = runs("t", "node1")
+    held = replace(held, spec=replace(held.spec, cores=30.0, memory=100 << 30))
+    busy = cluster(seen(), (held,))
+    assert look(busy, wish("a", "node1", cores=2.0)).starts
+    assert not look(busy, wish("a", "node1", cores=2.5)).starts
+    assert look(busy, wish("a", "node1", memory=28 << 30)).starts
+    assert not look(busy, wish("a", "node1", memory=29 << 30)).starts
+
+
+def test_what_is_placed_in_one_look_is_set_aside_for_the_next_in_it() -> None:
+    found = look(cluster(seen()), *[wish(f"a{n}", "node1", cores=10.0) for n in range(5)])
+    assert list(found.starts) == ["a0", "a1", "a2"]
+
+
+def test_who_wants_a_node_alone_gets_it_alone() -> None:
+    found = look(two_nodes(runs("t", "node1::0")), wish("a", needs={"exclusive": True}), wish("b"), wish("c"))
+    assert places(found) == {"a": "node2::0", "b": "node1::1", "c": "node1::2"}
+
+
+def near(gpus: int = 4) -> Observation:
+    """The first half of the GPUs at NUMA node 0, the second at 1."""
+    numa = [
+        NumaNode(n, f"{16 * n}-{16 * n + 15}", tuple(f"0000:{i:02x}:00.0" for i in range(gpus) if i * 2 // gpus == n))
+        for n in (0, 1)
+    ]
+    readings = tuple(reading("node1", i, pci_bus_id=f"0000:{i:02x}:00.0") for i in range(gpus))
+    return seen(sample=GpuSample(readings), host=HostFacts(32, 131072, tuple(numa)))
+
+
+def test_gpus_of_one_task_are_near_each_other_and_their_cpus_are_pinned() -> None:
+    found = look(cluster(near(), (runs("t", "node1::0"),)), wish("a", "2x")).starts["a"]
+    assert (found.gpus, found.cpus, found.numa) == ((2, 3), "16-31", 1)
+
+
+def test_single_gpus_leave_pairs_whole() -> None:
+    found = look(cluster(near(), (runs("t", "node1::0"),)), wish("a")).starts["a"]
+    assert (found.gpus, found.numa) == ((1,), 0)
+
+
+def test_gpus_of_both_numa_nodes_pin_nothing() -> None:
+    found = look(cluster(near()), wish("a", "3x")).starts["a"]
+    assert (len(found.gpus), found.cpus, found.numa) == (3, None, None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "place"),
+    [
+        ("first_fit", "node1::1"),
+        ("pack", "node2::3"),
+        ("spread", "node3::0"),
+        ("least_loaded", "node3::0"),
+        ("round_robin", "node3::0"),
+    ],
+)
+def test_policies_choose_among_the_nodes_that_will_do(policy: str, place: str) -> None:
+    busy = cluster(
+        {name: seen(name, 4) for name in ("node1", "node2", "node3")},
+        (runs("t1", "node1::0", 50), runs("t2", "node2::0,1,2", 100)),
+    )
+    assert places(look(busy, wish("a", needs={"policy": policy}))) == {"a": place}
+
+
+def test_best_fit_wastes_the_least_memory() -> None:
+    assert places(look(mixed(), wish("a", "1x:20G", needs={"policy": "best_fit"}))) == {"a": "node1::0"}
+    assert places(look(mixed(), wish("a", "1x:30G", needs={"policy": "best_fit"}))) == {"a": "node2::0"}
+
+
+def test_round_robin_goes_round() -> None:
+    found = look(two_nodes(), *[wish(f"a{n}", needs={"policy": "round_robin"}) for n in range(4)])
+    assert {at.node for at in list(found.starts.values())[:2]} == {"node1", "node2"}
+
+
+@pytest.mark.parametrize("changes", [{"error": "no route"}, {"sampled_at": NOW - 3600}])
+def test_nothing_starts_on_a_node_that_is_not_well(changes: Any) -> None:
+    assert look(cluster(seen(**changes)), wish("a"), wish("b", "node1")).starts == {}
+
+
+# ---------------------------------------------------------------------- later
+
+
+def test_who_has_to_wait_is_promised_the_end_of_the_first_that_ends() -> None:
+    busy = two_nodes(runs("t1", "node1::0", 60, 100), runs("t2", "node2::0", 60, 90), gpus=1)
+    assert promises(look(busy, wish("a"))) == {"a": ("node2", 30)}
+
+
+def test_promises_follow_each_other() -> None:
+    busy = two_nodes(runs("t1", "node1::0", 60, 100), runs("t2", "node2::0", 60, 90), gpus=1)
+    found = look(busy, wish("a", limit=100), wish("b", limit=100), wish("c", limit=100))
+    assert promises(found) == {"a": ("node2", 30), "b": ("node1", 40), "c": ("node2", 130)}
+
+
+def test_a_task_that_is_over_its_limit_is_expected_to_end_any_moment() -> None:
+    busy = cluster(seen(gpus=1), (runs("t", "node1::0", 500, 100),))
+    assert promises(look(busy, wish("a"))) == {"a": ("node1", 1)}
+
+
+def test_who_waits_for_something_without_a_limit_is_promised_a_place_and_no_time() -> None:
+    busy = cluster(seen(gpus=1), (runs("t", "node1::0"),))
+    assert promises(look(busy, wish("a"))) == {"a": ("node1", None)}
+
+
+def test_a_short_task_may_go_first_where_that_delays_nobody() -> None:
+    busy = cluster(seen(gpus=2), (runs("t", "node1::0", 0, 100),))
+    found = look(busy, wish("large", "2x", 100), wish("short", limit=100), wish("long", limit=101))
+    assert (places(found), list(promises(found))) == ({"short": "node1::1"}, ["large", "long"])
+
+
+def test_a_task_without_a_limit_does_not_go_in_front_of_a_promise() -> None:
+    busy = cluster(seen(gpus=2), (runs("t", "node1::0"),))
+    assert look(busy, wish("large", "2x"), wish("endless")).starts == {}
+
+
+def test_a_promise_is_made_where_the_least_is_missing() -> None:
+    busy = two_nodes(runs("t1", "node1::0,1,2"), runs("t2", "node2::0"))
+    assert promises(look(busy, wish("a", "4x"))) == {"a": ("node2", None)}
+
+
+def test_a_gpu_that_a_stranger_uses_beside_its_task_is_not_promised_for_the_end_of_that() -> None:
+    held = runs("t", "node1::0", 0, 10)
+    intruded = seen(gpus=1, processes=(process("node1", 0),), containers=[container(held)])
+    assert promises(look(cluster(intruded, (held,)), wish("a"))) == {"a": ("node1", None)}
+
+
+def test_what_was_promised_is_kept_although_another_place_would_do_now() -> None:
+    """Both GPUs are free at the moment for which the first was promised one, and the second the other."""
+    busy = two_nodes(runs("t1", "node1::0", 0, 10), runs("t2", "node2::0", 0, 10), gpus=1)
+    queue = [wish("a", limit=5), wish("b", limit=5)]
+    first = look(busy, *queue)
+    again = plan(busy, queue, NOW, POLICIES, first)
+    assert again == first
+
+
+def test_nothing_is_promised_on_a_node_that_cannot_be_reached() -> None:
+    assert promises(look(cluster(seen(error="no route")), wish("a"))) == {}
+
+
+def test_so_many_are_promised_a_place_and_no_more() -> None:
+    busy = cluster(seen(gpus=1), (runs("t", "node1::0", 0, 10),))
+    found = look(busy, *[wish(f"a{n}", limit=10) for n in range(5)], promises=2)
+    assert list(promises(found)) == ["a0", "a1"]
+
+
+def test_so_many_are_started_and_no_more_and_nobody_is_overtaken() -> None:
+    found = look(two_nodes(), *[wish(f"a{n}") for n in range(6)], starts=2)
+    assert list(found.starts) == ["a0", "a1"]
+
+
+# ---------------------------------------------------------------- over all of them
+
+kinds = st.sampled_from([("NVIDIA L4", 23034), ("NVIDIA A100-SXM4-40GB", 40960)])
+limits = st.none() | st.integers(1, 500).map(float)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    """A few nodes with some tasks on them."""
+    observations, tasks = {}, []
+    for name in ("node1", "node2", "node3")[: draw(st.integers(1, 3))]:
+        kind, total = draw(kinds)
+        gpus = draw(st.integers(0, 4))
+        readings = tuple(reading(name, i, name=kind, memory_total_mib=total) for i in range(gpus))
+        uses = [draw(st.sampled_from(["nobody", "a task", "a task", "a stranger"])) for _ in range(gpus)]
+        foreign = [process(name, index) for index, who in enumerate(uses) if who == "a stranger"]
+        host = HostFacts(draw(st.integers(2, 16)), 65536)
+        observations[name] = seen(name, sample=GpuSample(readings, tuple(foreign)), host=host)
+        tasks += [
+            runs(f"{name}-{index}", f"{name}::{index}", draw(st.integers(0, 50)), draw(limits))
+            for index, who in enumerate(uses)
+            if who == "a task"
+        ]
+    return cluster(observations, tuple(tasks))
+
+
+@st.composite
+def wishes(draw: st.DrawFn) -> list[Task]:
+    """A queue of tasks of all shapes."""
+    return [
+        wish(
+            f"q{number}",
+            limit=draw(limits),
+            cores=draw(st.none() | st.integers(1, 8).map(float)),
+            memory=draw(st.none() | st.integers(1, 64).map(lambda gib: gib << 30)),
+            needs={
+                "gpus": draw(st.integers(0, 4)),
+                "gpu_types": draw(st.sampled_from([(), ("A100",), ("A100", "L4")])),
+                "exclusive": draw(st.integers(0, 9)) == 0,
+                "policy": draw(st.sampled_from([None, *filter(None, POLICIES)])),
+            },
+        )
+        for number in range(draw(st.integers(0, 12)))
+    ]
+
+
+@given(clusters(), wishes())
+def test_nothing_is_ever_over_a_limit(on: Cluster, queue: list[Task]) -> None:
+    found = look(on, *queue)
+    wanted = {one.id: one.spec for one in queue}
+    for name, node in on.nodes.items():
+        here = {one: at for one, at in found.starts.items() if at.node == name}
+        free = {gpu.reading.uuid for gpu in node.gpus if gpu.state == "free"}
+        given_away = [gpu for at in here.values() for gpu in at.gpu_uuids]
+        assert len(given_away) == len(set(given_away))
+        assert free.issuperset(given_away)
+        host = node.observation.host
+        assert host is not None
+        assert sum(wanted[one].cores or 0 for one in here) <= (host.cores or 0)
+        assert sum(wanted[one].memory or 0 for one in here) <= (host.memory_mib or 0) << 20
+        if any(wanted[one].needs.exclusive for one in here):
+            assert len(here) + len(node.allocations) == 1
+
+
+@given(clusters(), wishes())
+def test_who_comes_later_changes_nothing_for_those_before(on: Cluster, queue: list[Task]) -> None:
+    whole = look(on, *queue)
+    for length in range(len(queue)):
+        part = look(on, *queue[:length])
+        before = {one.id for one in queue[:length]}
+        assert part.starts == {one: at for one, at in whole.starts.items() if one in before}
+        assert part.promises == {one: at for one, at in whole.promises.items() if one in before}
+
+
+@given(clusters(), wishes(), st.data())
+def test_a_promise_is_kept_whatever_goes_in_front_of_it(on: Cluster, queue: list[Task], data: st.DataObject) -> None:
+    """Everything that has a limit ends at it: each task starts when it was first promised to, or before."""
+    queue = [one for one in queue if one.spec.terms.time_limit]
+    running = {
+        allocation.task: runs(allocation.task, allocation.task.replace("-", "::"), NOW - (allocation.since or 0), 100.0)
+        for node in on.nodes.values()
+        for allocation in node.allocations
+    }
+    observations = {name: node.observation for name, node in on.nodes.items()}
+    nodes = {name: node.config for name, node in on.nodes.items()}
+    now, promised, found = NOW, dict[str, float](), Plan()
+    for _ in range(60):
+        fresh = {name: replace(seen_, sampled_at=now) for name, seen_ in observations.items()}
+        found = plan(survey(nodes, fresh, running.values(), now), queue, now, POLICIES, found)
+        for one, at in found.starts.items():
+            assert now <= promised.get(one, now) + 1e-6, f"{one} was promised {promised[one] - NOW}, not {now - NOW}"
+            (waiting,) = [task_ for task_ in queue if task_.id == one]
+            running[one] = replace(waiting, status=Running(at, CID, now))
+        queue = [one for one in queue if one.id not in found.starts]
+        for one, promise in found.promises.items():
+            if promise and promise.start is not None:
+                promised.setdefault(one, promise.start)
+        ends = {one: _end(running[one]) for one in running}
+        if not ends:
+            break
+        now = min(ends.values())
+        running = {one: running[one] for one in running if ends[one] > now}
+
+
+def _end(running: Task) -> float:
+    assert isinstance(running.status, Running)
+    return running.status.started_at + (running.spec.terms.time_limit or 0.0)
