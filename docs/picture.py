@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.text import Text
 
 COMMANDS = (
-    "agentless submit node1::0,1 --name train -- sh -c 'echo epoch 1; sleep 600'",
+    "agentless submit 2xRTX:20G --time-limit 2h --name train -- sh -c 'echo epoch 1; sleep 600'",
     "agentless gpus node2",
-    "agentless ps",
-    "agentless submit node1::1 -- python eval.py",
+    "agentless submit node2::0 --name eval -- python eval.py",
+    "agentless explain eval",
 )
 WIDTH = 100
 

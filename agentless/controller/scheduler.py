@@ -14,7 +14,7 @@ from agentless.model.event import Assigned, GaveUp
 from agentless.model.task import Pending, Task
 from agentless.model.units import format_duration
 from agentless.model.view import ExplainView, ObstacleView
-from agentless.rules.explain import brief, obstacles
+from agentless.rules.explain import against, brief
 from agentless.rules.order import order
 from agentless.rules.plan import Outlook, Plan, plan
 from agentless.rules.publish import timestamp
@@ -76,10 +76,10 @@ class Scheduler:
         if not isinstance(task.status, Pending):
             return ExplainView(task.id, f"task {task.id} is {task.state}: it waits for nothing", None, ())
         outlook = self.outlook(task)
-        against = [
+        found = [
             ObstacleView(name, obstacle.text, obstacle.details)
-            for name, node in self._core.cluster().nodes.items()
-            for obstacle in obstacles(node, task.spec)
+            for name, each in against(self._core.cluster(), task.spec).items()
+            for obstacle in each
         ]
         when, start = "when it starts is not known yet", None
         if outlook.promise and outlook.promise.start is None:
@@ -89,7 +89,7 @@ class Scheduler:
             left = format_duration(start - self._core.clock.now())
             when = f"it starts in {left} at the latest, on {outlook.promise.node}"
         summary = f"task {task.id} ({task.spec.needs}) is number {outlook.position} in the queue; {when}"
-        return ExplainView(task.id, summary, timestamp(start), tuple(against))
+        return ExplainView(task.id, summary, timestamp(start), tuple(found))
 
     def start(self) -> None:
         """Begin to look."""

@@ -51,29 +51,35 @@ def obstacles(node: Node, spec: TaskSpec) -> tuple[Obstacle, ...]:
     return tuple(found)
 
 
+def against(cluster: Cluster, spec: TaskSpec) -> Mapping[str, tuple[Obstacle, ...]]:
+    """What stands in the way on each node that the task would go to; on all of them, when it would go to none."""
+    found = {name: obstacles(node, spec) for name, node in cluster.nodes.items()}
+    shape = shape_of(spec)
+    return {name: each for name, each in found.items() if not _ruled_out(cluster.nodes[name], shape)} or found
+
+
 def never(cluster: Cluster, spec: TaskSpec) -> str | None:
     """Why no node will ever do as they are, None when one may."""
-    found = {name: obstacles(node, spec) for name, node in cluster.nodes.items()}
+    found = against(cluster, spec)
     if not all(any(obstacle.lasting for obstacle in each) for each in found.values()):
         return None
-    return f"{spec.needs} can never be had here: {_told(_asked_for(cluster, found, spec), spec)}"
+    return f"{spec.needs} can never be had here: {_told(found, spec)}"
 
 
 def refusal(cluster: Cluster, spec: TaskSpec) -> AgentlessError | None:
     """Why no node will do now as an error, None when one would."""
-    found = {node.name: obstacles(node, spec) for node in cluster.nodes.values()}
+    found = against(cluster, spec)
     if not all(found.values()):
         return None
-    asked_for = _asked_for(cluster, found, spec)
-    if all(cluster.nodes[name].state == "offline" for name in asked_for):
-        return Unreachable("; ".join(each[0].text for each in asked_for.values()))
-    return Refused(f"{spec.needs}: {_told(asked_for, spec)}")
+    if all(cluster.nodes[name].state == "offline" for name in found):
+        return Unreachable("; ".join(each[0].text for each in found.values()))
+    return Refused(f"{spec.needs}: {_told(found, spec)}")
 
 
 def brief(cluster: Cluster, spec: TaskSpec) -> str:
     """The nearest reason why it does not start now, without details; empty when it would."""
-    against = [obstacles(node, spec) for node in cluster.nodes.values()]
-    passing = [each for each in against if not any(obstacle.lasting for obstacle in each)]
+    found = [obstacles(node, spec) for node in cluster.nodes.values()]
+    passing = [each for each in found if not any(obstacle.lasting for obstacle in each)]
     return "; ".join(obstacle.text for obstacle in min(passing, key=len, default=()))
 
 
@@ -132,16 +138,7 @@ def _ranges(indices: Iterable[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-_Found = Mapping[str, tuple[Obstacle, ...]]
-
-
-def _asked_for(cluster: Cluster, found: _Found, spec: TaskSpec) -> _Found:
-    """What was found on the nodes that the task would go to; on all, when it would go to none."""
-    shape = shape_of(spec)
-    return {name: each for name, each in found.items() if not _ruled_out(cluster.nodes[name], shape)} or found
-
-
-def _told(found: _Found, spec: TaskSpec) -> str:
+def _told(found: Mapping[str, tuple[Obstacle, ...]], spec: TaskSpec) -> str:
     texts = {name: "; ".join(map(str, each)) for name, each in found.items()}
     if spec.needs.node:
         return "; ".join(texts.values())
