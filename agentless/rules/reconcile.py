@@ -62,6 +62,8 @@ def reconcile(task: Task, container: Container | None, now: float) -> tuple[Even
         run = status.run
     if container.started_at is not None and container.started_at != run:
         began = container.started_at - container.clock
+        if container.over:
+            began = min(began, now - (container.ran or 0.0))  # its clock may have been another one when it ran
         again = run is not None or (isinstance(status, Ended) and status.exit_code is not None)
         events.append(Restarted(container.started_at, began) if again else Dated(container.started_at, began))
         paused = paused and not again

@@ -198,6 +198,13 @@ def test_a_container_that_restarted_and_ended_while_nobody_looked_has_its_last_e
     assert (ended.exit_code, ended.started_at, ended.ended_at) == (7, NOW - 30, NOW - 20)
 
 
+def test_a_run_is_as_long_as_it_was_although_the_clock_was_set_back_before_anybody_looked() -> None:
+    """By the clock as it is now the run would be in the future."""
+    found = container(task(), "exited", started_at=NOW + 7200, finished_at=NOW + 7230)
+    ended = settle(task(state="assigning"), found).status
+    assert (ended.ended_at, ended.ended_at - ended.started_at) == (NOW, 30)
+
+
 def test_a_stop_of_a_launch_that_died_before_the_start_ends_in_the_end() -> None:
     asked = task(state="assigning", stop="stop")
     created = container(asked, "created")
