@@ -3,15 +3,15 @@
 Tasks are looked at in their order. One that fits now is placed. One that does not is promised the first place that will
 be free long enough, and what comes after it may run before it only where that does not touch the promise
 (conservative backfill). A task without a time limit never ends, as far as anybody can know: it is not put in front of a
-promise on the same GPUs. What was promised in the look before is kept, so that a promise can only come true earlier,
-never later, as long as no task outlasts its limit and nobody with more right to it comes in between.
+promise on the same GPUs. What was promised in the look before is kept, unless one who comes before can start there now:
+so a promise comes true or earlier, as long as no task outlasts its limit, and the order of the queue stands above it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agentless.model.cluster import Cluster
 from agentless.model.spec import TaskSpec
@@ -59,6 +59,8 @@ class _Place:
     """Where a task is promised to run, as it is put into the room."""
 
     room: Room
+    shape: Shape
+    amounts: Amounts
     seats: Sequence[Seat]
     load: Load
     promise: Promise
@@ -95,7 +97,9 @@ def plan(
             if shape.policy not in indices:
                 indices[shape.policy] = Index(rooms, policies[shape.policy])
             search = searches[shape] = Search(shape, indices[shape.policy])
-        if found := search.now(amounts, mine.room if mine else None):
+        if found := search.now(amounts, mine.room if mine else None) or _instead(
+            kept, indices.values(), shape, amounts
+        ):
             room, seats = found
             room.start(shape, amounts, seats)
             begun[task.id] = room.placement(shape, seats)
@@ -131,8 +135,29 @@ def _kept(rooms: Mapping[str, Room], queue: Iterable[Task], now: float, before: 
         begin = FAR if promise.start is None else max(promise.start, now)
         if room is None or len(seats) < shape.gpus or not room.has_room(shape, amounts, seats, begin):
             break
-        kept[task.id] = _Place(room, seats, room.put(shape, amounts, seats, begin), promise)
+        kept[task.id] = _Place(room, shape, amounts, seats, room.put(shape, amounts, seats, begin), promise)
     return kept
+
+
+def _instead(
+    kept: dict[str, _Place], indices: Iterable[Index], shape: Shape, amounts: Amounts
+) -> tuple[Room, list[Seat]] | None:
+    """A place from now on where only promises to tasks behind this one are in the way: it has more right to it."""
+    for room in {place.room.name: place.room for place in kept.values()}.values():
+        if room.open_seats < shape.gpus or not room.admits(shape):
+            continue
+        there = {task: place for task, place in kept.items() if place.room is room}
+        for place in there.values():
+            room.take_back(place.seats, place.load)
+        if (seats := room.fit(shape, amounts, room.now)) is not None:
+            for task in there:
+                del kept[task]
+            _changed(indices, room)
+            return room, seats
+        for task, place in there.items():
+            again = room.put(place.shape, place.amounts, place.seats, place.load.begin)
+            kept[task] = replace(place, load=again)
+    return None
 
 
 def _changed(indices: Iterable[Index], room: Room) -> None:

@@ -300,6 +300,17 @@ def test_what_was_promised_is_kept_although_another_place_would_do_now() -> None
     assert again == first
 
 
+@pytest.mark.parametrize("limit", [None, 100.0])
+def test_whoever_is_next_gets_what_is_free_first_whatever_was_promised_to_those_behind(limit: float | None) -> None:
+    """The second one was promised the GPU whose task has ended sooner than expected."""
+    one, other = runs("t1", "node1::0", 0, limit), runs("t2", "node2::0", 0, limit and 2 * limit)
+    queue = [wish("a", limit=limit), wish("b", limit=limit)]
+    first = look(two_nodes(one, other, gpus=1), *queue)
+    for ended in (one, other):
+        left = two_nodes(*(task_ for task_ in (one, other) if task_ != ended), gpus=1)
+        assert list(plan(left, queue, NOW, POLICIES, first).starts) == ["a"]
+
+
 def test_nothing_is_promised_on_a_node_that_cannot_be_reached() -> None:
     assert promises(look(cluster(seen(error="no route")), wish("a"))) == {}
 

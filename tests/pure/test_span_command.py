@@ -45,8 +45,8 @@ class Sweep:
     def __init__(self, folder, *words, **streams):
         streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **streams}
         command = [sys.executable, "-m", "agentless", "span", *words]
-        # What runs in the background ignores Ctrl-C, as this test run may, and its children with it.
-        command = ["env", "--default-signal=INT", *command]
+        # What runs in the background or under nohup ignores signals, as this test run may, and its children with it.
+        command = ["env", "--default-signal=INT,HUP,TERM", *command]
         self.process = subprocess.Popen(command, cwd=folder, text=True, errors="replace", **streams)
 
     def read_lines(self, count):

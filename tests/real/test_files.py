@@ -66,10 +66,10 @@ def test_a_state_file_of_a_newer_version(alone):
     alone("nodes")
     alone.kill_controller()
     file = alone.state / "state.json"
-    newer = file.read_bytes().replace(b'"version":1', b'"version":999')
+    newer = file.read_bytes().replace(b'"version":2', b'"version":999')
     file.write_bytes(newer)
     said = alone("gpus", code=1).err
-    assert "is from a newer agentless (state version 999, this one knows 1); upgrade agentless, or " in said
+    assert "is from a newer agentless (state version 999, this one knows 2); upgrade agentless, or " in said
     assert file.read_bytes() == newer
 
 
