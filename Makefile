@@ -19,7 +19,7 @@ check: $(STAMP)  ## the fast part of `make test`: style, types, imports
 bench: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench
 
-faults: $(STAMP)  ## thousands of steps on simulated nodes, then every fault on real ones, as root; two hours
+faults: $(STAMP)  ## thousands of steps on simulated nodes, then every fault on real ones, as root; an hour and a half
 	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENTLESS_FAULTS=1 $(BIN)/pytest -q -s tests/fleet/test_truth.py
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.faults
 
