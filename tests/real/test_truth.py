@@ -123,6 +123,8 @@ def test_a_task_that_an_older_state_does_not_know_is_taken_in_again(alone):
     alone("controller", "stop")
     before = (alone.state / "state.json").read_bytes()
     task = running(alone, "node1::1")
+    node = alone.lab.nodes["node1"]
+    until(lambda: alone.task(task)["started_at"][:23] == inspect(node, task)["State"]["StartedAt"][:23])
     shown = alone.json("ps")
     alone.kill_controller()
     (alone.state / "state.json").write_bytes(before)
