@@ -15,17 +15,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
-from typing import get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agentless import paths
 from agentless.errors import InventoryError
-from agentless.inventory_file import Defaults, InventoryFile, Kept, Node, Policy, Queue
+from agentless.inventory_file import Defaults, InventoryFile, Kept, Node, Queue
 from agentless.marked_yaml import BrokenYaml, Marked, Problem, Where, read_yaml
 from agentless.model.keep import Keep
-from agentless.model.node import Connection, NodeConfig
+from agentless.model.node import NodeConfig
 from agentless.ssh_hosts import read_ssh_hosts
 
 MAX_BYTES = 512 * 1024
@@ -38,7 +37,6 @@ Stamp = tuple[int, int, int]
 """Inode, size and modification time in nanoseconds: another stamp, another content."""
 
 _A_NODE = "write a node, for example node1: {host: 10.0.0.11}"
-_CONNECTIONS = get_args(Connection)
 _WANTED = {
     "string_type": "wants text",
     "list_type": "wants a list, like [0, 3]",
@@ -190,7 +188,7 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
         case "model_type" if where == ("queue",):
             return is_now + "wants a mapping, like {policy: spread}"
         case "literal_error":
-            return is_now + f"wants {limits['expected']}" + _nearest(value, (*_CONNECTIONS, *get_args(Policy)))
+            return is_now + f"wants {limits['expected']}" + _nearest(value, re.findall("'(.*?)'", limits["expected"]))
         case "greater_than_equal":
             return is_now + f"the least is {limits['ge']}"
         case "less_than_equal":

@@ -8,7 +8,7 @@ import typer
 
 from agentless.cli.common import Json, TaskArgument, client, print_json, say
 from agentless.cli.table import Column, show
-from agentless.cli.words import local, words
+from agentless.cli.words import local, what
 
 
 def add_to(app: typer.Typer) -> None:
@@ -51,5 +51,5 @@ _COLUMNS = [
     Column("WANTS", lambda task: task["target"]),
     Column("PRIORITY", lambda task: str(task["priority"]), right=True),
     Column("STARTS", _start),
-    Column("COMMAND", lambda task: words(task) + f"  [{task['reason']}]", flexible=True),
+    Column("COMMAND", what, flexible=True),
 ]

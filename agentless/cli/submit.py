@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -15,8 +15,8 @@ from agentless.cli.common import Json, client, own_code, print_json, say, wait_f
 from agentless.cli.logs import copy_log
 from agentless.client import Client
 from agentless.errors import UsageError
-from agentless.model.needs import Needs, joined, parse_gpu_memory, parse_gpu_types, parse_target
-from agentless.model.spec import TaskSpec, check_spec, parse_mount
+from agentless.model.needs import Needs, parse_gpu_memory, parse_gpu_types
+from agentless.model.spec import TaskSpec, check_spec, on_targets, parse_mount
 from agentless.model.terms import Terms
 from agentless.model.units import parse_duration, parse_size
 
@@ -149,10 +149,8 @@ def submit(
         needs=needs,
         terms=terms,
     )
-    for text in all_targets:
-        check_spec(replace(spec, needs=joined(needs, parse_target(text), text)))
-    if not all_targets:
-        check_spec(spec)
+    for each in on_targets(spec, all_targets):
+        check_spec(each)
     if follow and len(all_targets) > 1:
         raise UsageError("--follow shows one task; submit to one target, or use agentless logs -f for each")
     served = client(context)

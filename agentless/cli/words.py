@@ -23,9 +23,9 @@ def words(task: dict[str, Any]) -> str:
 
 def where(task: dict[str, Any]) -> str:
     """Its place, like `node1::0,1`; what it asks for as long as it has none."""
-    if task["state"] == "pending" or not task["gpu_uuids"]:
-        return str(task["target"] if task["node"] is None or task["state"] == "pending" else task["node"])
-    return f"{task['node']}::" + ",".join(map(str, task["gpus"]))
+    if task["state"] == "pending" or task["node"] is None:
+        return str(task["target"])
+    return str(task["node"]) + ("::" + ",".join(map(str, task["gpus"])) if task["gpu_uuids"] else "")
 
 
 def what(task: dict[str, Any]) -> str:

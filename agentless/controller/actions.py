@@ -39,21 +39,21 @@ class Actions:
         if task.id in self._core.tasks:
             # Saved before anything is sent: a stop survives the controller, and wins over a start under way.
             task = self._core.apply(task.id, StopAsked(how, grace), f"agentless {how}")
-        return self._core.view(await self._end(task, how, task.spec.stop_grace if grace is None else grace))
+        return self._core.view(await self._end(task, how, grace))
 
     def resume_stops(self) -> list[Coroutine[Any, Any, Task]]:
         """What is left to do for stops that a controller before this one was asked for, or that came before a start."""
         return [
-            self._end(task, task.stop, task.spec.stop_grace if task.grace is None else task.grace)
+            self._end(task, task.stop, task.grace)
             for task in self._core.tasks.values()
             if task.stop and isinstance(task.status, (Running, Paused)) and not self._stopping[task.id]
         ]
 
-    async def _end(self, task: Task, how: StopKind, grace: float) -> Task:
-        """Send the signals; the task once it has ended."""
+    async def _end(self, task: Task, how: StopKind, grace: float | None) -> Task:
+        """Send the signals; the task once it has ended. `grace` is None for the time that it was submitted with."""
         self._stopping[task.id] += 1
         try:
-            return await self._signal(task, how, grace)
+            return await self._signal(task, how, task.spec.stop_grace if grace is None else grace)
         finally:
             self._stopping[task.id] -= 1
             self._stopping += Counter()  # without those at 0

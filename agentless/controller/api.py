@@ -27,6 +27,7 @@ from agentless.controller.requests import RecoveryRequest, StopRequest, SubmitRe
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.trust import HostKey, Trust
 from agentless.errors import AgentlessError, ControllerError
+from agentless.model.spec import on_targets
 from agentless.model.task import Task
 from agentless.model.view import (
     CheckView,
@@ -128,7 +129,8 @@ def make(house: House) -> FastAPI:
 
     @app.post("/v1/tasks")
     async def submit(request: SubmitRequest) -> list[StartView]:
-        return await house.intake.submit(Submit(tuple(request.specs()), request.secrets, request.dry_run))
+        specs = on_targets(request.spec, request.targets)
+        return await house.intake.submit(Submit(specs, request.secrets, request.dry_run))
 
     @app.get("/v1/tasks/{task}")
     async def show(task: str) -> TaskView:

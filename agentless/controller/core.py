@@ -101,11 +101,11 @@ class Core(Ledger):
         ids = ", ".join(sorted(task.id for task in found)[:5])
         raise NotFound(f"{reference!r} means {len(found)} tasks ({ids}); type more of the id")
 
-    async def heard(self, nodes: Iterable[str], within: float = FIRST_ANSWER) -> None:
+    async def heard(self, nodes: Iterable[str]) -> None:
         """Wait until these nodes have answered since the controller started, or are known not to, or for a while."""
         waits = [asyncio.ensure_future(self.links[name].answered.wait()) for name in nodes]
         if waits:
-            _, late = await asyncio.wait(waits, timeout=within)
+            _, late = await asyncio.wait(waits, timeout=FIRST_ANSWER)
             for wait in late:
                 wait.cancel()
 

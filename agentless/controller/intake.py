@@ -10,6 +10,7 @@ from agentless.controller.core import Core
 from agentless.controller.launch import Launcher
 from agentless.controller.scheduler import POLICIES, Scheduler
 from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable, UsageError
+from agentless.model.cluster import Cluster
 from agentless.model.event import Assigned, Queued
 from agentless.model.spec import Mount, TaskSpec, check_spec
 from agentless.model.task import Assigning, Ended, Lost, Pending, Placement, Task, new_task_id
@@ -65,14 +66,13 @@ class Intake:
             for name in (*spec.needs.nodes, *spec.needs.exclude):
                 core.link(name)
             if spec.needs.policy is not None and spec.needs.policy not in POLICIES:
-                known = ", ".join(POLICIES)
-                raise UsageError(
-                    f"there is no policy {spec.needs.policy!r}{nearest(spec.needs.policy, POLICIES)}; {known}"
-                )
+                hint = nearest(spec.needs.policy, POLICIES)
+                raise UsageError(f"there is no policy {spec.needs.policy!r}{hint}; {', '.join(POLICIES)}")
             image = spec.image or (node.image if node else core.image)
             if image is None:
-                what = f" ({spec.needs})"
-                raise UsageError(f"no image: add --image, or 'image:' under 'defaults:' of the inventory{what}")
+                raise UsageError(
+                    f"no image: add --image, or 'image:' under 'defaults:' of the inventory ({spec.needs})"
+                )
             now = core.clock.now()
             self._last_id = new_task_id(now, self._last_id)
             batch = tasks[0].id if tasks else self._last_id
@@ -97,7 +97,7 @@ class Intake:
     def _rehearse(self, task: Task, placement: Placement | None, secrets: Mapping[str, str]) -> StartView:
         target = str(task.spec.needs)
         if placement is None:
-            error = self._refusal(task)
+            error = _refusal(self._core.cluster(), task)
             return StartView(target, None, error.exit_code, str(error))
         command = self._core.link(placement.node).runtime.launch(task, placement, secrets)
         return StartView(target, None, 0, "", command.text(masked=True))
@@ -122,14 +122,11 @@ class Intake:
 
     def _turned_away(self, task: Task) -> AgentlessError | None:
         """Why a task that does not start now is not queued either."""
-        if words := never(self._core.cluster(), task.spec):
+        cluster = self._core.cluster()
+        if words := never(cluster, task.spec):
             return Refused(words)
-        error = self._refusal(task)
+        error = _refusal(cluster, task)
         return error if task.spec.terms.wait_for == 0 or isinstance(error, Unreachable) else None
-
-    def _refusal(self, task: Task) -> AgentlessError:
-        found = refusal(self._core.cluster(), task.spec)
-        return found or Refused(f"{task.spec.needs}: what is free is promised to tasks that have waited for longer")
 
     async def _answer(self, task: Task, turned_away: AgentlessError | None) -> StartView:
         """Wait until it is known what has become of a task."""
@@ -157,3 +154,8 @@ class Intake:
         failed = isinstance(now.status, Ended) and now.status.container is None
         reason = (now.status.reason if isinstance(now.status, Ended) else None) or ""
         return StartView(target, core.view(now), int(failed), reason if failed else "")
+
+
+def _refusal(cluster: Cluster, task: Task) -> AgentlessError:
+    found = refusal(cluster, task.spec)
+    return found or Refused(f"{task.spec.needs}: what is free is promised to tasks that have waited for longer")

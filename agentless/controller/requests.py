@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, field_validator
 
-from agentless.model.needs import joined, parse_target
 from agentless.model.spec import TaskSpec
 from agentless.rules.nearest import nearest
 
@@ -23,13 +21,6 @@ class SubmitRequest(BaseModel):
     spec: TaskSpec
     secrets: dict[str, str] = {}
     dry_run: bool = False
-
-    def specs(self) -> Iterator[TaskSpec]:
-        """The tasks that are asked for; raises UsageError when a target contradicts the spec."""
-        for text in self.targets:
-            yield replace(self.spec, needs=joined(self.spec.needs, parse_target(text), text))
-        if not self.targets:
-            yield self.spec
 
     @field_validator("spec", mode="before")
     @classmethod

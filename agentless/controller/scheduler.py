@@ -47,14 +47,14 @@ class Scheduler:
     @property
     def queue(self) -> list[Task]:
         """The tasks that wait, those first that are next."""
-        return order(task for task in self._core.tasks.values() if isinstance(task.status, Pending))
+        return order(self._waiting())
 
-    def look(self, others: Iterable[Task] = (), **bounds: int) -> Plan:
+    def look(self, others: Iterable[Task] = ()) -> Plan:
         """What would happen now to those who wait, and to these others."""
         now = self._core.clock.now()
-        waiting = [task for task in self.queue if not _was_refused_just_now(task, now)]
-        queue = order([*waiting, *others])
-        return plan(self._core.cluster(), queue, now, self._policies(), self.plan, **bounds)
+        waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
+        policies = {name: POLICIES[name or self.policy] for name in (None, *POLICIES)}
+        return plan(self._core.cluster(), order([*waiting, *others]), now, policies, self.plan)
 
     def outlook(self, task: Task) -> Outlook:
         """What one who waits is told."""
@@ -104,7 +104,7 @@ class Scheduler:
     def tick(self) -> None:
         """What happens by the passing of time: some have waited for long enough."""
         now = self._core.clock.now()
-        for task in self.queue:
+        for task in self._waiting():
             wait_for = task.spec.terms.wait_for
             if wait_for is not None and now - task.created_at >= wait_for:
                 words = f"gave up after {format_duration(wait_for)} in the queue (--wait-for)"
@@ -138,7 +138,7 @@ class Scheduler:
         """Start those whose turn it is."""
         self._positions.clear()
         self._reasons.clear()
-        if not self.queue:
+        if not self._waiting():
             self.plan = Plan()
             return
         self.plan = self.look()
@@ -151,9 +151,8 @@ class Scheduler:
                 raise
             self._launch(task)
 
-    def _policies(self) -> Mapping[str | None, Cost]:
-        found: dict[str | None, Cost] = {name: plugins.load("rules.policies", name).cost for name in POLICIES}
-        return {**found, None: found[self.policy]}
+    def _waiting(self) -> list[Task]:
+        return [task for task in self._core.tasks.values() if isinstance(task.status, Pending)]
 
 
 def _was_refused_just_now(task: Task, now: float) -> bool:
@@ -161,5 +160,7 @@ def _was_refused_just_now(task: Task, now: float) -> bool:
     return since is not None and now - since < AGAIN_AFTER
 
 
-POLICIES = plugins.names("rules.policies")
-"""The names there are."""
+POLICIES: Mapping[str, Cost] = {
+    name: plugins.load("rules.policies", name).cost for name in plugins.names("rules.policies")
+}
+"""All there are, by name."""

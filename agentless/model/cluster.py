@@ -32,8 +32,7 @@ class Observation:
 class Allocation:
     """What a task, by whichever controller, holds of a node.
 
-    `memory` in bytes; `since` and `ends_at` are when (Unix seconds) it began and when it will be over at the latest,
-    None when nobody knows.
+    `memory` in bytes; `since` is when (Unix seconds) it began, `limit` for how many seconds at most; None: not known.
     """
 
     task: str
@@ -43,7 +42,12 @@ class Allocation:
     memory: float = 0.0
     exclusive: bool = False
     since: float | None = None
-    ends_at: float | None = None
+    limit: float | None = None
+
+    @property
+    def ends_at(self) -> float | None:
+        """When it will be over at the latest, None when nobody knows."""
+        return None if self.since is None or self.limit is None else self.since + self.limit
 
     def __str__(self) -> str:
         return f"task {self.task} of {self.owner}"

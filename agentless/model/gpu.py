@@ -41,6 +41,13 @@ class GpuReading:
     compute_mode: str | None = None
     needs_reset: bool | None = None
 
+    @property
+    def memory_unused_mib(self) -> int | None:
+        """What nobody uses: as the driver says, else what is left of the total; None when neither is known."""
+        if self.memory_free_mib is not None or self.memory_total_mib is None or self.memory_used_mib is None:
+            return self.memory_free_mib
+        return self.memory_total_mib - self.memory_used_mib
+
 
 @dataclass(frozen=True, slots=True)
 class GpuProcess:

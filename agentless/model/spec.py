@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
 from agentless.errors import UsageError
-from agentless.model.needs import MAX_GPUS, NODE_NAME, Needs
+from agentless.model.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.terms import Terms
 
 MAX_SPEC = 120_000
@@ -81,6 +81,16 @@ def parse_mount(text: str) -> Mount:
         if source.startswith("/") and target.startswith("/"):
             return Mount(source, target, parts[2:] == ["ro"])
     raise UsageError(f"mount {text!r}: write /path/on/node:/path/in/container, or …:ro for read-only")
+
+
+def on_targets(spec: TaskSpec, targets: Sequence[str]) -> tuple[TaskSpec, ...]:
+    """The spec for each target, with what that adds to its needs; the spec itself when there is no target.
+
+    Raises UsageError for a target that contradicts the spec.
+    """
+    if not targets:
+        return (spec,)
+    return tuple(replace(spec, needs=joined(spec.needs, parse_target(text), text)) for text in targets)
 
 
 def check_spec(spec: TaskSpec) -> None:

@@ -35,7 +35,7 @@ class Obstacle:
 def obstacles(node: Node, spec: TaskSpec) -> tuple[Obstacle, ...]:
     """What stands in the way of a task on a node now, not counting what is promised to others; empty: it fits."""
     shape = shape_of(spec)
-    if ruled_out := _ruled_out(node, shape):
+    if ruled_out := shape.rules_out(node.config):
         return (Obstacle(ruled_out, lasting=True),)
     found = []
     if node.state == "offline":
@@ -55,7 +55,7 @@ def against(cluster: Cluster, spec: TaskSpec) -> Mapping[str, tuple[Obstacle, ..
     """What stands in the way on each node that the task would go to; on all of them, when it would go to none."""
     found = {name: obstacles(node, spec) for name, node in cluster.nodes.items()}
     shape = shape_of(spec)
-    return {name: each for name, each in found.items() if not _ruled_out(cluster.nodes[name], shape)} or found
+    return {name: each for name, each in found.items() if not shape.rules_out(cluster.nodes[name].config)} or found
 
 
 def never(cluster: Cluster, spec: TaskSpec) -> str | None:
@@ -98,9 +98,7 @@ class _Flaw:
 
 def _flaw(gpu: Gpu, shape: Shape) -> _Flaw | None:
     reading, index = gpu.reading, gpu.reading.index
-    total, free = reading.memory_total_mib, reading.memory_free_mib
-    if free is None and total is not None and reading.memory_used_mib is not None:
-        free = total - reading.memory_used_mib
+    total, free = reading.memory_total_mib, reading.memory_unused_mib
     wanted = format_size(shape.gpu_memory)
     if shape.rank(reading.name) is None:
         return _Flaw(index, "is", reading.name or "a GPU without a name", lasting=True)
@@ -144,13 +142,6 @@ def _told(found: Mapping[str, tuple[Obstacle, ...]], spec: TaskSpec) -> str:
         return "; ".join(texts.values())
     told = [f"{name}: {text}" for name, text in list(texts.items())[:MAX_NODES]]
     return "; ".join(told) + (f"; and {len(texts) - MAX_NODES} more nodes" if len(texts) > MAX_NODES else "")
-
-
-def _ruled_out(node: Node, shape: Shape) -> str:
-    if (shape.nodes and node.name not in shape.nodes) or node.name in shape.exclude:
-        return f"{node.name} is not among the nodes asked for"
-    missing = [f"{key}={value}" for key, value in shape.on if node.config.labels.get(key) != value]
-    return f"{node.name} has no label {missing[0]}" if missing else ""
 
 
 def _host_obstacles(node: Node, spec: TaskSpec) -> Iterable[Obstacle]:

@@ -80,22 +80,10 @@ class Room:
 
     def admits(self, shape: Shape) -> bool:
         """Whether this is one of the nodes that will do."""
-        labels, host = self.node.config.labels, self.node.observation.host
-        return (
-            (not shape.nodes or self.name in shape.nodes)
-            and (shape.numa is None or any(numa.id == shape.numa for numa in (host.numa if host else ())))
-            and self.name not in shape.exclude
-            and all(labels.get(key) == value for key, value in shape.on)
-        )
-
-    def could_serve(self, shape: Shape, amounts: Amounts) -> bool:
-        """Whether the task would fit if nothing else were there."""
-        return (
-            self.admits(shape)
-            and amounts.cores <= self.cores
-            and amounts.memory <= self.memory
-            and (not shape.gpus or choose(self.suited(shape, later=True), shape) is not None)
-        )
+        if shape.rules_out(self.node.config):
+            return False
+        host = self.node.observation.host
+        return shape.numa is None or any(numa.id == shape.numa for numa in (host.numa if host else ()))
 
     def suited(self, shape: Shape, *, later: bool) -> list[Seat]:
         """The seats of the right type, with memory enough in total, and unless it is for later also free now."""

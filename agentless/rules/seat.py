@@ -21,8 +21,8 @@ class Seat:
         self.name = reading.name or ""
         self.numa = numa
         self.total = (reading.memory_total_mib or 0) << 20
-        unused = reading.memory_free_mib
-        self.free = self.total - ((reading.memory_used_mib or 0) << 20) if unused is None else unused << 20
+        unused = reading.memory_unused_mib
+        self.free = self.total if unused is None else unused << 20
         self.utilization = reading.utilization_pct or 0
         self.foreign = gpu.state == "foreign"
         self.intruded = bool(gpu.intruders)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agentless.model.needs import is_type
+from agentless.model.node import NodeConfig
 from agentless.model.spec import TaskSpec
 
 
@@ -32,6 +33,15 @@ class Shape:
         if not self.gpu_types:
             return 0
         return next((rank for rank, pattern in enumerate(self.gpu_types) if is_type(name, pattern)), None)
+
+    def rules_out(self, node: NodeConfig) -> str:
+        """Why this is none of the nodes that were asked for, in words; empty when it is one."""
+        if (self.nodes and node.name not in self.nodes) or node.name in self.exclude:
+            return f"{node.name} is not among the nodes asked for"
+        for key, value in self.on:
+            if node.labels.get(key) != value:
+                return f"{node.name} has no label {key}={value}"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def survey(
 
 
 def _allocation(task: Task, placement: Placement) -> Allocation:
-    spec, began, limit = task.spec, None, task.spec.terms.time_limit
+    spec, began = task.spec, None
     match task.status:
         case Running(started_at=moment) | Assigning(since=moment):
             began = moment
@@ -46,12 +46,11 @@ def _allocation(task: Task, placement: Placement) -> Allocation:
         spec.memory or 0.0,
         spec.needs.exclusive,
         began,
-        None if began is None or limit is None else began + limit,
+        spec.terms.time_limit,
     )
 
 
 def _claimed(container: Container, claim: Claim) -> Allocation:
-    began = container.here(container.started_at or container.created_at)
     return Allocation(
         claim.task,
         claim.owner,
@@ -59,8 +58,8 @@ def _claimed(container: Container, claim: Claim) -> Allocation:
         claim.cores or 0.0,
         claim.memory or 0.0,
         claim.exclusive,
-        began,
-        None if began is None or claim.limit is None else began + claim.limit,
+        container.here(container.started_at or container.created_at),
+        claim.limit,
     )
 
 

@@ -57,7 +57,7 @@ class ImageMissing(RuntimeFailed):
 
 
 class Held(Refused):
-    """Another task holds one of the GPUs, or wants the node alone, and no container of this task is on the node."""
+    """Another task holds one of the GPUs, or wants the node alone, and no container of this task lives on the node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from agentless.errors import StateError
 from agentless.model.task import Task
+from agentless.stores.upgrades import with_needs
 
 EventRow = tuple[float, str, bytes]
 """When (Unix seconds), of which task, and the event as JSON."""
@@ -29,13 +31,9 @@ CREATE INDEX IF NOT EXISTS events_task ON events (task);
 PRAGMA user_version = 2;
 """
 _UPGRADE = """
-UPDATE tasks SET document = CAST(json_remove(json_set(text, '$.spec.needs', json_object(
-  'gpus', json_array_length(text, '$.target.gpus'), 'indices', json_extract(text, '$.target.gpus'),
-  'nodes', json_array(json_extract(text, '$.target.node')), 'numa', json_extract(text, '$.target.numa')
-)), '$.target') AS BLOB) FROM (SELECT id AS of, CAST(document AS TEXT) AS text FROM tasks) WHERE id = of;
+UPDATE tasks SET document = with_needs(document);
 PRAGMA user_version = 2;
 """
-"""Version 1 knew exact targets only, each in a place of its own."""
 _RECORD = "INSERT INTO events (at, task, document) VALUES (?, ?, ?)"
 # Each half stops at its limit, in the order of an index: a short beginning or a common name means thousands of tasks.
 _FIND = """
@@ -61,6 +59,7 @@ class History:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
             if version < 2:
+                self._db.create_function("with_needs", 1, lambda old: orjson.dumps(with_needs(orjson.loads(old))))
                 self._db.executescript("BEGIN;" + (_UPGRADE if version else _SCHEMA) + "COMMIT;")
         except sqlite3.Error as error:
             raise StateError(f"the history {path} cannot be used ({error}); make it readable or move it away") from None

@@ -23,26 +23,20 @@ from tinydb.table import Document, Table
 
 from agentless.errors import StateError
 from agentless.model.task import Task
+from agentless.stores.upgrades import with_needs
 
 Tables = dict[str, dict[str, Any]]
 
 
-def _with_needs(tables: Tables) -> Tables:
-    """Version 1 knew exact targets only, each in a place of its own."""
+def _from_1(tables: Tables) -> Tables:
     for task in tables.get("tasks", {}).values():
-        target = task.pop("target")
-        task["spec"]["needs"] = {
-            "gpus": len(target["gpus"]),
-            "nodes": [target["node"]],
-            "numa": target["numa"],
-            "indices": target["gpus"],
-        }
+        with_needs(task)
     tables["meta"]["1"]["version"] = 2
     return tables
 
 
 VERSION = 2
-UPGRADES: dict[int, Callable[[Tables], Tables]] = {1: _with_needs}
+UPGRADES: dict[int, Callable[[Tables], Tables]] = {1: _from_1}
 """From a version to the next: what to make of the whole document."""
 
 _TASK = TypeAdapter(Task)

@@ -23,7 +23,7 @@ def _hasten() -> None:
     """Here only: who imports this file has controllers of their own."""
     core.LOST_AFTER = 2.0
     launch.ANSWER_WITHIN = 2.0
-    reconcile.LAUNCH_BOUND = 3.0
+    reconcile.LAUNCH_BOUND = launch.LAUNCH_BOUND = 3.0
     reconcile.REAP_AFTER = keep.REAP_AFTER = 4.0
     link.REFRESH_EVERY = float(os.environ[LOOKS])
     link.backoff = lambda attempt, random: min(1.0, backoff(attempt, random))

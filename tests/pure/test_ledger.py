@@ -37,6 +37,10 @@ def opened(folder: Path) -> Ledger:
     return Ledger("me@here", store, history, SecretStore(folder / "secrets"), Hub(), clock)
 
 
+def full(*_: object) -> None:
+    raise StateError("the disk is full")
+
+
 def told(ledger: Ledger, of: str = "t1") -> list[tuple[str, str]]:
     events = [orjson.loads(event) for _, event in ledger.history.events(0, -1, of)]
     return [(event["event"], event["task"]["state"]) for event in events]
@@ -64,9 +68,6 @@ def test_an_end_that_cannot_be_written_has_not_happened(folder: Path, monkeypatc
     ledger = opened(folder)
     ledger.adopt(task(), "found")
 
-    def full(*_: object) -> None:
-        raise StateError("the disk is full")
-
     with monkeypatch.context() as patch:
         patch.setattr(ledger.history, "add", full)
         with pytest.raises(StateError):
@@ -81,9 +82,6 @@ def test_what_has_happened_is_told_once_there_is_room_again(folder: Path, monkey
     ledger = opened(folder)
     ledger.adopt(task(), "found")
 
-    def full(*_: object) -> None:
-        raise StateError("the disk is full")
-
     with monkeypatch.context() as patch:
         patch.setattr(ledger.history, "record", full)
         ledger.publish(ledger.tasks["t1"], "intruded", "bob")
@@ -96,9 +94,6 @@ def test_what_has_happened_is_told_once_there_is_room_again(folder: Path, monkey
 
 def test_a_submit_that_cannot_be_saved_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = opened(folder)
-
-    def full(*_: object) -> None:
-        raise StateError("the disk is full")
 
     with monkeypatch.context() as patch:
         patch.setattr(ledger._store, "save", full)
@@ -114,9 +109,6 @@ def test_an_end_is_told_once_although_the_state_file_cannot_forget_it_yet(
     ledger = opened(folder)
     ledger.adopt(task(), "found")
 
-    def full(*_: object) -> None:
-        raise StateError("the disk is full")
-
     with monkeypatch.context() as patch:
         patch.setattr(ledger._store, "remove", full)
         ledger.apply("t1", Exited(0), "seen")
@@ -131,9 +123,6 @@ def test_an_end_is_told_once_although_the_state_file_cannot_forget_it_yet(
 
 def test_trouble_is_over_when_there_is_room_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = opened(folder)
-
-    def full(*_: object) -> None:
-        raise StateError("the disk is full")
 
     with monkeypatch.context() as patch:
         patch.setattr(ledger.history, "record", full)
