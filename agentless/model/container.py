@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 ContainerState = Literal["created", "running", "paused", "restarting", "removing", "exited", "dead"]
+DATED_LATE = 1.0
+"""Seconds, and plenty: an engine dates a start when it has started, and a short process may have ended before."""
 LIVE: frozenset[str] = frozenset({"created", "running", "paused", "restarting"})
 
 
@@ -46,6 +48,6 @@ class Container:
     @property
     def ran(self) -> float | None:
         """Seconds from its last start to its end by the engine, None when it does not say or its clock went back."""
-        if self.started_at is None or self.finished_at is None or self.finished_at < self.started_at:
+        if self.started_at is None or self.finished_at is None or self.finished_at < self.started_at - DATED_LATE:
             return None
-        return self.finished_at - self.started_at
+        return max(0.0, self.finished_at - self.started_at)

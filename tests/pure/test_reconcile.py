@@ -119,6 +119,12 @@ def test_a_launch_and_an_end_that_nobody_saw_have_their_own_times() -> None:
     assert (ended.started_at, ended.ended_at) == (NOW - 60, NOW - 10)
 
 
+def test_a_process_that_ended_before_its_engine_dated_its_start_ran_for_no_time() -> None:
+    found = container(task(), "exited", started_at=NOW - 9.9, finished_at=NOW - 9.902)
+    ended = settle(task(state="running"), found).status
+    assert ended.ended_at == ended.started_at == NOW - 9.9
+
+
 @pytest.mark.parametrize("times", [{"started_at": NOW, "finished_at": NOW - 3600}, {"finished_at": None}])
 def test_an_end_whose_time_makes_no_sense_is_when_it_was_noticed(times: dict[str, float | None]) -> None:
     assert settle(task(state="running"), container(task(), "exited", **times)).status.ended_at == NOW

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from datetime import datetime
 
 import pytest
 
@@ -150,11 +149,7 @@ def test_everything_comes_back_from_the_nodes_when_the_state_is_deleted(alone):
     assert alone("ps", "--all").out.count("sleep 300") == 3  # shown as the nodes tell it, and nothing is written yet
     assert len(alone.json("recover", "--yes")) == 4
     after = {task["id"]: task for task in alone.json("ps", "--all")}
-    for task, shown in before.items():
-        assert after[task] == shown | {"ended_at": after[task]["ended_at"]}
-        # The controller has been seen to say 80 ms more than the engine.
-        ends = [datetime.fromisoformat(view["ended_at"] or "2026-01-01") for view in (after[task], shown)]
-        assert abs((ends[0] - ends[1]).total_seconds()) < 1
+    assert after == before
     assert first.split()[0] in after
     assert alone("recover", "--yes").err.startswith("nothing to recover")
     alone("stop", "both", "--grace", "1s", code=None)
