@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
@@ -13,7 +14,8 @@ from agentless import paths
 from agentless.cli import complete
 from agentless.client import Client
 from agentless.errors import ControllerError, InventoryError, NotFound, UsageError
-from agentless.model.units import parse_duration
+from agentless.model.task import first_try
+from agentless.model.units import format_duration, parse_duration
 
 WAIT_TURN = 30
 """Seconds of one turn of waiting."""
@@ -77,7 +79,27 @@ def wait_for(served: Client, task: str) -> dict[str, Any]:
             continue
         if found["ended_at"] is not None:
             return found
-        task, failures = found["id"], 0
+        if not task.startswith(first_try(found["id"])):
+            task = first_try(found["id"])  # a name may soon be another task's, and the number of a try changes
+        failures = 0
+
+
+def future(text: str, option: str) -> float:
+    """Unix seconds of a date, or of an hour of the day, that is to come; without a zone it is local time."""
+    from datetime import datetime, timedelta
+
+    now = datetime.now().astimezone()
+    try:
+        if re.fullmatch(r"[0-9]{1,2}:[0-9]{2}", text):
+            wanted = datetime.fromisoformat(f"{now:%Y-%m-%d}T{text:0>5}")
+            wanted = (wanted if wanted.astimezone() > now else wanted + timedelta(days=1)).astimezone()
+        else:
+            wanted = datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise UsageError(f"{option} {text!r}: write 18:30, 2026-05-01T18:30 or 2026-05-01T18:30Z") from None
+    if wanted < now - timedelta(minutes=1):
+        raise UsageError(f"{option} {text!r} is over since {format_duration((now - wanted).total_seconds())}")
+    return wanted.timestamp()
 
 
 def own_code(task: dict[str, Any]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -11,13 +12,14 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.common import Json, client, own_code, print_json, say, wait_for
+from agentless.cli.common import Json, client, future, own_code, print_json, say, wait_for
 from agentless.cli.logs import copy_log
+from agentless.cli.words import local
 from agentless.client import Client
 from agentless.errors import UsageError
 from agentless.model.needs import Needs, parse_gpu_memory, parse_gpu_types
 from agentless.model.spec import TaskSpec, check_spec, on_targets, parse_mount
-from agentless.model.terms import Terms
+from agentless.model.terms import RETRY_ON, Terms, parse_retry_on, parse_signal
 from agentless.model.units import parse_duration, parse_size
 
 
@@ -62,6 +64,21 @@ def submit(
     time_limit: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long it may run; short ones may fill gaps in the queue.")
     ] = None,
+    signal: Annotated[
+        str, typer.Option(metavar="NAME", help="What tells it that its time limit is over, or nearly: TERM, USR1, ...")
+    ] = "TERM",
+    signal_before: Annotated[
+        str | None, typer.Option(metavar="TIME", help="So long before the limit, when it is killed; default: at it.")
+    ] = None,
+    at: Annotated[str | None, typer.Option(metavar="DATE", help="Not before: 18:30 or 2026-05-01T18:30.")] = None,
+    after: Annotated[str | None, typer.Option("--in", metavar="TIME", help="Not before so long: 30min, 2h30m.")] = None,
+    retries: Annotated[int, typer.Option(metavar="N", help="Try it again, up to so often, when it fails.")] = 0,
+    retry_on: Annotated[
+        str | None, typer.Option(metavar="WHAT,...", help="When: failed, oom, timeout, lost, exit:CODE.")
+    ] = None,
+    backoff: Annotated[
+        str, typer.Option(metavar="TIME", help="Pause before the second try; doubled for each one more.")
+    ] = "10s",
     image: Annotated[str | None, typer.Option(help="The container image; default: the inventory's.")] = None,
     name: Annotated[str | None, typer.Option(help="A name to refer to it by.")] = None,
     cores: Annotated[float | None, typer.Option(help="CPU cores for it, like 4 or 0.5.")] = None,
@@ -123,10 +140,18 @@ def submit(
         exclusive=exclusive,
         policy=None if policy is None else policy.replace("-", "_"),
     )
+    if retry_on is not None and not retries:
+        raise UsageError("--retry-on says when to try again; say how often, too: --retries 3")
     terms = Terms(
         priority=priority,
         time_limit=None if time_limit is None else parse_duration(time_limit),
         wait_for=0.0 if no_queue else None if wait_for is None else parse_duration(wait_for),
+        start_at=_start_at(at, after),
+        signal=parse_signal(signal),
+        signal_before=None if signal_before is None else parse_duration(signal_before),
+        retries=retries,
+        retry_on=RETRY_ON if retry_on is None else parse_retry_on(retry_on),
+        backoff=parse_duration(backoff),
     )
     secrets = _variables(secret_env, "--secret-env")
     spec = TaskSpec(
@@ -157,6 +182,14 @@ def submit(
     request = {"targets": all_targets, "spec": asdict(spec), "secrets": secrets, "dry_run": dry_run}
     starts = _post(served, request)
     return _report(served, starts, wait=wait, follow=follow, dry_run=dry_run, as_json=as_json)
+
+
+def _start_at(at: str | None, after: str | None) -> float | None:
+    if at is not None and after is not None:
+        raise UsageError("--at and --in say the same in two ways; leave one of them out")
+    if after is not None:
+        return time.time() + parse_duration(after)
+    return None if at is None else future(at, "--at")
 
 
 def _post(served: Client, request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -202,13 +235,15 @@ def _announce(task: dict[str, Any], *, quiet: bool) -> None:
     words = f"running on {task['node']}{gpus}"
     if task["state"] == "pending":
         words = "queued" + (f": {task['reason']}" if task["reason"] else "")
+    if task["state"] == "scheduled":
+        words = f"scheduled for {local(task['scheduled_for'])}"
     if sys.stdout.isatty() and not quiet:
         print(f"{task['id']}  {words}")
         say(f"follow it: agentless logs -f {task['id']}    end it: agentless stop {task['id']}")
         return
     if not quiet:
         print(task["id"])
-    if quiet or task["state"] == "pending":
+    if quiet or task["state"] in ("pending", "scheduled"):
         say(f"{task['id']}  {words}")
 
 

@@ -12,7 +12,7 @@ from agentless.cli.common import Json, TaskArgument, TaskArguments, client, own_
 from agentless.cli.table import printable
 from agentless.cli.words import local, process_words, ran, state, words
 from agentless.errors import AgentlessError
-from agentless.model.units import format_size, parse_duration
+from agentless.model.units import format_duration, format_size, parse_duration
 
 
 def add_to(app: typer.Typer) -> None:
@@ -53,6 +53,10 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
         "started": local(found["started_at"]),
         "ended": local(found["ended_at"]),
         "ran": ran(found) if found["started_at"] else None,
+        "time limit": None if found["time_limit"] is None else format_duration(found["time_limit"]),
+        "scheduled": local(found["scheduled_for"]),
+        "try": f"{found['attempt']} of {found['retries'] + 1}" if found["retries"] else None,
+        "went on as": found["retried_as"],
         "exit code": found["exit_code"],
         "container": found["container"] and found["container"][:12],
         "intruders": "; ".join(map(process_words, found["intruders"])),

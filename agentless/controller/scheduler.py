@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from agentless import plugins
 from agentless.controller.core import Core
 from agentless.errors import AgentlessError, StateError
-from agentless.model.event import Assigned, GaveUp
-from agentless.model.task import Pending, Task
+from agentless.model.event import Assigned
+from agentless.model.task import Pending, Scheduled, Task
 from agentless.model.units import format_duration
 from agentless.model.view import ExplainView, ObstacleView
 from agentless.rules.explain import against, brief
@@ -46,8 +46,13 @@ class Scheduler:
 
     @property
     def queue(self) -> list[Task]:
-        """The tasks that wait, those first that are next."""
-        return order(self._waiting())
+        """The tasks that wait, those first that are next; behind them those that are not in the queue yet."""
+        later = [
+            (task.status.until, task.id, task)
+            for task in self._core.tasks.values()
+            if isinstance(task.status, Scheduled)
+        ]
+        return order(self._waiting()) + [task for *_, task in sorted(later)]
 
     def look(self, others: Iterable[Task] = ()) -> Plan:
         """What would happen now to those who wait, and to these others."""
@@ -59,7 +64,7 @@ class Scheduler:
     def outlook(self, task: Task) -> Outlook:
         """What one who waits is told."""
         if task.id not in self._positions:
-            self._positions = {waiting.id: number for number, waiting in enumerate(self.queue, 1)}
+            self._positions = {waiting.id: number for number, waiting in enumerate(order(self._waiting()), 1)}
         position = self._positions.get(task.id)
         if position is None:
             return Outlook()
@@ -73,6 +78,9 @@ class Scheduler:
 
     def explain(self, task: Task) -> ExplainView:
         """Why a task does not start, node by node."""
+        if isinstance(task.status, Scheduled):
+            left = format_duration(task.status.until - self._core.clock.now())
+            return ExplainView(task.id, f"task {task.id} goes into the queue in {left}", None, ())
         if not isinstance(task.status, Pending):
             return ExplainView(task.id, f"task {task.id} is {task.state}: it waits for nothing", None, ())
         outlook = self.outlook(task)
@@ -100,15 +108,6 @@ class Scheduler:
         for work in self._work:
             work.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
-
-    def tick(self) -> None:
-        """What happens by the passing of time: some have waited for long enough."""
-        now = self._core.clock.now()
-        for task in self._waiting():
-            wait_for = task.spec.terms.wait_for
-            if wait_for is not None and now - task.created_at >= wait_for:
-                words = f"gave up after {format_duration(wait_for)} in the queue (--wait-for)"
-                self._core.apply(task.id, GaveUp(words), "its time in the queue is over")
 
     # ------------------------------------------------------------------ inside
 
