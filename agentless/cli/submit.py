@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.command import WithCommand, command_of
+from agentless.cli.batch import show_results, tell, wait_for_batch, worst
+from agentless.cli.command import WithCommand, command_of, read_lines
 from agentless.cli.common import Json, client, future, own_code, print_json, say, wait_for
 from agentless.cli.logs import copy_log
 from agentless.cli.words import local
@@ -21,6 +22,7 @@ from agentless.model.needs import Needs, parse_gpu_memory, parse_gpu_types
 from agentless.model.spec import TaskSpec, check_spec, on_targets, parse_mount
 from agentless.model.terms import RETRY_ON, Terms, parse_retry_on, parse_signal
 from agentless.model.units import parse_duration, parse_size
+from agentless.rules.expand import expand
 
 
 def add_to(app: typer.Typer) -> None:
@@ -79,6 +81,12 @@ def submit(
     backoff: Annotated[
         str, typer.Option(metavar="TIME", help="Pause before the second try; doubled for each one more.")
     ] = "10s",
+    max_parallel: Annotated[
+        int | None, typer.Option(metavar="N", help="Of this batch, at most so many at a time.")
+    ] = None,
+    zipped: Annotated[
+        bool, typer.Option("--zip", help="Of several spans the first values together, then the second ones.")
+    ] = False,
     image: Annotated[str | None, typer.Option(help="The container image; default: the inventory's.")] = None,
     name: Annotated[str | None, typer.Option(help="A name to refer to it by.")] = None,
     cores: Annotated[float | None, typer.Option(help="CPU cores for it, like 4 or 0.5.")] = None,
@@ -120,9 +128,13 @@ def submit(
 ) -> int:
     """Run a command on GPUs: exactly these, or any that will do. When they are busy, it waits for its turn.
 
+    With spans in the command it is a sweep, one task for each combination. Quote them, or the shell takes them apart.
+
     agentless submit node1::0 -- python train.py --lr 0.1
 
     agentless submit 2xA100:40G --time-limit 8h -- python train.py
+
+    agentless submit --gpus 1 -- python train.py --lr 'span:[0.1,0.01]' --seed 'span:{1..3}'
     """
     all_targets = [*(targets or []), *(more_targets or [])]
     if not all_targets and all(value is None for value in (gpus, cores, memory, node, on)) and not exclusive:
@@ -152,10 +164,12 @@ def submit(
         retries=retries,
         retry_on=RETRY_ON if retry_on is None else parse_retry_on(retry_on),
         backoff=parse_duration(backoff),
+        max_parallel=max_parallel,
     )
     secrets = _variables(secret_env, "--secret-env")
+    sweep = expand(command_of(context), read_lines, zipped=zipped)
     spec = TaskSpec(
-        command=command_of(context),
+        command=sweep[0].argv,
         image=image,
         name=name,
         cores=cores,
@@ -176,10 +190,12 @@ def submit(
     )
     for each in on_targets(spec, all_targets):
         check_spec(each)
-    if follow and len(all_targets) > 1:
-        raise UsageError("--follow shows one task; submit to one target, or use agentless logs -f for each")
+    if follow and (len(all_targets) > 1 or len(sweep) > 1):
+        raise UsageError("--follow shows one task; use --wait, and agentless logs -f --batch for all of them")
     served = client(context)
     request = {"targets": all_targets, "spec": asdict(spec), "secrets": secrets, "dry_run": dry_run}
+    if sweep[0].parameters:
+        request["sweep"] = [{"command": one.argv, "parameters": dict(one.parameters)} for one in sweep]
     starts = _post(served, request)
     return _report(served, starts, wait=wait, follow=follow, dry_run=dry_run, as_json=as_json)
 
@@ -216,18 +232,38 @@ def _report(
     tasks = [start["task"] for start in starts if start["task"]]
     # A short one may be over already.
     started = [task for task in tasks if task["ended_at"] is None or task["container"]]
+    if len(started) > 1 and started[0]["parameters"]:
+        return code or _report_sweep(served, started, wait=wait, as_json=as_json)
     if not as_json:
         for task in started:
             _announce(task, quiet=follow or wait)
     if follow and started:
         sys.stdout.flush()
-        copy_log(served, started[0]["id"], follow=True)
+        copy_log(served, started[0]["id"], {"follow": True})
     if (wait or follow) and started:
         tasks = [_await(served, task) if task in started else task for task in tasks]
         code = code or _worst(own_code(task) for task in tasks)
     if as_json:
         print_json(tasks)
     return code
+
+
+def _report_sweep(served: Client, tasks: list[dict[str, Any]], *, wait: bool, as_json: bool) -> int:
+    if not as_json:
+        tell(tasks)
+    if wait:
+        try:
+            tasks = wait_for_batch(served, tasks[0]["batch"])
+        except KeyboardInterrupt:
+            say(f"\nThe batch goes on. End it: agentless stop --batch {tasks[0]['batch']}")
+            raise
+    if as_json:
+        print_json(tasks)
+    elif wait:
+        show_results(tasks)
+    elif not sys.stdout.isatty():
+        print("\n".join(task["id"] for task in tasks))
+    return worst(tasks) if wait else 0
 
 
 def _announce(task: dict[str, Any], *, quiet: bool) -> None:

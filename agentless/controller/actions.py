@@ -14,7 +14,7 @@ from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.errors import Refused, RuntimeFailed, StateError, Unreachable
 from agentless.model.command import Command
-from agentless.model.event import StopAsked
+from agentless.model.event import Queued, StopAsked
 from agentless.model.task import (
     Assigning,
     Ended,
@@ -30,6 +30,7 @@ from agentless.model.task import (
 )
 from agentless.model.view import TaskView
 from agentless.rules.reconcile import container_of
+from agentless.rules.retry import fresh_try
 from agentless.runtimes.docker import LogQuery
 from agentless.stores.logs import Frame, LogStore
 
@@ -94,6 +95,16 @@ class Actions:
         if task.live:
             raise RuntimeFailed(f"{link.node.name} has not ended task {task.id} {KILL_WITHIN:.0f} s after SIGKILL")
         return task
+
+    def retry(self, reference: str) -> TaskView:
+        """Take in the next try of a task that has ended, whatever its terms say of that."""
+        task = self._core.find(reference)
+        if task.live:
+            raise Refused(f"task {task.id} is {task.state}: only one that has ended can be tried again")
+        if task.spec.secret_env:
+            raise Refused(f"the secrets of task {task.id} were not kept; submit it again")
+        again = fresh_try(task, self._core.clock.now())
+        return self._core.view(self._core.add(again, Queued(), "agentless retry"))
 
     async def pause(self, reference: str) -> TaskView:
         """Freeze a running task; it keeps its GPUs and their memory."""

@@ -12,7 +12,7 @@ from agentless.controller.hub import Hub, News
 from agentless.errors import StateError
 from agentless.model.event import Adopted, Dated, Delayed, Event, Queued, StopAsked
 from agentless.model.gpu import GpuProcess
-from agentless.model.task import Ended, Pending, Task, next_try
+from agentless.model.task import Ended, Lost, Pending, Task, next_try
 from agentless.model.view import TaskView
 from agentless.ports import Clock
 from agentless.rules.lifecycle import apply
@@ -70,7 +70,7 @@ class Ledger:
     def view(self, task: Task) -> TaskView:
         """The task as it is published."""
         outlook = self.outlook(task) if isinstance(task.status, Pending) else Outlook()
-        later = next_try(task.id) if task.attempt <= task.spec.terms.retries else None
+        later = next_try(task.id) if isinstance(task.status, (Ended, Lost)) else None
         return task_view(
             task,
             self.intruders.get(task.id, ()),

@@ -14,6 +14,7 @@ from agentless.model.event import Assigned
 from agentless.model.task import Pending, Scheduled, Task
 from agentless.model.units import format_duration
 from agentless.model.view import ExplainView, ObstacleView
+from agentless.rules.batches import released
 from agentless.rules.explain import against, brief
 from agentless.rules.order import order
 from agentless.rules.plan import Outlook, Plan, plan
@@ -59,7 +60,8 @@ class Scheduler:
         now = self._core.clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
         policies = {name: POLICIES[name or self.policy] for name in (None, *POLICIES)}
-        return plan(self._core.cluster(), order([*waiting, *others]), now, policies, self.plan)
+        queue = released(order([*waiting, *others]), self._core.tasks.values())
+        return plan(self._core.cluster(), queue, now, policies, self.plan)
 
     def outlook(self, task: Task) -> Outlook:
         """What one who waits is told."""
@@ -72,7 +74,7 @@ class Scheduler:
             return Outlook(position, f"{position - 1} tasks are before it", self.plan.promises.get(task.id))
         if task.id not in self._reasons:
             refused = task.status.reason if isinstance(task.status, Pending) else ""
-            found = brief(self._core.cluster(), task.spec)
+            found = self._held_back(task) or brief(self._core.cluster(), task.spec)
             self._reasons[task.id] = found or refused or "what is free is promised to those before it"
         return Outlook(position, self._reasons[task.id], self.plan.promises.get(task.id))
 
@@ -89,7 +91,7 @@ class Scheduler:
             for name, each in against(self._core.cluster(), task.spec).items()
             for obstacle in each
         ]
-        when, start = "when it starts is not known yet", None
+        when, start = self._held_back(task) or "when it starts is not known yet", None
         if outlook.promise and outlook.promise.start is None:
             when = f"it starts on {outlook.promise.node} when something ends there that has no time limit"
         elif outlook.promise and outlook.promise.start:
@@ -110,6 +112,11 @@ class Scheduler:
         await asyncio.gather(*self._work, return_exceptions=True)
 
     # ------------------------------------------------------------------ inside
+
+    def _held_back(self, task: Task) -> str:
+        if released([task], self._core.tasks.values()):
+            return ""
+        return f"{task.spec.terms.max_parallel} of its batch run already (--max-parallel)"
 
     async def _listen(self) -> None:
         with self._core.hub.listen() as news:

@@ -45,7 +45,8 @@ class TaskSpec:
 
     Sizes in bytes, times in seconds; None: as the engine, the image or the node has it. `cores` and `memory` are what
     it may use, and what is set aside for it on its node. With `share` its GPUs may be in use by processes outside
-    agentless. `secret_env` holds only names: values of secrets are never part of what is shown, stored or published.
+    agentless. `parameters` are the values that its command has where those of its batch have others, by name.
+    `secret_env` holds only names: values of secrets are never part of what is shown, stored or published.
     """
 
     command: tuple[str, ...]
@@ -64,6 +65,7 @@ class TaskSpec:
     stop_grace: float = 10.0
     share: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
     needs: Needs = field(default_factory=Needs)
     terms: Terms = field(default_factory=Terms)
 
@@ -180,6 +182,10 @@ def _check_terms(terms: Terms) -> None:
             )
     if not 0 <= terms.retries <= MAX_RETRIES:
         raise UsageError(f"--retries {terms.retries}: write a number from 0 to {MAX_RETRIES}")
+    if terms.max_parallel is not None and terms.max_parallel < 1:
+        raise UsageError(f"--max-parallel {terms.max_parallel}: one task at a time is the least")
+    if terms.max_parallel is not None and terms.wait_for == 0:
+        raise UsageError("--max-parallel makes tasks wait, and --no-queue lets none; leave one of them out")
     parse_retry_on(",".join(terms.retry_on))
     if not 0 <= terms.backoff < math.inf:
         raise UsageError(f"--backoff {terms.backoff:g}: a time cannot be negative or endless")

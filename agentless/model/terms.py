@@ -31,6 +31,8 @@ class Terms:
 
     It is tried again up to `retries` times after an ending that `retry_on` names: `failed`, `oom`, `timeout`, `lost`
     or `exit:CODE`; `backoff` after the first try, twice as long after each one more.
+
+    Of its batch at most `max_parallel` run at a time (None: as many as there is room for).
     """
 
     priority: int = 0
@@ -42,6 +44,7 @@ class Terms:
     retries: int = 0
     retry_on: tuple[str, ...] = RETRY_ON
     backoff: float = 10.0
+    max_parallel: int | None = None
 
 
 def parse_signal(text: str) -> str:

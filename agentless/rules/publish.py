@@ -57,6 +57,7 @@ def task_view(
         attempt=task.attempt,
         retries=task.spec.terms.retries,
         retried_as=retried_as,
+        parameters=dict(task.spec.parameters),
     )
 
 

@@ -23,8 +23,13 @@ def another_try(before: Task, after: Task, now: float) -> tuple[Task, Delayed] |
     if (word := _why(after)) is None:
         return None
     pause = min(LONGEST, terms.backoff * 2 ** min(before.attempt - 1, 20))
-    new = replace(after, id=next_try(after.id), created_at=now, status=Pending(), stop=None, grace=None)
+    new = fresh_try(after, now)
     return new, Delayed(now + pause, f"try {new.attempt} of {terms.retries + 1}: {word}")
+
+
+def fresh_try(task: Task, now: float) -> Task:
+    """The try after this one, as it is taken in."""
+    return replace(task, id=next_try(task.id), created_at=now, status=Pending(), stop=None, grace=None)
 
 
 def _why(task: Task) -> str | None:
