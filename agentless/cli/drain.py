@@ -57,7 +57,7 @@ def resume(
     """Let a drained node in again, and its GPUs that are kept out because something was wrong with them."""
     found = client(context).post(f"/v1/nodes/{node}/resume", {"gpu": gpu})
     for words in found["lifted"]:
-        print(f"{node}: no longer {words}" if words.startswith("drained") else f"{node}: let in again, {words}")
+        print(f"{node}: let in again, {words}")
     if not found["lifted"]:
         print(
             f"{node}: is not drained and none of its GPUs is kept out"

@@ -8,11 +8,14 @@ from dataclasses import replace
 
 from agentless.controller.core import Core
 from agentless.controller.link import Link
-from agentless.errors import NotFound, StateError
+from agentless.errors import NotFound, StateError, UsageError
 from agentless.model.cluster import Node
 from agentless.model.gate import Drain, GpuRecord, HealthPolicy, NodeRecord
 from agentless.rules.gate import drain_words, findings, looked, resumed
 from agentless.stores.gate import GateStore
+
+REASON = 200
+"""So many characters a reason has at most: it is said in the queue, for every task that waits."""
 
 
 class Gate:
@@ -30,6 +33,8 @@ class Gate:
         """From now on nothing new starts on a node. Where that is so already, a reason takes the place of the other."""
         core = self._core
         node = core.link(name).node.name
+        if reason is not None and (len(reason) > REASON or not reason.isprintable()):
+            raise UsageError(f"--reason wants one line of plain text, of at most {REASON} characters")
         record = core.records.get(node, NodeRecord())
         drain = record.drain or Drain(core.owner, core.clock.now())
         if reason is not None:
@@ -51,7 +56,7 @@ class Gate:
         after, lifted = resumed(record, gpu, findings(record, there, seen.xids, self.policy) if there else {})
         if lifted:
             self._keep(node, after)
-            core.note_node(node, "resumed", f"{core.owner}: {'; '.join(lifted)}")
+            core.note_node(node, "resumed", f"by {core.owner}; {'; '.join(lifted)}")
         return self._node(node), lifted
 
     async def empty(self, name: str, within: float) -> Node:

@@ -84,10 +84,10 @@ def resumed(
     """
     lifted, gpus = [], dict(record.gpus)
     if record.drain and gpu is None:
-        lifted.append(f"drained: {drain_words(record.drain)}")
+        lifted.append(f"was drained: {drain_words(record.drain)}")
     for uuid, known in record.gpus.items():
         if known.troubles and gpu in (None, known.reading.index):
-            lifted.append(f"GPU {known.reading.index}: {trouble_words(known)}")
+            lifted.append(f"GPU {known.reading.index} was kept out: {trouble_words(known)}")
             keys = [trouble.key for trouble in known.troubles] + [each.key for each in found.get(uuid, {}).values()]
             gpus[uuid] = replace(known, troubles=(), forgiven=tuple(dict.fromkeys((*known.forgiven, *keys))))
     return NodeRecord(record.drain if gpu is not None else None, gpus), tuple(lifted)
