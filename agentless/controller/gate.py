@@ -11,7 +11,7 @@ from agentless.controller.link import Link
 from agentless.errors import NotFound, StateError, UsageError
 from agentless.model.cluster import Node
 from agentless.model.gate import Drain, GpuRecord, HealthPolicy, NodeRecord
-from agentless.rules.gate import drain_words, findings, looked, resumed
+from agentless.rules.gate import drain_words, looked, resumed
 from agentless.stores.gate import GateStore
 
 REASON = 200
@@ -53,7 +53,7 @@ class Gate:
         if gpu is not None and all(gpu != known.reading.index for known in record.gpus.values()):
             raise NotFound(f"{node} has no GPU {gpu}; agentless gpus {node} lists those it has")
         there = seen.sample if seen.error is None else None
-        after, lifted = resumed(record, gpu, findings(record, there, seen.xids, self.policy) if there else {})
+        after, lifted = resumed(record, gpu, there, seen.xids, self.policy)
         if lifted:
             self._keep(node, after)
             core.note_node(node, "resumed", f"by {core.owner}; {'; '.join(lifted)}")
@@ -81,11 +81,15 @@ class Gate:
             return ()
         core.records[node] = after  # kept out at once, whether or not the disk has room
         self._unsaved = True
-        self.flush()
-        return [event for uuid, gpu in after.gpus.items() for event in self._changes(node, before.gpus.get(uuid), gpu)]
+        happened = [
+            each for uuid, gpu in after.gpus.items() for each in self._changes(node, before.gpus.get(uuid), gpu)
+        ]
+        if happened:
+            self.flush()
+        return happened
 
     def flush(self) -> None:
-        """Write what there was no room for so far."""
+        """Write what is not written yet: what there was no room for, and GPUs that are new, all of them at once."""
         if self._unsaved:
             try:
                 self._store.save(self._core.records)

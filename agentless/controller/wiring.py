@@ -152,6 +152,7 @@ class Controller:
         await self.keeper.close()
         self.core.note("left", f"{len(self.core.tasks)} live tasks run on")
         await asyncio.gather(*(link.close() for link in self.core.links.values()))
+        self.gate.flush()
         self.core.history.close()
 
     async def tick(self, *, for_ever: bool) -> None:

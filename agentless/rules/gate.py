@@ -24,17 +24,6 @@ OUT_FOR = 60.0
 Xids = tuple[Xid, ...] | None
 
 
-def findings(
-    record: NodeRecord, sample: GpuSample, xids: Xids, policy: HealthPolicy
-) -> Mapping[str, Mapping[str, Finding]]:
-    """What speaks against GPUs of a node now, by UUID and kind."""
-    found: dict[str, dict[str, Finding]] = {}
-    before = [gpu.reading for gpu in record.gpus.values()]
-    for finding in health(sample, before, xids, temperature_limit=policy.temperature):
-        found.setdefault(finding.gpu, {})[_kind(finding.key)] = finding
-    return found
-
-
 def looked(
     records: Mapping[str, NodeRecord], node: str, sample: GpuSample, xids: Xids, now: float, policy: HealthPolicy
 ) -> NodeRecord:
@@ -49,7 +38,7 @@ def looked(
         if reading.uuid not in known:
             moved = (other.gpus[reading.uuid] for other in records.values() if reading.uuid in other.gpus)
             known[reading.uuid] = next(moved, GpuRecord(_lasting(reading)))
-    found = findings(replace(record, gpus=known), sample, xids, policy)
+    found = _findings(replace(record, gpus=known), sample, xids, policy)
     gpus = {uuid: _after(gpu, here.get(uuid), found.get(uuid, {}), xids, now, policy) for uuid, gpu in known.items()}
     return record if gpus == record.gpus else replace(record, gpus=gpus)
 
@@ -76,20 +65,24 @@ def gated(node: Node, record: NodeRecord | None) -> Node:
 
 
 def resumed(
-    record: NodeRecord, gpu: int | None, found: Mapping[str, Mapping[str, Finding]]
+    record: NodeRecord, gpu: int | None, sample: GpuSample | None, xids: Xids, policy: HealthPolicy
 ) -> tuple[NodeRecord, tuple[str, ...]]:
     """The node let in again with all its GPUs, or only the one of this index; and in words what had kept them out.
 
-    `found` is what speaks against its GPUs at this moment: that is forgiven, along with what was found before.
+    What is found in `sample` is forgiven, and what was found before unless it is over; all of that without a sample.
     """
     lifted, gpus = [], dict(record.gpus)
     if record.drain and gpu is None:
         lifted.append(f"was drained: {drain_words(record.drain)}")
+    here = {reading.uuid: reading for reading in sample.gpus} if sample else {}
+    found = _findings(record, sample, xids, policy) if sample else {}
     for uuid, known in record.gpus.items():
         if known.troubles and gpu in (None, known.reading.index):
             lifted.append(f"GPU {known.reading.index} was kept out: {trouble_words(known)}")
-            keys = [trouble.key for trouble in known.troubles] + [each.key for each in found.get(uuid, {}).values()]
-            gpus[uuid] = replace(known, troubles=(), forgiven=tuple(dict.fromkeys((*known.forgiven, *keys))))
+            keys = [finding.key for finding in found.get(uuid, {}).values()]
+            before = [*known.forgiven, *(trouble.key for trouble in known.troubles)]
+            still = [key for key in before if not _told(key, here.get(uuid), xids if sample else None)]
+            gpus[uuid] = replace(known, troubles=(), forgiven=tuple(dict.fromkeys(keys + still)))
     return NodeRecord(record.drain if gpu is not None else None, gpus), tuple(lifted)
 
 
@@ -105,6 +98,17 @@ def trouble_words(gpu: GpuRecord) -> str:
 
 
 # ---------------------------------------------------------------------- inside
+
+
+def _findings(
+    record: NodeRecord, sample: GpuSample, xids: Xids, policy: HealthPolicy
+) -> Mapping[str, Mapping[str, Finding]]:
+    """What speaks against GPUs of a node now, by UUID and kind."""
+    found: dict[str, dict[str, Finding]] = {}
+    before = [gpu.reading for gpu in record.gpus.values()]
+    for finding in health(sample, before, xids, temperature_limit=policy.temperature):
+        found.setdefault(finding.gpu, {})[_kind(finding.key)] = finding
+    return found
 
 
 def _out(gpu: Gpu, record: GpuRecord | None) -> Gpu:
