@@ -28,7 +28,7 @@ def drain(
 ) -> int:
     """Let nothing new start on nodes; what runs there goes on. They stay so until agentless nodes resume."""
     served = client(context)
-    code, drained = 0, []
+    code, drained = 0, dict[str, str]()
     for node in nodes:
         try:
             found = served.post(f"/v1/nodes/{node}/drain", {"reason": reason})
@@ -36,11 +36,11 @@ def drain(
             say(f"agentless: {error}")
             code = code or error.exit_code
         else:
-            print(f"{node}: drained, {_what_runs(found)}")
-            drained.append(node)
+            drained[node] = _what_runs(found)
+            print(f"{node}: drained, {drained[node]}")
     try:
-        for node in drained if wait else ():
-            _until_empty(served, node)
+        for node, told in drained.items() if wait else ():
+            _until_empty(served, node, told)
     except KeyboardInterrupt:
         say(f"\nStill drained: {', '.join(drained)}. Let in again: agentless nodes resume NODE")
         raise
@@ -66,9 +66,9 @@ def resume(
         )
 
 
-def _until_empty(served: Client, node: str) -> None:
-    """Wait until no task lives there. Asked in turns, so that it survives a controller that dies and comes back."""
-    failures, told = 0, ""
+def _until_empty(served: Client, node: str, told: str) -> None:
+    """Wait until no task lives there; `told` is what was said of it last. Asked in turns, so that it survives a controller that dies and comes back."""
+    failures = 0
     while True:
         try:
             found = served.get(f"/v1/nodes/{node}/empty", within=WAIT_TURN)
@@ -91,5 +91,5 @@ def _until_empty(served: Client, node: str) -> None:
 def _what_runs(node: dict[str, Any]) -> str:
     count = node["tasks"]
     if count is None:
-        return f"and what runs there is not known: it is {node['state']}"
+        return f"what runs there is not known: {node['reason']}"
     return f"{count} task{'s go' if count > 1 else ' goes'} on there" if count else "nothing runs there"
