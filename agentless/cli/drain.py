@@ -67,7 +67,10 @@ def resume(
 
 
 def _until_empty(served: Client, node: str, told: str) -> None:
-    """Wait until no task lives there; `told` is what was said of it last. Asked in turns, so that it survives a controller that dies and comes back."""
+    """Wait until no task lives there; `told` is what was said of it last.
+
+    Asked in turns, so that it survives a controller that dies and comes back.
+    """
     failures = 0
     while True:
         try:
