@@ -103,6 +103,7 @@ async def test_a_second_drain_changes_the_reason_if_it_has_one_and_not_the_time(
             "new GPUs",
             first.since,
         )
+        assert told(controller, "drained") == [("node", "drained")] * 2
 
 
 async def test_to_resume_what_is_not_kept_out_lifts_nothing(desk):
@@ -147,17 +148,22 @@ async def test_a_node_that_does_not_answer_is_not_empty(desk):
         controller.gate.drain("n1")
         desk.fleet.nodes["n1"].cut()
         await until(lambda: node(controller).state == "offline")
+        empty = asyncio.create_task(controller.gate.empty("n1", 600))
         assert (await controller.gate.empty("n1", 0)).tasks is None
+        assert not empty.done()
+        await desk.fleet.nodes["n1"].restore()
+        await controller.core.links["n1"].ready()
+        assert (await asyncio.wait_for(empty, 20)).tasks == 0
 
 
 async def test_who_waits_until_it_is_empty_is_told_that_it_was_resumed(desk):
     async with desk.running() as controller:
         await submit(controller, "n1")
         controller.gate.drain("n1")
-        empty = asyncio.create_task(controller.gate.empty("n1", 20))
+        empty = asyncio.create_task(controller.gate.empty("n1", 600))
         await until(lambda: len(controller.core.hub._listeners) > 1)
         controller.gate.resume("n1")
-        assert not (await empty).drained
+        assert not (await asyncio.wait_for(empty, 20)).drained
 
 
 # ------------------------------------------------------------------ health

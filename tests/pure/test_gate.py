@@ -179,9 +179,11 @@ def test_what_is_remembered_of_a_gpu_comes_along_to_another_name_of_its_node() -
 
 def test_what_was_found_is_forgiven_also_while_the_node_does_not_answer() -> None:
     watch = Watch()
-    watch.look(first(ecc_uncorrected=2))
-    watch.record, _ = resumed(watch.record, None, None, (), MANUAL)
-    assert watch.look(first(ecc_uncorrected=2)) == ""
+    watch.look()
+    log = (xid(79, 100.0),)
+    watch.look(first(ecc_uncorrected=2), log)
+    watch.record, _ = resumed(watch.record, None, None, log, MANUAL)
+    assert watch.look(first(ecc_uncorrected=2), log) == ""
 
 
 def test_one_gpu_is_resumed_and_the_others_and_the_node_stay_out() -> None:
