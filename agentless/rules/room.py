@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from agentless.model.cluster import Node
+from agentless.model.gpu import GpuTopology
 from agentless.model.task import Placement
 from agentless.rules.closeness import choose
 from agentless.rules.seat import Seat
@@ -58,8 +59,9 @@ class Room:
         self._exclusive = 0
         self.loads: list[Load] = []
         near = {bus: numa.id for numa in (host.numa if host else ()) for bus in numa.gpus}
+        self.topology = node.observation.topology or GpuTopology()
         self.seats = [
-            Seat(gpu, near.get(gpu.reading.pci_bus_id or ""))
+            Seat(gpu, near.get(gpu.reading.pci_bus_id or "", self.topology.numa.get(gpu.reading.index)))
             for gpu in node.gpus
             if gpu.state not in ("unknown", "excluded")
         ]
@@ -110,6 +112,7 @@ class Room:
                 if seat.is_open(begin, end) or (shape.share and seat.foreign and len(seat.taken) == 1)
             ],
             shape,
+            self.topology,
         )
 
     def earliest(self, shape: Shape, amounts: Amounts) -> tuple[float, list[Seat]] | None:
