@@ -54,7 +54,12 @@ def _near(seats: list[Seat], shape: Shape) -> list[Seat]:
 
 
 def _joined(seats: list[Seat], shape: Shape, topology: GpuTopology) -> list[Seat]:
-    """Those between which the slowest link is the fastest; of equals those that `_near` would take."""
+    """Those between which the slowest link is the fastest; of equals those that `_near` would take.
+
+    Who shares goes where others share already, and leaves whole GPUs to those who do not.
+    """
+    if shape.sharing.limit > 1 and len(begun := [seat for seat in seats if seat.taken]) >= shape.gpus:
+        seats = begun
     near = _near(seats, shape)
     if len(seats) == shape.gpus:
         return near
