@@ -142,9 +142,10 @@ class Room:
 
     def openings(self, sharing: Sharing = ALONE) -> list[float]:
         """When each GPU opens for the first time from now on, the soonest first: no three are before the third."""
-        if sharing not in self._openings:
-            self._openings[sharing] = sorted([seat.opens(self.now, sharing) for seat in self.seats])
-        return self._openings[sharing]
+        found = self._openings.get(sharing)
+        if found is None:
+            found = self._openings[sharing] = sorted([seat.opens(self.now, sharing) for seat in self.seats])
+        return found
 
     @property
     def open_seats(self) -> int:

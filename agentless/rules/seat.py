@@ -48,10 +48,12 @@ class Seat:
 
     def opens(self, now: float, sharing: Sharing = ALONE) -> float:
         """When one with these terms could have it for the first time from now on, for however short a time."""
-        if sharing.limit > 1 and not self.closed:
-            ends = sorted({now, *[end for _, end, _ in self.taken if now < end < math.inf]})
-            return next((moment for moment in ends if self._shares(moment, moment, sharing)), math.inf)
         moment = now
+        if not self.taken:
+            return moment
+        if sharing.limit > 1 and not self.closed:
+            ends = sorted([end for _, end, _ in self.taken if now < end < math.inf])
+            return next((moment for moment in (now, *ends) if self._shares(moment, sharing)), math.inf)
         for begin, end, _ in sorted(self.taken, key=itemgetter(0, 1)):
             if begin > moment:
                 break
@@ -64,12 +66,12 @@ class Seat:
         for taken, until, terms in self.taken:
             if taken < end and begin < until and (alone or terms.limit == 1):
                 return False
-        return alone or self._shares(begin, end, sharing)
-
-    def _shares(self, begin: float, end: float, sharing: Sharing) -> bool:
-        """Whether it fits beside the others: there are the most at the beginning, or when one of them begins."""
-        moments = {begin, *[taken for taken, _, _ in self.taken if begin < taken < end]}
-        return all(
-            sharing.fits([terms for taken, until, terms in self.taken if taken <= moment < until], self.total)
-            for moment in moments
+        # There are the most of them at the beginning, or when one of them begins.
+        return alone or all(
+            self._shares(moment, sharing)
+            for moment in (begin, *[taken for taken, _, _ in self.taken if begin < taken < end])
         )
+
+    def _shares(self, moment: float, sharing: Sharing) -> bool:
+        """Whether it fits beside all who have it at a moment."""
+        return sharing.fits([terms for taken, until, terms in self.taken if taken <= moment < until], self.total)
