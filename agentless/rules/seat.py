@@ -62,15 +62,14 @@ class Seat:
 
     def is_open(self, begin: float, end: float, sharing: Sharing = ALONE) -> bool:
         """Whether one with these terms may have it all the time between."""
-        alone = sharing.limit == 1 or self.closed
-        for taken, until, terms in self.taken:
-            if taken < end and begin < until and (alone or terms.limit == 1):
-                return False
+        if sharing.limit == 1 or self.closed:
+            for taken, until, _ in self.taken:  # noqa: SIM110 - the innermost loop of the queue
+                if taken < end and begin < until:
+                    return False
+            return True
         # There are the most of them at the beginning, or when one of them begins.
-        return alone or all(
-            self._shares(moment, sharing)
-            for moment in (begin, *[taken for taken, _, _ in self.taken if begin < taken < end])
-        )
+        moments = (begin, *[taken for taken, _, _ in self.taken if begin < taken < end])
+        return all(self._shares(moment, sharing) for moment in moments)
 
     def _shares(self, moment: float, sharing: Sharing) -> bool:
         """Whether it fits beside all who have it at a moment."""

@@ -23,7 +23,7 @@ from agentless.model.spec import check_spec
 from agentless.model.task import Assigning, Placement, Running, Task
 from agentless.rules.explain import refusal
 from agentless.rules.lifecycle import apply
-from agentless.rules.plan import Plan, plan
+from agentless.rules.plan import Plan, Promise, plan
 from agentless.rules.policies import pack
 from agentless.rules.publish import gpu_view
 from tests.pure.build import CID, NOW, cluster, container, process, reading, seen, spec, task, uuid
@@ -192,6 +192,13 @@ def test_nobody_joins_where_it_is_not_known_who_else_is_there(changes: dict[str,
     assert isinstance(refusal(on, spec(needs=Needs(gpus=1, **shares()))), Refused)
 
 
+def test_a_gpu_that_nobody_may_join_is_passed_over_for_one_that_is_free() -> None:
+    alone = GpuSample((reading("node1", 0, compute_mode="Exclusive_Process"), reading("node1", 1)))
+    assert starts(cluster(seen(sample=alone), (on_gpu("t1", **shares()),)), wish("a", needs=shares())) == {
+        "a": "node1::1"
+    }
+
+
 # ---------------------------------------------------------------------- later
 
 
@@ -225,6 +232,14 @@ def test_what_was_promised_to_one_who_shares_is_kept() -> None:
     queue = [wish(f"a{n}", limit=60, needs=shares()) for n in range(3)]
     first = look(busy, *queue)
     assert plan(busy, queue, NOW, POLICIES, first) == first
+
+
+def test_whoever_is_next_gets_the_share_that_was_promised_to_one_behind() -> None:
+    busy = one_gpu(on_gpu("t1", limit=50, **shares()))
+    queue = [wish("a", limit=100, needs=shares()), wish("b", limit=10, needs=shares())]
+    gpu = (uuid("node1", 0),)
+    before = Plan(promises={"a": Promise("node1", NOW + 50, gpu), "b": Promise("node1", NOW + 5, gpu)})
+    assert list(plan(busy, queue, NOW, POLICIES, before).starts) == ["a"]
 
 
 # ---------------------------------------------------------------------- what is said of it
