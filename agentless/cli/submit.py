@@ -50,6 +50,9 @@ def submit(
     gpu_memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Memory of each GPU, free and in all, like 40G or 4096 (MB).")
     ] = None,
+    gpu_share: Annotated[
+        int, typer.Option(metavar="N", help="Up to N tasks on each GPU, if all are willing; needs --gpu-memory.")
+    ] = 1,
     gpu_type: Annotated[str | None, typer.Option(metavar="TYPE,...", help="The best first: A100,H100 or RTX*.")] = None,
     node: Annotated[
         list[str] | None, typer.Option(help="Only this node; several: any of them.", autocompletion=complete.nodes)
@@ -151,6 +154,7 @@ def submit(
         on=dict(_pair(text, "--on") for text in on or ()),
         exclusive=exclusive,
         policy=None if policy is None else policy.replace("-", "_"),
+        gpu_share=gpu_share,
     )
     if retry_on is not None and not retries:
         raise UsageError("--retry-on says when to try again; say how often, too: --retries 3")
