@@ -13,6 +13,7 @@ from agentless.model.claim import claim_of, task_of
 from agentless.model.cluster import Cluster, Node
 from agentless.model.container import Container
 from agentless.model.event import Event, Exited, LostContact, Restarted, Vanished
+from agentless.model.reservation import Reservation
 from agentless.model.task import Assigning, Lost, Running, Task, is_task_id
 from agentless.ports import Clock
 from agentless.rules.nearest import nearest
@@ -31,7 +32,7 @@ LOST_AFTER = 60.0
 class Core(Ledger):
     """The ledger, and the links to the nodes that keep it true.
 
-    `shared_dir` and `image` are those of the inventory's defaults.
+    `shared_dir` and `image` are those of the inventory's defaults; `reservations` are by id.
     `launching` are the tasks that a launch is under way for; `relaunch` begins another one.
     """
 
@@ -42,6 +43,7 @@ class Core(Ledger):
         self.links: dict[str, Link] = {}
         self.shared_dir: str | None = None
         self.image: str | None = None
+        self.reservations: dict[str, Reservation] = {}
         self.relaunch: Callable[[Task], None] | None = None
         self.launching: set[str] = set()
         self._gists: dict[str, object] = {}
@@ -56,6 +58,7 @@ class Core(Ledger):
             {name: link.observation for name, link in self.links.items()},
             self.tasks.values(),
             self.clock.now(),
+            self.reservations.values(),
         )
 
     def others(self, *, ended: bool = True) -> dict[str, Task]:

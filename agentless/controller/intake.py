@@ -157,5 +157,5 @@ class Intake:
 
 
 def _refusal(cluster: Cluster, task: Task) -> AgentlessError:
-    found = refusal(cluster, task.spec)
+    found = refusal(cluster, task.spec, task.owner)
     return found or Refused(f"{task.spec.needs}: what is free is promised to tasks that have waited for longer")

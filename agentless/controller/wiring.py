@@ -27,6 +27,7 @@ from agentless.controller.intake import Intake
 from agentless.controller.keeper import Keeper
 from agentless.controller.launch import Launcher
 from agentless.controller.link import Link
+from agentless.controller.reservations import Reservations
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.trust import Trust
 from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
@@ -40,6 +41,7 @@ from agentless.runtimes.docker import Docker
 from agentless.session import Session
 from agentless.stores.history import History
 from agentless.stores.logs import LogStore
+from agentless.stores.reservations import ReservationStore
 from agentless.stores.secrets import SecretStore
 from agentless.stores.tinydb import TaskStore
 from agentless.transports import SshFiles
@@ -90,6 +92,7 @@ class Controller:
         logs = LogStore(state / "logs")
         self.actions = Actions(self.core, logs)
         self.keeper = Keeper(self.core, logs)
+        self.reservations = Reservations(self.core, ReservationStore(store))
         self.trust = Trust(self._known_hosts)
         self.traffic = Traffic(last=self._clock.now())
         self._chores: set[asyncio.Task[None]] = set()
@@ -158,6 +161,7 @@ class Controller:
             try:
                 self.core.retry()
                 self.core.lose_silent()
+                self.reservations.tick()
                 self.scheduler.tick()
                 self.keeper.tick()
             except AgentlessError as error:

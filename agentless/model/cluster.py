@@ -8,6 +8,7 @@ from typing import Literal
 
 from agentless.model.gpu import GpuProcess, GpuReading, GpuSample, GpuTopology
 from agentless.model.node import EngineFacts, HostFacts, NodeConfig
+from agentless.model.reservation import Reservation
 
 NodeState = Literal["online", "degraded", "offline", "drained"]
 GpuState = Literal["free", "allocated", "foreign", "unknown", "excluded"]
@@ -72,7 +73,8 @@ class Gpu:
 class Node:
     """A node with its state. `reason` says why it is not online, empty when it is.
 
-    `last_start` is when (Unix seconds) the last of its tasks was started, 0 when there is none.
+    `last_start` is when (Unix seconds) the last of its tasks was started, 0 when there is none. `reservations` are
+    those that are not over, the first to begin first.
     """
 
     config: NodeConfig
@@ -82,6 +84,7 @@ class Node:
     observation: Observation
     allocations: tuple[Allocation, ...] = ()
     last_start: float = 0.0
+    reservations: tuple[Reservation, ...] = ()
 
     @property
     def name(self) -> str:
@@ -91,6 +94,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """All nodes of the inventory, in its order."""
+    """All nodes of the inventory, in its order, at the moment `at` (Unix seconds)."""
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
+    at: float = 0.0

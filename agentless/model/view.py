@@ -15,7 +15,8 @@ class TaskView:
     """A task. `gpus` are the indices at placing time, `gpu_uuids` what it holds; `cores`, `memory_bytes` its limits.
 
     `intruders` are processes outside its container that use its GPUs. `time_limit` is in seconds. `position` is its
-    place in the queue, from 1 on, and `expected_start` when it starts at the latest, if nothing comes in before it.
+    place in the queue, from 1 on, and `expected_start` when it starts at the latest, if nothing comes in before it;
+    `moved` whether that place was given by hand.
     """
 
     id: str
@@ -45,6 +46,7 @@ class TaskView:
     time_limit: float | None
     position: int | None
     expected_start: str | None
+    moved: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,10 @@ class ExplainView:
 
 @dataclass(frozen=True, slots=True)
 class GpuView:
-    """A GPU. `task` is the id of the task that holds it, `reason` why it is not free."""
+    """A GPU. `task` is the id of the task that holds it, `reason` why it is not free.
+
+    `reserved` says for whom it is reserved and when, in words, if it is now or will be within a day.
+    """
 
     node: str
     index: int
@@ -88,6 +93,26 @@ class GpuView:
     reason: str
     processes: tuple[GpuProcess, ...]
     intruders: tuple[GpuProcess, ...]
+    reserved: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationView:
+    """A reservation. `gpus` are indices, none: the whole node; `owner` is None for maintenance.
+
+    `in_the_way` are the tasks of others that may still be there when it begins, in words.
+    """
+
+    id: str
+    node: str
+    gpus: tuple[int, ...]
+    owner: str | None
+    begins_at: str
+    ends_at: str
+    reason: str
+    made_by: str
+    active: bool
+    in_the_way: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,14 +81,15 @@ def plan(
     `policies` by name, under None the one that is used otherwise.
     """
     rooms = [Room(node, order, now) for order, node in enumerate(cluster.nodes.values())]
-    kept = _kept({room.name: room for room in rooms}, queue, now, before or Plan())
+    favoured = _favoured(rooms, queue)
+    kept = _kept({room.name: room for room in rooms}, queue, now, before or Plan(), favoured)
     indices: dict[str | None, Index] = {}
     searches: dict[Shape, Search] = {}
     begun: dict[str, Placement] = {}
     promised: dict[str, Promise | None] = {}
     given = 0
     for task in queue:
-        shape, amounts = shape_of(task.spec), amounts_of(task.spec)
+        shape, amounts = _shaped(task, favoured), amounts_of(task.spec)
         mine = kept.pop(task.id, None)
         if mine:
             mine.room.take_back(mine.seats, mine.load)
@@ -118,7 +119,22 @@ def plan(
     return Plan(begun, promised | {task: place.promise for task, place in kept.items()})
 
 
-def _kept(rooms: Mapping[str, Room], queue: Iterable[Task], now: float, before: Plan) -> dict[str, _Place]:
+def _favoured(rooms: Iterable[Room], queue: Iterable[Task]) -> frozenset[str]:
+    """The owners for whom something is reserved somewhere."""
+    reservations = [reservation for room in rooms for reservation in room.reservations]
+    if not reservations:
+        return frozenset()
+    owners = {task.owner for task in queue}
+    return frozenset(owner for owner in owners if any(each.lets(owner) for each in reservations))
+
+
+def _shaped(task: Task, favoured: frozenset[str]) -> Shape:
+    return shape_of(task.spec, task.owner if task.owner in favoured else "")
+
+
+def _kept(
+    rooms: Mapping[str, Room], queue: Iterable[Task], now: float, before: Plan, favoured: frozenset[str]
+) -> dict[str, _Place]:
     """What was promised before, put in again, up to the first task that is new or whose promise cannot be kept.
 
     Those behind it have less right to their places than it has to one.
@@ -129,7 +145,7 @@ def _kept(rooms: Mapping[str, Room], queue: Iterable[Task], now: float, before: 
             break
         if (promise := before.promises[task.id]) is None:
             continue
-        shape, amounts = shape_of(task.spec), amounts_of(task.spec)
+        shape, amounts = _shaped(task, favoured), amounts_of(task.spec)
         room = rooms.get(promise.node)
         seats = [seat for seat in room.seats if seat.uuid in promise.gpu_uuids] if room else []
         begin = FAR if promise.start is None else max(promise.start, now)

@@ -55,6 +55,7 @@ class Room:
             math.inf if host is None or host.memory_mib is None else float(host.memory_mib << 20)
         )
         self.last_start = node.last_start
+        self.reservations = node.reservations
         self._exclusive = 0
         self.loads: list[Load] = []
         near = {bus: numa.id for numa in (host.numa if host else ()) for bus in numa.gpus}
@@ -103,11 +104,13 @@ class Room:
             return None
         if not shape.gpus:
             return []
+        barred = self._barred(shape, begin, end) if self.reservations else ()
         return choose(
             [
                 seat
                 for seat in self.suited(shape, later=begin > self.now)
-                if seat.is_open(begin, end) or (shape.share and seat.foreign and len(seat.taken) == 1)
+                if (seat.is_open(begin, end) or (shape.share and seat.foreign and len(seat.taken) == 1))
+                and seat.index not in barred
             ],
             shape,
         )
@@ -115,6 +118,7 @@ class Room:
     def earliest(self, shape: Shape, amounts: Amounts) -> tuple[float, list[Seat]] | None:
         """The first time from now on at which it fits, and its seats; None when no such time can be named."""
         ends = {end for seat in self.seats for _, end in seat.taken} | {load.end for load in self.loads}
+        ends.update(reservation.end for reservation in self.reservations)
         for moment in sorted({self.now, *(end for end in ends if self.now < end < math.inf)}):
             if (seats := self.fit(shape, amounts, moment)) is not None:
                 return moment, seats
@@ -129,6 +133,9 @@ class Room:
             moment = max(moment, self._released("cores", amounts.cores - self.free_cores))
         if amounts.memory > self.free_memory:
             moment = max(moment, self._released("memory", amounts.memory - self.free_memory))
+        for reservation in self.reservations:  # the first to begin first
+            if shape.is_kept_off(reservation, moment, moment + amounts.length):
+                moment = reservation.end
         return moment
 
     @property
@@ -186,8 +193,11 @@ class Room:
     def has_room(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat], begin: float) -> bool:
         """Whether a task may have exactly these seats from then on."""
         end = begin + amounts.length
+        barred = self._barred(shape, begin, end) if self.reservations else ()
         return (
-            not self.closed and all(s.is_open(begin, end) for s in seats) and self._has_room(shape, amounts, begin, end)
+            not self.closed
+            and all(s.is_open(begin, end) and s.index not in barred for s in seats)
+            and self._has_room(shape, amounts, begin, end)
         )
 
     def _put(self, seats: Sequence[Seat], load: Load) -> None:
@@ -212,7 +222,14 @@ class Room:
                 return load.end
         return math.inf
 
+    def _barred(self, shape: Shape, begin: float, end: float) -> set[int]:
+        """The GPUs that are reserved for others at some time between."""
+        barring = [reservation for reservation in self.reservations if reservation.bars(shape.owner, begin, end)]
+        return {index for reservation in barring for index in reservation.gpus}
+
     def _has_room(self, shape: Shape, amounts: Amounts, begin: float, end: float) -> bool:
+        if self.reservations and any(shape.is_kept_off(each, begin, end) for each in self.reservations):
+            return False
         if not shape.exclusive and not amounts.cores and not amounts.memory and not self._exclusive:
             return True
         others = [load for load in self.loads if load.begin < end and begin < load.end]

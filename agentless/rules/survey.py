@@ -10,6 +10,7 @@ from agentless.model.cluster import Allocation, Cluster, Gpu, GpuState, Node, No
 from agentless.model.container import Container
 from agentless.model.gpu import GpuProcess, GpuReading
 from agentless.model.node import NodeConfig
+from agentless.model.reservation import Reservation
 from agentless.model.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
 
@@ -22,14 +23,23 @@ def survey(
     observations: Mapping[str, Observation],
     tasks: Iterable[Task],
     now: float,
+    reservations: Iterable[Reservation] = (),
 ) -> Cluster:
     """Everything known, put together. An unknown reading makes an unknown GPU, never a free one."""
     held: dict[str, dict[str, Allocation]] = defaultdict(dict)
     for task in tasks:
         if task.live and task.placement:
             held[task.placement.node][task.id] = _allocation(task, task.placement)
+    reserved: dict[str, list[Reservation]] = defaultdict(list)
+    for reservation in sorted(reservations, key=lambda each: (each.begin, each.id)):
+        if now < reservation.end:
+            reserved[reservation.node].append(reservation)
     return Cluster(
-        {name: _node(config, observations.get(name, Observation()), held[name], now) for name, config in nodes.items()}
+        {
+            name: _node(config, observations.get(name, Observation()), held[name], now, tuple(reserved[name]))
+            for name, config in nodes.items()
+        },
+        now,
     )
 
 
@@ -63,7 +73,13 @@ def _claimed(container: Container, claim: Claim) -> Allocation:
     )
 
 
-def _node(config: NodeConfig, seen: Observation, held: Mapping[str, Allocation], now: float) -> Node:
+def _node(
+    config: NodeConfig,
+    seen: Observation,
+    held: Mapping[str, Allocation],
+    now: float,
+    reservations: tuple[Reservation, ...],
+) -> Node:
     state, reason = _node_state(seen, now)
     allocations = dict(held)
     holders = {uuid: allocation for allocation in held.values() for uuid in allocation.gpu_uuids}
@@ -98,7 +114,7 @@ def _node(config: NodeConfig, seen: Observation, held: Mapping[str, Allocation],
     )
     starts = [container.here(container.started_at) for container in containers]
     last_start = max(filter(None, (*starts, *(allocation.since for allocation in allocations.values()))), default=0.0)
-    return Node(config, state, reason, gpus, seen, tuple(allocations.values()), last_start)
+    return Node(config, state, reason, gpus, seen, tuple(allocations.values()), last_start, reservations)
 
 
 def _node_state(seen: Observation, now: float) -> tuple[NodeState, str]:
