@@ -10,7 +10,6 @@ from agentless.cli import complete
 from agentless.cli.common import Json, TaskArgument, client, print_json, say
 from agentless.cli.table import Column, show
 from agentless.cli.words import local, what
-from agentless.errors import UsageError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -55,8 +54,6 @@ def move(
 
     It stays behind those that are in front of it there, until they have left the queue, and comes before all others.
     """
-    if [position, before, after].count(None) != 2:
-        raise UsageError("where to? Write a position, like 1, or one of --before TASK and --after TASK")
     _move(context, task, {"position": position, "before": before, "after": after}, as_json=as_json)
 
 

@@ -123,7 +123,7 @@ class Intake:
     def _turned_away(self, task: Task) -> AgentlessError | None:
         """Why a task that does not start now is not queued either."""
         cluster = self._core.cluster()
-        if words := never(cluster, task.spec):
+        if words := never(cluster, task.spec, task.owner):
             return Refused(words)
         error = _refusal(cluster, task)
         return error if task.spec.terms.wait_for == 0 or isinstance(error, Unreachable) else None

@@ -69,9 +69,9 @@ def against(cluster: Cluster, spec: TaskSpec, owner: str = "") -> Mapping[str, t
     return {name: each for name, each in found.items() if not shape.rules_out(cluster.nodes[name].config)} or found
 
 
-def never(cluster: Cluster, spec: TaskSpec) -> str | None:
+def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
     """Why no node will ever do as they are, None when one may."""
-    found = against(cluster, spec)
+    found = against(cluster, spec, owner)
     if not all(any(obstacle.lasting for obstacle in each) for each in found.values()):
         return None
     return f"{spec.needs} can never be had here: {_told(found, spec)}"

@@ -87,6 +87,7 @@ def plan(
     searches: dict[Shape, Search] = {}
     begun: dict[str, Placement] = {}
     promised: dict[str, Promise | None] = {}
+    weak: dict[str, _Place] = {}  # promised in this look where something is reserved
     given = 0
     for task in queue:
         shape, amounts = _shaped(task, favoured), amounts_of(task.spec)
@@ -99,16 +100,19 @@ def plan(
                 indices[shape.policy] = Index(rooms, policies[shape.policy])
             search = searches[shape] = Search(shape, indices[shape.policy])
         if found := search.now(amounts, mine.room if mine else None) or _instead(
-            kept, indices.values(), shape, amounts
+            kept, weak, indices.values(), shape, amounts
         ):
             room, seats = found
             room.start(shape, amounts, seats)
             begun[task.id] = room.placement(shape, seats)
         elif given < promises and (coming := search.later(amounts)):
             moment, room, seats = coming
-            room.put(shape, amounts, seats, moment)
+            load = room.put(shape, amounts, seats, moment)
             start = None if moment >= FAR else moment
-            promised[task.id] = Promise(room.name, start, tuple(seat.uuid for seat in seats))
+            promised[task.id] = promise = Promise(room.name, start, tuple(seat.uuid for seat in seats))
+            if room.reservations:
+                weak[task.id] = _Place(room, shape, amounts, seats, load, promise)
+                promised[task.id] = None
             given += 1
         else:
             promised[task.id] = None
@@ -116,7 +120,7 @@ def plan(
         _changed(indices.values(), room)
         if len(begun) == starts:
             break
-    return Plan(begun, promised | {task: place.promise for task, place in kept.items()})
+    return Plan(begun, promised | {task: place.promise for task, place in (kept | weak).items()})
 
 
 def _favoured(rooms: Iterable[Room], queue: Iterable[Task]) -> frozenset[str]:
@@ -156,24 +160,41 @@ def _kept(
 
 
 def _instead(
-    kept: dict[str, _Place], indices: Iterable[Index], shape: Shape, amounts: Amounts
+    kept: dict[str, _Place], weak: dict[str, _Place], indices: Iterable[Index], shape: Shape, amounts: Amounts
 ) -> tuple[Room, list[Seat]] | None:
-    """A place from now on where only promises to tasks behind this one are in the way: it has more right to it."""
-    for room in {place.room.name: place.room for place in kept.values()}.values():
+    """A place from now on where only promises to tasks behind this one are in the way: it has more right to it.
+
+    So has one in the time that is reserved for its owner: what was promised to others for afterwards gives way to it.
+    """
+    weaker = kept
+    if shape.owner and weak:
+        weaker = kept | {task: place for task, place in weak.items() if _is_afterwards(place, shape.owner)}
+    for room in {place.room.name: place.room for place in weaker.values()}.values():
         if room.open_seats < shape.gpus or not room.admits(shape):
             continue
-        there = {task: place for task, place in kept.items() if place.room is room}
+        there = {task: place for task, place in weaker.items() if place.room is room}
         for place in there.values():
             room.take_back(place.seats, place.load)
         if (seats := room.fit(shape, amounts, room.now)) is not None:
             for task in there:
-                del kept[task]
+                (kept if task in kept else weak).pop(task)
             _changed(indices, room)
             return room, seats
         for task, place in there.items():
             again = room.put(place.shape, place.amounts, place.seats, place.load.begin)
-            kept[task] = replace(place, load=again)
+            (kept if task in kept else weak)[task] = replace(place, load=again)
     return None
+
+
+def _is_afterwards(place: _Place, owner: str) -> bool:
+    """Whether somebody else is promised, for afterwards, what is reserved for this owner now."""
+    return any(
+        each.begin <= place.room.now < each.end <= place.load.begin
+        and each.lets(owner)
+        and not each.lets(place.shape.owner)
+        and (place.shape.exclusive or not each.gpus or any(each.covers(seat.index) for seat in place.seats))
+        for each in place.room.reservations
+    )
 
 
 def _changed(indices: Iterable[Index], room: Room) -> None:

@@ -104,16 +104,8 @@ class Room:
             return None
         if not shape.gpus:
             return []
-        barred = self._barred(shape, begin, end) if self.reservations else ()
-        return choose(
-            [
-                seat
-                for seat in self.suited(shape, later=begin > self.now)
-                if (seat.is_open(begin, end) or (shape.share and seat.foreign and len(seat.taken) == 1))
-                and seat.index not in barred
-            ],
-            shape,
-        )
+        seats = self.suited(shape, later=begin > self.now)
+        return choose([seat for seat in seats if self._lets(seat, shape, begin, end, share=shape.share)], shape)
 
     def earliest(self, shape: Shape, amounts: Amounts) -> tuple[float, list[Seat]] | None:
         """The first time from now on at which it fits, and its seats; None when no such time can be named."""
@@ -193,10 +185,9 @@ class Room:
     def has_room(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat], begin: float) -> bool:
         """Whether a task may have exactly these seats from then on."""
         end = begin + amounts.length
-        barred = self._barred(shape, begin, end) if self.reservations else ()
         return (
             not self.closed
-            and all(s.is_open(begin, end) and s.index not in barred for s in seats)
+            and all(self._lets(s, shape, begin, end) for s in seats)
             and self._has_room(shape, amounts, begin, end)
         )
 
@@ -222,10 +213,11 @@ class Room:
                 return load.end
         return math.inf
 
-    def _barred(self, shape: Shape, begin: float, end: float) -> set[int]:
-        """The GPUs that are reserved for others at some time between."""
-        barring = [reservation for reservation in self.reservations if reservation.bars(shape.owner, begin, end)]
-        return {index for reservation in barring for index in reservation.gpus}
+    def _lets(self, seat: Seat, shape: Shape, begin: float, end: float, *, share: bool = False) -> bool:
+        """Whether a GPU is open to a task all the time between, and not reserved for others."""
+        if any(each.covers(seat.index) and each.bars(shape.owner, begin, end) for each in self.reservations):
+            return False
+        return seat.is_open(begin, end) or (share and seat.foreign and len(seat.taken) == 1)
 
     def _has_room(self, shape: Shape, amounts: Amounts, begin: float, end: float) -> bool:
         if self.reservations and any(shape.is_kept_off(each, begin, end) for each in self.reservations):
