@@ -14,7 +14,9 @@ from agentless.cli.words import local, what
 
 def add_to(app: typer.Typer) -> None:
     """Add the verbs."""
-    group = typer.Typer(help="Show who waits, or give one of them another place.", invoke_without_command=True)
+    group = typer.Typer(
+        help="Show who waits, or give one of them another place (marked *).", invoke_without_command=True
+    )
     group.callback()(queue)
     group.command()(move)
     group.command()(top)
@@ -23,10 +25,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def queue(context: typer.Context, as_json: Json = False) -> None:
-    """Show who waits, in the order in which they come, and when they start at the latest.
-
-    A * marks those that were moved by hand.
-    """
+    """Show who waits, in the order in which they come, and when they start at the latest; * were moved by hand."""
     if context.invoked_subcommand is not None:
         return
     found = client(context).get("/v1/queue")

@@ -111,7 +111,7 @@ def _reserved(reservation: Reservation, spec: TaskSpec, now: float) -> str:
     if reservation.begin <= now:
         return str(reservation)
     if spec.terms.time_limit is None:
-        return f"{reservation}, and without --time-limit nobody knows that it is over by then"
+        return f"{reservation}, and it has no --time-limit that is over by then"
     return f"{reservation}, and it may run for {format_duration(spec.terms.time_limit)}"
 
 

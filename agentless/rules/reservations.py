@@ -32,7 +32,9 @@ def check(new: Reservation, others: Iterable[Reservation], node: Node, now: floa
             "it would begin or end so far away that nobody can mean it; write a time like 2026-11-22T08:00"
         )
     if new.end <= new.begin:
-        raise UsageError(f"it would end at {format_moment(new.end)}, and begin at {format_moment(new.begin)}")
+        raise UsageError(
+            f"it would end at {format_moment(new.end)} and not begin before {format_moment(new.begin)}; write a later end"
+        )
     if new.begin < now - LATE:
         raise UsageError(
             f"it would begin at {format_moment(new.begin)}, which is in the past; write a later time, or now"

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentless.cli.app import run
 from agentless.errors import AgentlessError, Refused, StateError, Unreachable, UsageError
 from agentless.model.cluster import Cluster
 from agentless.model.moment import format_moment, parse_moment
 from agentless.model.needs import parse_target
 from agentless.model.reservation import Reservation
-from agentless.model.task import Placement, Task
+from agentless.model.task import Task
 from agentless.model.terms import Terms
 from agentless.rules.explain import never, refusal
 from agentless.rules.plan import Plan, plan
@@ -100,7 +101,7 @@ def test_in_her_time_an_owner_does_not_wait_for_what_others_were_promised_for_af
 def test_among_the_tasks_of_one_owner_the_queue_is_in_force_in_her_time_too() -> None:
     node = on(cluster(seen(gpus=2), (runs("t", "node1::0"),)), reserved("node1"))
     found = look(node, of("ann@a", wish("large", "2x")), of("ann@a", wish("endless")))
-    assert (places(found), promises(found)) == ({}, {"large": ("node1", None), "endless": ("node1", None)})
+    assert (places(found), promises(found)) == ({}, {"large": ("node1", None)})
 
 
 def test_an_exact_target_goes_the_same_way() -> None:
@@ -246,7 +247,7 @@ def test_a_whole_node_is_named_as_such() -> None:
 
 def test_in_front_of_a_window_it_is_said_what_would_help() -> None:
     node = on(cluster(seen(gpus=1)), reserved("node1::0", begin=60, end=120))
-    assert why(node, "node1::0").endswith(", and without --time-limit nobody knows that it is over by then")
+    assert why(node, "node1::0").endswith(", and it has no --time-limit that is over by then")
     assert why(node, "node1::0", terms=Terms(time_limit=HOUR)).endswith(", and it may run for 1h 0m")
 
 
@@ -408,3 +409,23 @@ def test_a_damaged_reservation_is_refused_with_what_to_do(file: Path) -> None:
     file.write_bytes(orjson.dumps(tables))
     with pytest.raises(StateError, match="damaged reservation"):
         ReservationStore(TaskStore(file)).load()
+
+
+# ----------------------------------------------------------------- what is typed
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("node1 --from now --to 2h", "for whom? Write --for OWNER"),
+        ("node1 --for ann --maintenance --from now --to 2h", "for whom? Write --for OWNER"),
+        ("node1 --for ann --from tomorrow --to 2h", "'tomorrow' is not a time; write 2026-11-22T08:00"),
+        ("node1 --for ann --from now", "Missing option '--to'"),
+        ("--for ann --from now --to 2h", "Missing argument 'TARGET...'"),
+    ],
+)
+def test_what_cannot_be_meant_ends_with_exit_code_2_before_anybody_is_asked(
+    words: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["reserve", *words.split()]) == 2
+    assert told in capsys.readouterr().err
