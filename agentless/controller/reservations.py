@@ -47,10 +47,11 @@ class Reservations:
                 name, node, needs.indices, request.owner, request.begin, request.end, request.reason.strip(), core.owner
             )
         await core.heard({each.node for each in made.values()})
-        now, cluster = core.clock.now(), core.cluster()
+        now = core.clock.now()
         others = [each for each in core.reservations.values() if now < each.end]
         for each in made.values():
-            check(each, others, cluster.nodes[each.node], now)
+            node = core.link(each.node).node.name  # the inventory may have changed meanwhile
+            check(each, others, core.cluster([node]).nodes[node], now)
         self._store.save(made.values())
         core.reservations.update(made)
         for each in made.values():

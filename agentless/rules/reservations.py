@@ -33,7 +33,7 @@ def check(new: Reservation, others: Iterable[Reservation], node: Node, now: floa
         )
     if new.end <= new.begin:
         raise UsageError(
-            f"it would end at {format_moment(new.end)} and not begin before {format_moment(new.begin)}; write a later end"
+            f"it would end at {format_moment(new.end)} and begin at {format_moment(new.begin)}; write a later end"
         )
     if new.begin < now - LATE:
         raise UsageError(

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
+from asyncio.subprocess import PIPE
+
 import orjson
 import pytest
 
@@ -141,3 +146,33 @@ async def test_gpus_say_for_whom_they_are_reserved(desk):
         assert [gpu.state for gpu in found] == ["free"] * 4
         assert found[0].reserved.startswith("reserved for ann from ")
         assert [gpu.reserved for gpu in found[1:]] == [None] * 3
+
+
+async def test_it_is_all_there_on_the_command_line(desk, tmp_path):
+    env = {**os.environ, "AGENTLESS_INVENTORY": str(desk.inventory), "XDG_STATE_HOME": str(tmp_path / "typed")}
+
+    async def typed(*words):
+        command = (sys.executable, "-m", "agentless", *words)
+        done = await asyncio.create_subprocess_exec(*command, env=env, stdout=PIPE, stderr=PIPE)
+        out, err = await done.communicate()
+        return done.returncode, out.decode(), err.decode()
+
+    try:
+        code, out, _ = await typed(
+            "reserve", "n1::0,1", "--for", "ann", "--from", "now", "--to", "2h", "--reason", "deadline"
+        )
+        made = out.split()[0]
+        assert (code, "n1::0,1 for ann, from " in out) == (0, True)
+        code, out, _ = await typed("reservations")
+        assert (code, [made in out, "active" in out, "deadline" in out]) == (0, [True] * 3)
+        assert "reserved for ann" in (await typed("gpus", "n1"))[1]
+        code, _, err = await typed("submit", "n1::0", "--no-queue", "--", "sleep", "600")
+        assert (code, "GPU 0 is reserved for ann from " in err) == (3, True)
+        first, second = [(await typed("submit", "n1::0", "--", "sleep", "600"))[1].strip() for _ in range(2)]
+        assert (await typed("queue", "top", second))[:2] == (0, f"{second}  number 1 in the queue\n")
+        code, out, _ = await typed("queue")
+        assert (code, [line.split()[:2] for line in out.splitlines()[1:]]) == (0, [["1*", second], ["2", first]])
+        assert (await typed("queue", "move", second, "--after", first))[:2] == (0, f"{second}  number 2 in the queue\n")
+        assert (await typed("unreserve", made))[0] == 0
+    finally:
+        await typed("controller", "stop")
