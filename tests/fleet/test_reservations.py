@@ -47,6 +47,15 @@ async def test_the_owner_may_use_it_and_others_are_told_why_they_wait(desk):
         assert any(detail.startswith("GPUs 1-3 are reserved for ann from ") for detail in on_n1.details)
 
 
+async def test_an_owner_who_waits_is_not_told_of_his_own_reservation(desk):
+    async with desk.running() as controller:
+        await reserve(controller, "n1", owner=controller.core.owner)
+        holder = (await submit(controller, "n1::0")).task.id
+        held = f"GPU 0 is allocated: held by task {holder} of {controller.core.owner}"
+        assert (await submit(controller, "n1::0")).task.reason == held
+        assert (await submit(controller, "n1::0", wait_for=0.0)).message == f"n1::0: {held}"
+
+
 async def test_who_waits_starts_when_the_reservation_is_given_back(desk):
     async with desk.running() as controller:
         (made,) = await reserve(controller, "n1", owner=None)
