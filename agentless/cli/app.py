@@ -21,6 +21,7 @@ PARTS = {
     "tasks": ("show", "wait", "retry", "stop", "kill", "pause", "resume", "rm"),
     "logs": ("logs",),
     "events": ("events",),
+    "reservations": ("reserve", "reservations", "unreserve"),
     "nodes": ("gpus", "nodes", "doctor"),
     "inventory": ("init", "inventory"),
     "controller": ("controller",),

@@ -36,6 +36,14 @@ def nodes(incomplete: str) -> list[tuple[str, str]]:
     ]
 
 
+def reservations(incomplete: str) -> list[tuple[str, str]]:
+    """Ids of reservations, each with what it is for."""
+    found = _ask("/v1/reservations")
+    return [
+        (r["id"], f"{r['node']} for {r['owner'] or 'maintenance'}") for r in found if r["id"].startswith(incomplete)
+    ]
+
+
 def targets(incomplete: str) -> list[tuple[str, str]]:
     """Nodes, and after `::` their free GPUs."""
     node, colons, _ = incomplete.partition("::")

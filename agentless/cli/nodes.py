@@ -29,9 +29,9 @@ def _gib(mib: int | None) -> str:
 
 def _who(gpu: dict[str, Any]) -> str:
     if not gpu["task"] or gpu["state"] == "unhealthy" or gpu["shares"] > 1:
-        return str(gpu["reason"])
+        return "; ".join(filter(None, (gpu["reason"], gpu["reserved"])))
     beside = "".join(f" + {process_words(process)}" for process in gpu["intruders"][:1])
-    return f"{gpu['task']} {gpu['owner']}{beside}"
+    return f"{gpu['task']} {gpu['owner']}{beside}" + (f"; {gpu['reserved']}" if gpu["reserved"] else "")
 
 
 _GPU_COLUMNS = [

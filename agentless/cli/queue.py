@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from agentless.cli import complete
 from agentless.cli.common import Json, TaskArgument, client, print_json, say
 from agentless.cli.table import Column, show
 from agentless.cli.words import local, what
@@ -13,12 +14,20 @@ from agentless.cli.words import local, what
 
 def add_to(app: typer.Typer) -> None:
     """Add the verbs."""
-    app.command()(queue)
+    group = typer.Typer(
+        help="Show who waits, or give one of them another place (marked *).", invoke_without_command=True
+    )
+    group.callback()(queue)
+    group.command()(move)
+    group.command()(top)
+    app.add_typer(group, name="queue")
     app.command()(explain)
 
 
 def queue(context: typer.Context, as_json: Json = False) -> None:
-    """Show who waits, in the order in which they come, and when they start at the latest."""
+    """Show who waits, in the order in which they come, and when they start at the latest; * were moved by hand."""
+    if context.invoked_subcommand is not None:
+        return
     found = client(context).get("/v1/queue")
     if as_json:
         print_json(found)
@@ -26,6 +35,38 @@ def queue(context: typer.Context, as_json: Json = False) -> None:
         show(_COLUMNS, found)
     else:
         say("nobody waits")
+
+
+def move(
+    context: typer.Context,
+    task: TaskArgument,
+    position: Annotated[int | None, typer.Argument(metavar="[POSITION]", help="From 1 on.")] = None,
+    before: Annotated[
+        str | None, typer.Option(metavar="TASK", help="Next before this one.", autocompletion=complete.tasks)
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="TASK", help="Next after this one.", autocompletion=complete.tasks)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Give a task that waits another place in the queue: a position, or next to another one.
+
+    It stays behind those that are in front of it there, until they have left the queue, and comes before all others.
+    """
+    _move(context, task, {"position": position, "before": before, "after": after}, as_json=as_json)
+
+
+def top(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
+    """Put a task that waits in front of all others."""
+    _move(context, task, {"position": 1}, as_json=as_json)
+
+
+def _move(context: typer.Context, task: str, where: dict[str, Any], *, as_json: bool) -> None:
+    found = client(context).post(f"/v1/tasks/{task}/move", where)
+    if as_json:
+        print_json([found])
+    else:
+        print(f"{found['id']}  number {found['position']} in the queue")
 
 
 def explain(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
@@ -48,7 +89,7 @@ def _start(task: dict[str, Any]) -> str:
 
 
 _COLUMNS = [
-    Column("#", lambda task: str(task["position"] or "-"), right=True),
+    Column("#", lambda task: f"{task['position'] or '-'}{'*' if task['moved'] else ''}", right=True),
     Column("ID", lambda task: task["id"]),
     Column("WANTS", lambda task: task["target"]),
     Column("PRIORITY", lambda task: str(task["priority"]), right=True),

@@ -55,6 +55,7 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
         "batch": found["batch"] if found["batch"] != found["id"] else None,
         "owner": found["owner"],
+        "queue": found["position"] and f"number {found['position']}" + (", moved by hand" if found["moved"] else ""),
         "created": local(found["created_at"]),
         "started": local(found["started_at"]),
         "ended": local(found["ended_at"]),

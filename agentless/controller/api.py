@@ -26,12 +26,15 @@ from agentless.controller.gate import Gate
 from agentless.controller.intake import Intake, Submit
 from agentless.controller.requests import (
     DrainRequest,
+    MoveRequest,
     RecoveryRequest,
+    ReservationRequest,
     ResumeRequest,
     StopRequest,
     SubmitRequest,
     TrustRequest,
 )
+from agentless.controller.reservations import Reservations
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.trust import HostKey, Trust
 from agentless.errors import AgentlessError, ControllerError
@@ -43,11 +46,13 @@ from agentless.model.view import (
     GpuView,
     NodeView,
     RecoveryView,
+    ReservationView,
     ResumeView,
     StartView,
     TaskView,
 )
 from agentless.rules.publish import checks, gpu_view, node_view
+from agentless.rules.reservations import notice
 from agentless.runtimes.docker import LogQuery
 
 _STATUS = {1: 500, 2: 400, 3: 409, 4: 503}
@@ -61,6 +66,7 @@ class House(Protocol):
     scheduler: Scheduler
     actions: Actions
     gate: Gate
+    reservations: Reservations
     trust: Trust
 
     def describe(self) -> ControllerView:
@@ -151,6 +157,11 @@ def make(house: House) -> FastAPI:
         """Those who wait, in their order."""
         await core.heard(core.links)
         return [core.view(task) for task in house.scheduler.queue]
+
+    @app.post("/v1/tasks/{task}/move")
+    async def move(task: str, request: MoveRequest) -> TaskView:
+        """Give one that waits another place in the queue."""
+        return core.view(house.scheduler.move(task, request.position, request.before, request.after))
 
     @app.get("/v1/tasks/{task}/explain")
     async def explain(task: str) -> ExplainView:
@@ -253,7 +264,13 @@ def make(house: House) -> FastAPI:
         names = list(core.links) if node is None else [core.link(node).node.name]
         await core.heard(names)
         seen = core.cluster().nodes
-        return [gpu_view(name, gpu) for name in names if name in seen for gpu in seen[name].gpus]
+        now = core.clock.now()
+        return [
+            gpu_view(name, gpu, notice(seen[name], gpu.reading.index, now))
+            for name in names
+            if name in seen
+            for gpu in seen[name].gpus
+        ]
 
     @app.get("/v1/doctor")
     async def doctor(node: str | None = None) -> list[CheckView]:
@@ -272,6 +289,23 @@ def make(house: House) -> FastAPI:
     @app.post("/v1/nodes/{node}/trust")
     async def trust(node: str, request: TrustRequest) -> HostKey:
         return await house.trust.record(core.link(node), request.fingerprint)
+
+    # ----------------------------------------------------------- reservations
+
+    @app.get("/v1/reservations")
+    async def reservations() -> list[ReservationView]:
+        """Those that are not over, the first to begin first."""
+        await core.heard({each.node for each in core.reservations.values() if each.node in core.links})
+        return house.reservations.views()
+
+    @app.post("/v1/reservations")
+    async def reserve(request: ReservationRequest) -> list[ReservationView]:
+        """All of the targets, or none."""
+        return await house.reservations.reserve(request)
+
+    @app.delete("/v1/reservations/{reservation}")
+    async def unreserve(reservation: str) -> ReservationView:
+        return house.reservations.remove(reservation)
 
     # ----------------------------------------------------------------- events
 

@@ -14,6 +14,7 @@ from agentless.model.cluster import Cluster, Node
 from agentless.model.container import Container
 from agentless.model.event import Event, Exited, LostContact, Restarted, Vanished
 from agentless.model.gate import NodeRecord
+from agentless.model.reservation import Reservation
 from agentless.model.task import Assigning, Lost, Running, Task, first_try, is_task_id, next_try, numbered
 from agentless.ports import Clock
 from agentless.rules.nearest import nearest
@@ -32,7 +33,7 @@ LOST_AFTER = 60.0
 class Core(Ledger):
     """The ledger, and the links to the nodes that keep it true.
 
-    `shared_dir` and `image` are those of the inventory's defaults.
+    `shared_dir` and `image` are those of the inventory's defaults; `reservations` are by id.
     `launching` are the tasks that a launch is under way for; `relaunch` begins another one.
     `records` are what is remembered of nodes; `examine` brings the one of a node to what was seen, and gives what has
     happened by that, each as an event and its cause.
@@ -45,6 +46,7 @@ class Core(Ledger):
         self.links: dict[str, Link] = {}
         self.shared_dir: str | None = None
         self.image: str | None = None
+        self.reservations: dict[str, Reservation] = {}
         self.relaunch: Callable[[Task], None] | None = None
         self.launching: set[str] = set()
         self.records: dict[str, NodeRecord] = {}
@@ -62,6 +64,7 @@ class Core(Ledger):
             self.tasks.values(),
             self.clock.now(),
             self.records,
+            self.reservations.values(),
         )
 
     def others(self, *, ended: bool = True) -> dict[str, Task]:

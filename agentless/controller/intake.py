@@ -128,7 +128,7 @@ class Intake:
     def _turned_away(self, task: Task) -> AgentlessError | None:
         """Why a task that does not start now is not queued either."""
         cluster = self._core.cluster()
-        if words := never(cluster, task.spec):
+        if words := never(cluster, task.spec, task.owner):
             return Refused(words)
         if self._is_for_later(task):
             return None
@@ -164,5 +164,5 @@ class Intake:
 
 
 def _refusal(cluster: Cluster, task: Task) -> AgentlessError:
-    found = refusal(cluster, task.spec)
+    found = refusal(cluster, task.spec, task.owner)
     return found or Refused(f"{task.spec.needs}: what is free is promised to tasks that have waited for longer")

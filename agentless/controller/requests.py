@@ -54,6 +54,26 @@ class StopRequest(BaseModel):
     grace: FiniteFloat | None = None
 
 
+class MoveRequest(BaseModel):
+    """Where to in the queue, in one of three ways: a position from 1 on, before a task, after a task."""
+
+    model_config = ConfigDict(extra="forbid")
+    position: int | None = None
+    before: str | None = None
+    after: str | None = None
+
+
+class ReservationRequest(BaseModel):
+    """What to keep (nodes, or exact GPUs: `node1::0-3`), for whose tasks (null: nobody's), and when (Unix seconds)."""
+
+    model_config = ConfigDict(extra="forbid")
+    targets: list[str]
+    owner: str | None
+    begin: FiniteFloat
+    end: FiniteFloat
+    reason: str = ""
+
+
 class RecoveryRequest(BaseModel):
     """The ids of the tasks to remember, of those that `GET /v1/recovery` has shown."""
 

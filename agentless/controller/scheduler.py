@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agentless import plugins
 from agentless.controller.core import Core
-from agentless.errors import AgentlessError, StateError
-from agentless.model.event import Assigned
+from agentless.errors import AgentlessError, Refused, StateError, UsageError
+from agentless.model.event import Assigned, Moved
 from agentless.model.task import Pending, Scheduled, Task
 from agentless.model.units import format_duration
 from agentless.model.view import ExplainView, ObstacleView
@@ -19,6 +19,7 @@ from agentless.rules.explain import against, brief
 from agentless.rules.order import order
 from agentless.rules.plan import Outlook, Plan, plan
 from agentless.rules.publish import timestamp
+from agentless.rules.rank import move
 from agentless.rules.search import Cost
 
 LOOK_EVERY = 2.0
@@ -74,7 +75,7 @@ class Scheduler:
             return Outlook(position, f"{position - 1} tasks are before it", self.plan.promises.get(task.id))
         if task.id not in self._reasons:
             refused = task.status.reason if isinstance(task.status, Pending) else ""
-            found = self._held_back(task) or brief(self._core.cluster(), task.spec)
+            found = self._held_back(task) or brief(self._core.cluster(), task.spec, task.owner)
             self._reasons[task.id] = found or refused or "what is free is promised to those before it"
         return Outlook(position, self._reasons[task.id], self.plan.promises.get(task.id))
 
@@ -88,7 +89,7 @@ class Scheduler:
         outlook = self.outlook(task)
         found = [
             ObstacleView(name, obstacle.text, obstacle.details)
-            for name, each in against(self._core.cluster(), task.spec).items()
+            for name, each in against(self._core.cluster(), task.spec, task.owner).items()
             for obstacle in each
         ]
         when, start = self._held_back(task) or "when it starts is not known yet", None
@@ -100,6 +101,28 @@ class Scheduler:
             when = f"it starts in {left} at the latest, on {outlook.promise.node}"
         summary = f"task {task.id} ({task.spec.needs}) is number {outlook.position} in the queue; {when}"
         return ExplainView(task.id, summary, timestamp(start), tuple(found))
+
+    def move(
+        self, reference: str, position: int | None = None, before: str | None = None, after: str | None = None
+    ) -> Task:
+        """Give a task that waits another place: a position from 1 on, or next to another one that waits."""
+        if [position, before, after].count(None) != 2:
+            raise UsageError("where to? Write a position, like 1, or one of --before TASK and --after TASK")
+        task, queue = self._waits(reference), self.queue
+        if position is None:
+            other = self._waits(before or after or "")
+            if other.id == task.id:
+                raise UsageError(f"task {task.id} cannot be moved next to itself; name another one")
+            others = [waiting.id for waiting in queue if waiting.id != task.id]
+            position = others.index(other.id) + (1 if before else 2)
+        for moved, rank in move(queue, task, position).items():
+            to = f"to number {position}" if moved == task.id else f"keeps its place, task {task.id} was moved"
+            self._core.apply(moved, Moved(rank), f"agentless queue: {to}")
+        # As one that is new to the queue, it has not been promised anything, nor have those behind it.
+        self.plan = Plan(self.plan.starts, {name: p for name, p in self.plan.promises.items() if name != task.id})
+        self._positions.clear()
+        self._reasons.clear()
+        return self._core.tasks[task.id]
 
     def start(self) -> None:
         """Begin to look."""
@@ -156,6 +179,12 @@ class Scheduler:
                 self._core.launching.discard(task)
                 raise
             self._launch(task)
+
+    def _waits(self, reference: str) -> Task:
+        task = self._core.find(reference)
+        if not isinstance(task.status, Pending):
+            raise Refused(f"task {task.id} is {task.state}: only tasks that wait have a place in the queue")
+        return task
 
     def _waiting(self) -> list[Task]:
         return [task for task in self._core.tasks.values() if isinstance(task.status, Pending)]

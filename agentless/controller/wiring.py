@@ -27,6 +27,7 @@ from agentless.controller.intake import Intake
 from agentless.controller.keeper import Keeper
 from agentless.controller.launch import Launcher
 from agentless.controller.link import Link
+from agentless.controller.reservations import Reservations
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.timer import Timer
 from agentless.controller.trust import Trust
@@ -42,6 +43,7 @@ from agentless.session import Session
 from agentless.stores.gate import GateStore
 from agentless.stores.history import History
 from agentless.stores.logs import LogStore
+from agentless.stores.reservations import ReservationStore
 from agentless.stores.secrets import SecretStore
 from agentless.stores.tinydb import TaskStore
 from agentless.transports import SshFiles
@@ -94,6 +96,7 @@ class Controller:
         self.actions = Actions(self.core, logs)
         self.timer = Timer(self.core, self.actions)
         self.keeper = Keeper(self.core, logs)
+        self.reservations = Reservations(self.core, ReservationStore(store))
         self.trust = Trust(self._known_hosts)
         self.traffic = Traffic(last=self._clock.now())
 
@@ -165,6 +168,7 @@ class Controller:
                 self.core.retry()
                 self.gate.flush()
                 self.core.lose_silent()
+                self.reservations.tick()
                 self.keeper.tick()
             except AgentlessError as error:
                 _log.warning("%s", error)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from agentless.model.gpu import GpuProcess, GpuReading, GpuSample, GpuTopology, Xid
 from agentless.model.node import EngineFacts, HostFacts, NodeConfig
+from agentless.model.reservation import Reservation
 from agentless.model.sharing import ALONE, Sharing
 
 NodeState = Literal["online", "degraded", "offline", "drained"]
@@ -90,8 +91,9 @@ class Gpu:
 class Node:
     """A node with its state. `reason` says why it is not online, empty when it is.
 
-    `last_start` is when (Unix seconds) the last of its tasks was started, 0 when there is none. `drained` is whether
-    nothing new may start there: one that is offline besides has the state `offline`.
+    `last_start` is when (Unix seconds) the last of its tasks was started, 0 when there is none. `reservations` are
+    those that are not over, the first to begin first. `drained` is whether nothing new may start there: one that is
+    offline besides has the state `offline`.
     """
 
     config: NodeConfig
@@ -101,6 +103,7 @@ class Node:
     observation: Observation
     allocations: tuple[Allocation, ...] = ()
     last_start: float = 0.0
+    reservations: tuple[Reservation, ...] = ()
     drained: bool = False
 
     @property
@@ -118,6 +121,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """All nodes of the inventory, in its order."""
+    """All nodes of the inventory, in its order, at the moment `at` (Unix seconds)."""
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
+    at: float = 0.0

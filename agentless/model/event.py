@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentless.model.task import Placement, StopKind
+from agentless.model.task import Placement, Rank, StopKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,13 @@ class GaveUp:
     """It has waited for as long as it was to wait."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Somebody gave it another place in the queue."""
+
+    rank: Rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,7 @@ Event = (
     | Queued
     | Unplaced
     | GaveUp
+    | Moved
     | Assigned
     | Step
     | Launched

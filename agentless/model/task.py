@@ -118,10 +118,22 @@ Status = Scheduled | Pending | Assigning | Running | Paused | Lost | Ended
 
 
 @dataclass(frozen=True, slots=True)
+class Rank:
+    """A place in the queue that was given by hand: next after these tasks, as long as one of them waits.
+
+    Who has the highest `turn` was moved last.
+    """
+
+    behind: tuple[str, ...]
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
     """One command, and what has become of it. `created_at` is Unix seconds by the controller's clock.
 
-    `stop` is what was asked, `grace` the seconds between SIGTERM and SIGKILL that were asked with it.
+    `stop` is what was asked, `grace` the seconds between SIGTERM and SIGKILL that were asked with it; `rank` is its
+    place in the queue if it was given by hand.
     """
 
     id: str
@@ -132,6 +144,7 @@ class Task:
     status: Status = Pending()
     stop: StopKind | None = None
     grace: float | None = None
+    rank: Rank | None = None
 
     @property
     def state(self) -> str:

@@ -15,10 +15,10 @@ class TaskView:
     """A task. `gpus` are the indices at placing time, `gpu_uuids` what it holds; `cores`, `memory_bytes` its limits.
 
     `intruders` are processes outside its container that use its GPUs. `time_limit` is in seconds. `position` is its
-    place in the queue, from 1 on, and `expected_start` when it starts at the latest, if nothing comes in before it.
-    `scheduled_for` is when it goes into the queue. It is try number `attempt`, `retries` more than one are allowed, and
-    the next one is the task `retried_as`. `parameters` are the values by which its command differs from those
-    of its batch.
+    place in the queue, from 1 on, and `expected_start` when it starts at the latest, if nothing comes in before it;
+    `moved` whether that place was given by hand. `scheduled_for` is when it goes into the queue. It is try number
+    `attempt`, `retries` more than one are allowed, and the next one is the task `retried_as`. `parameters` are the
+    values by which its command differs from those of its batch.
     """
 
     id: str
@@ -53,6 +53,7 @@ class TaskView:
     retries: int
     retried_as: str | None
     parameters: dict[str, str]
+    moved: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class GpuView:
     """A GPU. `task` is the id of the task that holds it, `reason` why it is not free.
 
     `tasks` are all that hold it, several where they share it; `shares` is how many may, 1 where nobody shares.
+    `reserved` says for whom it is reserved and when, in words, if it is now or will be within a day.
     """
 
     node: str
@@ -101,6 +103,26 @@ class GpuView:
     intruders: tuple[GpuProcess, ...]
     tasks: tuple[str, ...]
     shares: int
+    reserved: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationView:
+    """A reservation. `gpus` are indices, none: the whole node; `owner` is None for maintenance.
+
+    `in_the_way` are the tasks of others that may still be there when it begins, in words.
+    """
+
+    id: str
+    node: str
+    gpus: tuple[int, ...]
+    owner: str | None
+    begins_at: str
+    ends_at: str
+    reason: str
+    made_by: str
+    active: bool
+    in_the_way: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.cluster import Cluster, Gpu, Node
+from agentless.model.reservation import Reservation
 from agentless.model.sharing import Sharing
 from agentless.model.spec import TaskSpec
-from agentless.model.units import format_size
+from agentless.model.units import format_duration, format_size
 from agentless.rules.shape import Shape, shape_of
 
 MAX_NODES, MAX_DETAILS = 8, 4
@@ -33,9 +35,9 @@ class Obstacle:
         return self.text + (f" ({told}{more})" if told else "")
 
 
-def obstacles(node: Node, spec: TaskSpec) -> tuple[Obstacle, ...]:
+def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obstacle, ...]:
     """What stands in the way of a task on a node now, not counting what is promised to others; empty: it fits."""
-    shape = shape_of(spec)
+    shape = shape_of(spec, owner)
     if ruled_out := shape.rules_out(node.config):
         return (Obstacle(ruled_out, lasting=True),)
     found = []
@@ -48,28 +50,37 @@ def obstacles(node: Node, spec: TaskSpec) -> tuple[Obstacle, ...]:
         found.append(Obstacle(f"it wants {node.name} alone, and there is {_tasks(node)}"))
     elif alone := next((a for a in node.allocations if a.exclusive), None):
         found.append(Obstacle(f"{alone} has {node.name} alone"))
-    found += _gpu_obstacles(node, shape)
+    barring = [each for each in node.reservations if each.bars(owner, now, now + (spec.terms.time_limit or math.inf))]
+    for each in barring:
+        if shape.exclusive or not each.gpus:
+            what = f"it wants {node.name} alone, and {each.target}" if each.gpus else node.name
+            found.append(Obstacle(f"{what} is {_reserved(each, spec, now)}"))
+    reserved = {index: _reserved(each, spec, now) for each in reversed(barring) for index in each.gpus}
+    found += _gpu_obstacles(node, shape, reserved)
     return tuple(found)
 
 
-def against(cluster: Cluster, spec: TaskSpec) -> Mapping[str, tuple[Obstacle, ...]]:
-    """What stands in the way on each node that the task would go to; on all of them, when it would go to none."""
-    found = {name: obstacles(node, spec) for name, node in cluster.nodes.items()}
+def against(cluster: Cluster, spec: TaskSpec, owner: str = "") -> Mapping[str, tuple[Obstacle, ...]]:
+    """What stands in the way on each node that the task would go to; on all of them, when it would go to none.
+
+    `owner` is whose task it is; nothing is reserved for nobody.
+    """
+    found = {name: obstacles(node, spec, owner, cluster.at) for name, node in cluster.nodes.items()}
     shape = shape_of(spec)
     return {name: each for name, each in found.items() if not shape.rules_out(cluster.nodes[name].config)} or found
 
 
-def never(cluster: Cluster, spec: TaskSpec) -> str | None:
+def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
     """Why no node will ever do as they are, None when one may."""
-    found = against(cluster, spec)
+    found = against(cluster, spec, owner)
     if not all(any(obstacle.lasting for obstacle in each) for each in found.values()):
         return None
     return f"{spec.needs} can never be had here: {_told(found, spec)}"
 
 
-def refusal(cluster: Cluster, spec: TaskSpec) -> AgentlessError | None:
+def refusal(cluster: Cluster, spec: TaskSpec, owner: str = "") -> AgentlessError | None:
     """Why no node will do now as an error, None when one would."""
-    found = against(cluster, spec)
+    found = against(cluster, spec, owner)
     if not all(found.values()):
         return None
     if all(cluster.nodes[name].state == "offline" for name in found):
@@ -77,9 +88,9 @@ def refusal(cluster: Cluster, spec: TaskSpec) -> AgentlessError | None:
     return Refused(f"{spec.needs}: {_told(found, spec)}")
 
 
-def brief(cluster: Cluster, spec: TaskSpec) -> str:
+def brief(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str:
     """The nearest reason why it does not start now, without details; empty when it would."""
-    found = [obstacles(node, spec) for node in cluster.nodes.values()]
+    found = [obstacles(node, spec, owner, cluster.at) for node in cluster.nodes.values()]
     passing = [each for each in found if not any(obstacle.lasting for obstacle in each)]
     return "; ".join(obstacle.text for obstacle in min(passing, key=len, default=()))
 
@@ -97,7 +108,15 @@ class _Flaw:
     lasting: bool = False
 
 
-def _flaw(gpu: Gpu, shape: Shape) -> _Flaw | None:
+def _reserved(reservation: Reservation, spec: TaskSpec, now: float) -> str:
+    if reservation.begin <= now:
+        return str(reservation)
+    if spec.terms.time_limit is None:
+        return f"{reservation}, and it has no --time-limit that is over by then"
+    return f"{reservation}, and it may run for {format_duration(spec.terms.time_limit)}"
+
+
+def _flaw(gpu: Gpu, shape: Shape, reserved: Mapping[int, str]) -> _Flaw | None:
     reading, index = gpu.reading, gpu.reading.index
     total, free = reading.memory_total_mib, reading.memory_unused_mib
     wanted = format_size(shape.gpu_memory)
@@ -114,7 +133,7 @@ def _flaw(gpu: Gpu, shape: Shape) -> _Flaw | None:
         return _Flaw(index, "is", f"{gpu.state}: {gpu.reason}", lasting=gpu.state == "excluded")
     if free is not None and free << 20 < shape.gpu_memory:
         return _Flaw(index, "has", f"{format_size(free << 20)} of memory free, not {wanted}")
-    return None
+    return _Flaw(index, "is", reserved[index]) if index in reserved else None
 
 
 def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
@@ -189,13 +208,13 @@ def _host_obstacles(node: Node, spec: TaskSpec) -> Iterable[Obstacle]:
             yield Obstacle(f"{wanted} of memory are asked for and {left} of {has} are not set aside")
 
 
-def _gpu_obstacles(node: Node, shape: Shape) -> Iterable[Obstacle]:
+def _gpu_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Iterable[Obstacle]:
     if shape.indices:
-        return _exact_obstacles(node, shape)
-    return _any_obstacles(node, shape) if shape.gpus and node.observation.sample else ()
+        return _exact_obstacles(node, shape, reserved)
+    return _any_obstacles(node, shape, reserved) if shape.gpus and node.observation.sample else ()
 
 
-def _exact_obstacles(node: Node, shape: Shape) -> Iterable[Obstacle]:
+def _exact_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Iterable[Obstacle]:
     # One that has vanished comes last, and another may have its index by now.
     by_index = {gpu.reading.index: gpu for gpu in reversed(node.gpus)}
     missing = [index for index in shape.indices if index not in by_index]
@@ -204,13 +223,13 @@ def _exact_obstacles(node: Node, shape: Shape) -> Iterable[Obstacle]:
     # What the whole node is not well for is not said of each GPU again.
     asked = [by_index[index] for index in shape.indices if index in by_index]
     asked = [gpu for gpu in asked if node.state == "online" or gpu.state != "unknown"]
-    flaws = [flaw for gpu in asked if (flaw := _flaw(gpu, shape))]
+    flaws = [flaw for gpu in asked if (flaw := _flaw(gpu, shape, reserved))]
     for lasting in (False, True):
         yield from (Obstacle(words, lasting) for words in _say(flaw for flaw in flaws if flaw.lasting is lasting))
 
 
-def _any_obstacles(node: Node, shape: Shape) -> Iterable[Obstacle]:
-    flaws = [flaw for gpu in node.gpus if (flaw := _flaw(gpu, shape))]
+def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Iterable[Obstacle]:
+    flaws = [flaw for gpu in node.gpus if (flaw := _flaw(gpu, shape, reserved))]
     capable = len(node.gpus) - sum(flaw.lasting for flaw in flaws)
     free = len(node.gpus) - len(flaws)
     wanted = f"{shape.gpus} GPU{'s are' if shape.gpus > 1 else ' is'} asked for"

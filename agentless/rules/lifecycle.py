@@ -18,6 +18,7 @@ from agentless.model.event import (
     Launched,
     LaunchFailed,
     LostContact,
+    Moved,
     Queued,
     Restarted,
     Step,
@@ -62,6 +63,8 @@ def apply(task: Task, event: Event, now: float) -> Task:
             return replace(task, status=Pending())
         case Pending(), Queued():
             return task
+        case Pending(), Moved(rank=rank):
+            return replace(task, rank=rank)
         case Pending(), GaveUp(reason=reason):
             return replace(task, status=Ended("cancelled", now, reason=reason))
         case ((Assigning() | Lost(container=None)), Unplaced(reason=reason)) if not task.stop:

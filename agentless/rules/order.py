@@ -1,4 +1,4 @@
-"""The order of the queue: priority, then owners in turn, then who came first."""
+"""The order of the queue: what was given by hand, then priority, then owners in turn, then who came first."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from agentless.model.task import Task
+from agentless.rules.rank import by_hand
 
 
 def order(tasks: Iterable[Task]) -> list[Task]:
@@ -20,4 +21,4 @@ def order(tasks: Iterable[Task]) -> list[Task]:
         priority, whose = task.spec.terms.priority, task.owner
         ranked.append((-priority, in_front[priority, whose], task.created_at, task.id, task))
         in_front[priority, whose] += max(1, task.spec.needs.gpus)
-    return [entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:-1])]
+    return by_hand([entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:-1])])

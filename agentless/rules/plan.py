@@ -82,14 +82,16 @@ def plan(
     `policies` by name, under None the one that is used otherwise.
     """
     rooms = [Room(node, order, now) for order, node in enumerate(cluster.nodes.values())]
-    kept = _kept({room.name: room for room in rooms}, queue, now, before or Plan())
+    favoured = _favoured(rooms, queue)
+    kept = _kept({room.name: room for room in rooms}, queue, now, before or Plan(), favoured)
     indices: dict[tuple[str | None, Sharing], Index] = {}
     searches: dict[Shape, Search] = {}
     begun: dict[str, Placement] = {}
     promised: dict[str, Promise | None] = {}
+    weak: dict[str, _Place] = {}  # promised in this look where something is reserved
     given = 0
     for task in queue:
-        shape, amounts = shape_of(task.spec), amounts_of(task.spec)
+        shape, amounts = _shaped(task, favoured), amounts_of(task.spec)
         mine = kept.pop(task.id, None)
         if mine:
             mine.room.take_back(mine.seats, mine.load)
@@ -100,16 +102,19 @@ def plan(
                 indices[key] = Index(rooms, policies[shape.policy], shape.sharing.rough)
             search = searches[shape] = Search(shape, indices[key])
         if found := search.now(amounts, mine.room if mine else None) or _instead(
-            kept, indices.values(), shape, amounts
+            kept, weak, indices.values(), shape, amounts
         ):
             room, seats = found
             room.start(shape, amounts, seats)
             begun[task.id] = room.placement(shape, seats)
         elif given < promises and (coming := search.later(amounts)):
             moment, room, seats = coming
-            room.put(shape, amounts, seats, moment)
+            load = room.put(shape, amounts, seats, moment)
             start = None if moment >= FAR else moment
-            promised[task.id] = Promise(room.name, start, tuple(seat.uuid for seat in seats))
+            promised[task.id] = promise = Promise(room.name, start, tuple(seat.uuid for seat in seats))
+            if room.reservations:
+                weak[task.id] = _Place(room, shape, amounts, seats, load, promise)
+                promised[task.id] = None
             given += 1
         else:
             promised[task.id] = None
@@ -117,10 +122,25 @@ def plan(
         _changed(indices.values(), room)
         if len(begun) == starts:
             break
-    return Plan(begun, promised | {task: place.promise for task, place in kept.items()})
+    return Plan(begun, promised | {task: place.promise for task, place in (kept | weak).items()})
 
 
-def _kept(rooms: Mapping[str, Room], queue: Iterable[Task], now: float, before: Plan) -> dict[str, _Place]:
+def _favoured(rooms: Iterable[Room], queue: Iterable[Task]) -> frozenset[str]:
+    """The owners for whom something is reserved somewhere."""
+    reservations = [reservation for room in rooms for reservation in room.reservations]
+    if not reservations:
+        return frozenset()
+    owners = {task.owner for task in queue}
+    return frozenset(owner for owner in owners if any(each.lets(owner) for each in reservations))
+
+
+def _shaped(task: Task, favoured: frozenset[str]) -> Shape:
+    return shape_of(task.spec, task.owner if task.owner in favoured else "")
+
+
+def _kept(
+    rooms: Mapping[str, Room], queue: Iterable[Task], now: float, before: Plan, favoured: frozenset[str]
+) -> dict[str, _Place]:
     """What was promised before, put in again, up to the first task that is new or whose promise cannot be kept.
 
     Those behind it have less right to their places than it has to one.
@@ -131,7 +151,7 @@ def _kept(rooms: Mapping[str, Room], queue: Iterable[Task], now: float, before: 
             break
         if (promise := before.promises[task.id]) is None:
             continue
-        shape, amounts = shape_of(task.spec), amounts_of(task.spec)
+        shape, amounts = _shaped(task, favoured), amounts_of(task.spec)
         room = rooms.get(promise.node)
         seats = [seat for seat in room.seats if seat.uuid in promise.gpu_uuids] if room else []
         begin = FAR if promise.start is None else max(promise.start, now)
@@ -142,24 +162,41 @@ def _kept(rooms: Mapping[str, Room], queue: Iterable[Task], now: float, before: 
 
 
 def _instead(
-    kept: dict[str, _Place], indices: Iterable[Index], shape: Shape, amounts: Amounts
+    kept: dict[str, _Place], weak: dict[str, _Place], indices: Iterable[Index], shape: Shape, amounts: Amounts
 ) -> tuple[Room, list[Seat]] | None:
-    """A place from now on where only promises to tasks behind this one are in the way: it has more right to it."""
-    for room in {place.room.name: place.room for place in kept.values()}.values():
+    """A place from now on where only promises to tasks behind this one are in the way: it has more right to it.
+
+    So has one in the time that is reserved for its owner: what was promised to others for afterwards gives way to it.
+    """
+    weaker = kept
+    if shape.owner and weak:
+        weaker = kept | {task: place for task, place in weak.items() if _is_afterwards(place, shape.owner)}
+    for room in {place.room.name: place.room for place in weaker.values()}.values():
         if room.open_to(shape.sharing.rough) < shape.gpus or not room.admits(shape):
             continue
-        there = {task: place for task, place in kept.items() if place.room is room}
+        there = {task: place for task, place in weaker.items() if place.room is room}
         for place in there.values():
             room.take_back(place.seats, place.load)
         if (seats := room.fit(shape, amounts, room.now)) is not None:
             for task in there:
-                del kept[task]
+                (kept if task in kept else weak).pop(task)
             _changed(indices, room)
             return room, seats
         for task, place in there.items():
             again = room.put(place.shape, place.amounts, place.seats, place.load.begin)
-            kept[task] = replace(place, load=again)
+            (kept if task in kept else weak)[task] = replace(place, load=again)
     return None
+
+
+def _is_afterwards(place: _Place, owner: str) -> bool:
+    """Whether somebody else is promised, for afterwards, what is reserved for this owner now."""
+    return any(
+        each.begin <= place.room.now < each.end <= place.load.begin
+        and each.lets(owner)
+        and not each.lets(place.shape.owner)
+        and (place.shape.exclusive or not each.gpus or any(each.covers(seat.index) for seat in place.seats))
+        for each in place.room.reservations
+    )
 
 
 def _changed(indices: Iterable[Index], room: Room) -> None:

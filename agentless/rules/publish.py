@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from agentless.model.cluster import Gpu, Node
 from agentless.model.gpu import GpuProcess
 from agentless.model.node import NodeConfig
+from agentless.model.reservation import Reservation
 from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
-from agentless.model.view import CheckView, GpuView, NodeView, TaskView
+from agentless.model.view import CheckView, GpuView, NodeView, ReservationView, TaskView
 from agentless.rules.plan import Outlook
 
 
@@ -58,6 +59,7 @@ def task_view(
         retries=task.spec.terms.retries,
         retried_as=retried_as,
         parameters=dict(task.spec.parameters),
+        moved=task.rank is not None and isinstance(status, Pending),
     )
 
 
@@ -78,8 +80,8 @@ def _reason(task: Task) -> str | None:
             return _STOPPING[task.stop] if task.stop else None
 
 
-def gpu_view(node: str, gpu: Gpu) -> GpuView:
-    """The GPU as people and scripts see it."""
+def gpu_view(node: str, gpu: Gpu, reserved: str | None = None) -> GpuView:
+    """The GPU as people and scripts see it; `reserved` is what there is to say of its reservations."""
     reading = gpu.reading
     return GpuView(
         node=node,
@@ -102,6 +104,23 @@ def gpu_view(node: str, gpu: Gpu) -> GpuView:
         intruders=gpu.intruders,
         tasks=tuple(holder.task for holder in gpu.holders),
         shares=gpu.shares,
+        reserved=reserved,
+    )
+
+
+def reservation_view(reservation: Reservation, in_the_way: tuple[str, ...], now: float) -> ReservationView:
+    """The reservation as people and scripts see it."""
+    return ReservationView(
+        id=reservation.id,
+        node=reservation.node,
+        gpus=reservation.gpus,
+        owner=reservation.owner,
+        begins_at=timestamp(reservation.begin) or "",
+        ends_at=timestamp(reservation.end) or "",
+        reason=reservation.reason,
+        made_by=reservation.made_by,
+        active=reservation.begin <= now < reservation.end,
+        in_the_way=in_the_way,
     )
 
 

@@ -61,6 +61,7 @@ class Room:
             math.inf if host is None or host.memory_mib is None else float(host.memory_mib << 20)
         )
         self.last_start = node.last_start
+        self.reservations = node.reservations
         self._exclusive = 0
         self._openings: dict[Sharing, list[float]] = {}
         self.loads: list[Load] = []
@@ -111,19 +112,15 @@ class Room:
             return None
         if not shape.gpus:
             return []
+        seats = self.suited(shape, later=begin > self.now)
         return choose(
-            [
-                seat
-                for seat in self.suited(shape, later=begin > self.now)
-                if seat.is_open(begin, end, shape.sharing) or (shape.share and seat.foreign and len(seat.taken) == 1)
-            ],
-            shape,
-            self.topology,
+            [seat for seat in seats if self._lets(seat, shape, begin, end, share=shape.share)], shape, self.topology
         )
 
     def earliest(self, shape: Shape, amounts: Amounts) -> tuple[float, list[Seat]] | None:
         """The first time from now on at which it fits, and its seats; None when no such time can be named."""
         ends = {end for seat in self.seats for _, end, _ in seat.taken} | {load.end for load in self.loads}
+        ends.update(reservation.end for reservation in self.reservations)
         for moment in sorted({self.now, *(end for end in ends if self.now < end < math.inf)}):
             if (seats := self.fit(shape, amounts, moment)) is not None:
                 return moment, seats
@@ -138,6 +135,9 @@ class Room:
             moment = max(moment, self._released("cores", amounts.cores - self.free_cores))
         if amounts.memory > self.free_memory:
             moment = max(moment, self._released("memory", amounts.memory - self.free_memory))
+        for reservation in self.reservations:  # the first to begin first
+            if shape.is_kept_off(reservation, moment, moment + amounts.length):
+                moment = reservation.end
         return moment
 
     def openings(self, sharing: Sharing = ALONE) -> list[float]:
@@ -202,7 +202,7 @@ class Room:
         end = begin + amounts.length
         return (
             not self.closed
-            and all(s.is_open(begin, end, shape.sharing) for s in seats)
+            and all(self._lets(s, shape, begin, end) for s in seats)
             and self._has_room(shape, amounts, begin, end)
         )
 
@@ -228,7 +228,15 @@ class Room:
                 return load.end
         return math.inf
 
+    def _lets(self, seat: Seat, shape: Shape, begin: float, end: float, *, share: bool = False) -> bool:
+        """Whether a GPU is open to a task all the time between, and not reserved for others."""
+        if any(each.covers(seat.index) and each.bars(shape.owner, begin, end) for each in self.reservations):
+            return False
+        return seat.is_open(begin, end, shape.sharing) or (share and seat.foreign and len(seat.taken) == 1)
+
     def _has_room(self, shape: Shape, amounts: Amounts, begin: float, end: float) -> bool:
+        if self.reservations and any(shape.is_kept_off(each, begin, end) for each in self.reservations):
+            return False
         if not shape.exclusive and not amounts.cores and not amounts.memory and not self._exclusive:
             return True
         others = [load for load in self.loads if load.begin < end and begin < load.end]

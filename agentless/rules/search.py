@@ -106,7 +106,9 @@ class Search:
         for soonest, room in self._soonest():
             if best and soonest > best[0]:
                 break
-            if not room.closed and room.soonest(self._shape, amounts) <= (best[0][0] if best else FAR):
+            if room.closed or (moment := room.soonest(self._shape, amounts)) > FAR:
+                continue
+            if not best or (moment, *soonest[1:]) < best[0]:
                 coming = room.earliest(self._shape, amounts)
                 if coming and (not best or (coming[0], *soonest[1:]) < best[0]):
                     best = (coming[0], *soonest[1:]), room, coming[1]

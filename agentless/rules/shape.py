@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from agentless.model.needs import is_type
 from agentless.model.node import NodeConfig
+from agentless.model.reservation import Reservation
 from agentless.model.sharing import Sharing
 from agentless.model.spec import TaskSpec
 
@@ -15,6 +16,7 @@ class Shape:
     """The needs of a task in a form that can be looked up: `on` are pairs, `gpu_memory` is 0 for any.
 
     Cores, memory and time are not part of it: they are amounts, and who has room for more has room for less.
+    `owner` is only told of those who have a reservation: all others are alike.
     """
 
     gpus: int
@@ -29,6 +31,7 @@ class Shape:
     share: bool
     policy: str | None
     sharing: Sharing
+    owner: str = ""
 
     def rank(self, name: str | None) -> int | None:
         """How well a GPU of this name will do, 0 the best; None when it will not."""
@@ -45,6 +48,13 @@ class Shape:
                 return f"{node.name} has no label {key}={value}"
         return ""
 
+    def is_kept_off(self, reservation: Reservation, begin: float, end: float) -> bool:
+        """Whether a reservation keeps it off the node between these times, whichever GPUs it would get there.
+
+        Who wants the node alone wants all of it.
+        """
+        return (self.exclusive or not reservation.gpus) and reservation.bars(self.owner, begin, end)
+
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
@@ -59,8 +69,8 @@ class Amounts:
         return self.cores <= other.cores and self.memory <= other.memory and self.length <= other.length
 
 
-def shape_of(spec: TaskSpec) -> Shape:
-    """The shape of a task."""
+def shape_of(spec: TaskSpec, owner: str = "") -> Shape:
+    """The shape of a task, whose owner is told where somebody has reserved something for him."""
     needs = spec.needs
     return Shape(
         needs.gpus,
@@ -75,4 +85,5 @@ def shape_of(spec: TaskSpec) -> Shape:
         spec.share,
         needs.policy,
         needs.sharing,
+        owner,
     )

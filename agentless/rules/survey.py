@@ -12,6 +12,7 @@ from agentless.model.container import Container
 from agentless.model.gate import NodeRecord
 from agentless.model.gpu import GpuProcess, GpuReading
 from agentless.model.node import NodeConfig
+from agentless.model.reservation import Reservation
 from agentless.model.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
 from agentless.rules.gate import gated
@@ -26,6 +27,7 @@ def survey(
     tasks: Iterable[Task],
     now: float,
     records: Mapping[str, NodeRecord] = MappingProxyType({}),
+    reservations: Iterable[Reservation] = (),
 ) -> Cluster:
     """Everything known, put together. An unknown reading makes an unknown GPU, never a free one.
 
@@ -35,11 +37,19 @@ def survey(
     for task in tasks:
         if task.live and task.placement:
             held[task.placement.node][task.id] = _allocation(task, task.placement)
+    reserved: dict[str, list[Reservation]] = defaultdict(list)
+    for reservation in sorted(reservations, key=lambda each: (each.begin, each.id)):
+        if now < reservation.end:
+            reserved[reservation.node].append(reservation)
     return Cluster(
         {
-            name: gated(_node(config, observations.get(name, Observation()), held[name], now), records.get(name))
+            name: gated(
+                _node(config, observations.get(name, Observation()), held[name], now, tuple(reserved[name])),
+                records.get(name),
+            )
             for name, config in nodes.items()
-        }
+        },
+        now,
     )
 
 
@@ -75,7 +85,13 @@ def _claimed(container: Container, claim: Claim) -> Allocation:
     )
 
 
-def _node(config: NodeConfig, seen: Observation, held: Mapping[str, Allocation], now: float) -> Node:
+def _node(
+    config: NodeConfig,
+    seen: Observation,
+    held: Mapping[str, Allocation],
+    now: float,
+    reservations: tuple[Reservation, ...],
+) -> Node:
     state, reason = _node_state(seen, now)
     allocations = dict(held)
     holders: dict[str, dict[str, Allocation]] = defaultdict(dict)
@@ -114,7 +130,7 @@ def _node(config: NodeConfig, seen: Observation, held: Mapping[str, Allocation],
     )
     starts = [container.here(container.started_at) for container in containers]
     last_start = max(filter(None, (*starts, *(allocation.since for allocation in allocations.values()))), default=0.0)
-    return Node(config, state, reason, gpus, seen, tuple(allocations.values()), last_start)
+    return Node(config, state, reason, gpus, seen, tuple(allocations.values()), last_start, reservations)
 
 
 def _node_state(seen: Observation, now: float) -> tuple[NodeState, str]:

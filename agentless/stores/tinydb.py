@@ -151,7 +151,7 @@ def _why(path: Path, error: OSError) -> str:
 
 
 class _Tasks(Table):
-    """The `tasks` table: its ids are strings, and several documents are replaced in one write."""
+    """The `tasks` table, and others like it: ids are strings, and several documents are replaced in one write."""
 
     document_id_class = str  # type: ignore[assignment]
 
@@ -183,6 +183,10 @@ class TaskStore:
     def storage(self) -> AtomicStorage:
         """The file, for stores of other tables in it."""
         return self._storage
+
+    def table(self, name: str) -> _Tasks:
+        """Another table of the same file, whose ids are strings too."""
+        return _Tasks(self._storage, name)
 
     def load(self) -> dict[str, Task]:
         """All live tasks; raises StateError for a task that no version of agentless has written."""

@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = (DOCS / "reference.md").read_text()
 PUBLISHED = [
     (cls.__name__, field.name)
-    for cls in (view.TaskView, view.GpuView, view.NodeView, view.CheckView, view.ControllerView)
+    for cls in (view.TaskView, view.GpuView, view.NodeView, view.CheckView, view.ControllerView, view.ReservationView)
     for field in dataclasses.fields(cls)
 ]
 

@@ -22,6 +22,7 @@ from agentless.model.event import (
     Launched,
     LaunchFailed,
     LostContact,
+    Moved,
     Queued,
     Restarted,
     Step,
@@ -30,7 +31,7 @@ from agentless.model.event import (
     Unplaced,
     Vanished,
 )
-from agentless.model.task import Ended, Lost, Paused, Pending, Running, Task
+from agentless.model.task import Ended, Lost, Paused, Pending, Rank, Running, Task
 from agentless.rules.lifecycle import apply
 from tests.pure.build import CID, NOW, STATES, placement, task
 
@@ -39,6 +40,7 @@ EVENTS: dict[str, Event] = {
     "queued": Queued(),
     "unplaced": Unplaced("held by another"),
     "gave up": GaveUp("10m in the queue"),
+    "moved": Moved(Rank((), 1)),
     "assigned": Assigned(placement()),
     "step": Step("pulling busybox"),
     "launched": Launched(CID),
@@ -63,6 +65,7 @@ TABLE: dict[tuple[str, str], str] = {
     ("pending", "gave up"): "cancelled",
     ("assigning", "unplaced"): "pending",
     ("lost before an answer", "unplaced"): "pending",
+    ("pending", "moved"): "pending",
     ("pending", "assigned"): "assigning",
     ("pending", "launch failed"): "failed",
     ("pending", "stop asked"): "cancelled",

@@ -1,0 +1,68 @@
+"""Places in the queue that are given by hand, on a simulated node with four GPUs, n1."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from agentless.errors import Refused, UsageError
+from tests.fleet.client import until
+from tests.fleet.test_queue import ids, states, submit
+
+
+def order(controller):
+    return [task.id for task in controller.scheduler.queue]
+
+
+async def test_who_is_put_on_top_starts_next(desk):
+    async with desk.running() as controller:
+        running, first, second = await ids(controller, 3, "n1::0-3")
+        controller.scheduler.move(second, 1)
+        assert order(controller) == [second, first]
+        await controller.actions.stop(running, "kill")
+        await until(lambda: states(controller, [second]) == ["running"])
+        assert states(controller, [first]) == ["pending"]
+
+
+async def test_a_large_task_on_top_is_not_kept_waiting_by_what_was_promised_to_small_ones(desk):
+    """Each of the small ones was promised one of the GPUs before the large one was moved."""
+    async with desk.running() as controller:
+        running = await ids(controller, 4, time_limit=600.0)
+        small = await ids(controller, 4, time_limit=700.0)
+        large = (await submit(controller, "4x")).task.id
+        await until(lambda: controller.scheduler.plan.promises.get(large))
+        controller.scheduler.move(large, 1)
+        for task in running:
+            await controller.actions.stop(task, "kill")
+        await until(lambda: states(controller, [large]) == ["running"])
+        assert states(controller, small) == ["pending"] * 4
+
+
+async def test_a_place_given_by_hand_outlives_the_controller_and_is_shown(desk):
+    async with desk.running() as controller:
+        _, first, second, third = await ids(controller, 4, "n1::0-3")
+        moved = controller.core.view(controller.scheduler.move(third, before=second))
+        assert (moved.position, moved.moved) == (2, True)
+    async with desk.running() as controller:
+        assert order(controller) == [first, third, second]
+        assert [controller.core.view(task).moved for task in controller.scheduler.queue] == [False, True, False]
+        controller.scheduler.move(first, after=second)
+        assert order(controller) == [third, second, first]
+        events = [orjson.loads(event) for _, event in controller.core.history.events(0, -1, first)]
+        assert (events[-1]["event"], events[-1]["cause"]) == ("moved", "agentless queue: to number 3")
+
+
+async def test_only_who_waits_can_be_moved_and_only_next_to_one_that_does(desk):
+    async with desk.running() as controller:
+        running, first, second = await ids(controller, 3, "n1::0-3")
+        for task, more in ((running, {"position": 1}), (first, {"before": running})):
+            with pytest.raises(Refused, match=f"task {running} is running: only tasks that wait"):
+                controller.scheduler.move(task, **more)
+        with pytest.raises(UsageError, match="next to itself"):
+            controller.scheduler.move(first, after=first)
+        with pytest.raises(UsageError, match="there is no position 3: 2 tasks wait"):
+            controller.scheduler.move(first, 3)
+        for more in ({}, {"position": 1, "before": second}):
+            with pytest.raises(UsageError, match="where to"):
+                controller.scheduler.move(first, **more)
+        assert order(controller) == [first, second]
