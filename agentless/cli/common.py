@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from agentless import paths
 from agentless.cli import complete
 from agentless.client import Client
-from agentless.errors import ControllerError, InventoryError, NotFound, UsageError
-from agentless.model.units import parse_duration
-
-WAIT_TURN = 30
-"""Seconds of one turn of waiting."""
+from agentless.errors import NotFound, UsageError
 
 
 def named(words: Any) -> Any:
@@ -50,34 +44,9 @@ TaskArguments = Annotated[
 
 def client(context: typer.Context) -> Client:
     """The client for this command line: the inventory named by it, by the environment, or found here."""
-    explicit: Path | None = context.find_root().obj
-    try:
-        inventory = paths.find_inventory(explicit)
-    except InventoryError:
-        if explicit is not None:
-            raise
-        inventory = None  # a controller that runs knows its own
-        if not Client(paths.state_dir(), None).is_running():
-            raise
-    served = Client(paths.state_dir(), inventory)
+    served = Client.found(context.find_root().obj)
     context.call_on_close(lambda: _warn(served))
     return served
-
-
-def wait_for(served: Client, task: str) -> dict[str, Any]:
-    """The task once it has ended. Asked in turns, so that it survives a controller that dies and comes back."""
-    failures = 0
-    while True:
-        try:
-            found: dict[str, Any] = served.get(f"/v1/tasks/{task}/wait", within=WAIT_TURN)
-        except ControllerError:
-            failures += 1
-            if failures == 3:
-                raise
-            continue
-        if found["ended_at"] is not None:
-            return found
-        task, failures = found["id"], 0
 
 
 def own_code(task: dict[str, Any]) -> int:
@@ -88,14 +57,12 @@ def own_code(task: dict[str, Any]) -> int:
 
 def moment(text: str, option: str) -> float:
     """Unix seconds of a duration ago, or of a date; a date without a zone is local time."""
-    if "-" in text or "T" in text:
-        from datetime import datetime
+    from agentless.model.moment import parse_moment
 
-        try:
-            return datetime.fromisoformat(text).timestamp()
-        except ValueError:
-            raise UsageError(f"{option} {text!r}: write 10min, 2h or a date like 2026-05-01T12:00") from None
-    return time.time() - parse_duration(text)
+    try:
+        return parse_moment(text, time.time())
+    except UsageError as error:
+        raise UsageError(f"{option} {error}") from None
 
 
 def _warn(served: Client) -> None:

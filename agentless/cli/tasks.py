@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.common import Json, TaskArgument, TaskArguments, client, own_code, print_json, say, wait_for
+from agentless.cli.common import Json, TaskArgument, TaskArguments, client, own_code, print_json, say
 from agentless.cli.table import printable
 from agentless.cli.words import local, process_words, ran, state, words
 from agentless.errors import AgentlessError
@@ -72,7 +72,7 @@ def wait(context: typer.Context, tasks: TaskArguments, as_json: Json = False) ->
     ended = []
     for task in tasks:
         try:
-            ended.append(wait_for(served, task))
+            ended.append(served.wait(task))
         except KeyboardInterrupt:
             say(f"\nThe task goes on. End it: agentless stop {task}")
             raise
