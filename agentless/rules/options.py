@@ -140,18 +140,21 @@ def submission(
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - _kinds().keys():
         raise UsageError(f"there is no option {name!r}{nearest(name, _kinds())}")
-    wanted = _texts(targets, "a target")
+    wanted = _texts(targets, "--target")
     needed = any(name in given for name in ("gpus", "cores", "memory", "node", "on")) or given.get("exclusive")
     if not wanted and not needed:
         raise UsageError(
             "what does it need? Name GPUs, like node1::0 or 2xA100, or say --gpus 1, or --gpus 0 for none; "
             "agentless gpus shows what is free"
         )
+    words = tuple(command)
+    if not all(isinstance(word, str) for word in words):
+        raise UsageError(f"a command is words, one by one, like 'python', 'train.py', and not {words!r}")
     secrets = _variables(given.pop("secret_env", ()), "--secret-env", environ)
     given["env"] = _variables(given.pop("env", ()), "--env", environ)
     if given.pop("no_queue", False):
         given["wait_for"] = 0.0
-    spec = replace(_spec(given), command=_texts(command, "the command"), secret_env=tuple(sorted(secrets)))
+    spec = replace(_spec(given), command=words, secret_env=tuple(sorted(secrets)))
     for each in on_targets(spec, wanted):
         check_spec(each)
     return Submission(spec, wanted, secrets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from agentless import paths
 from agentless.client import Client
 from agentless.demo.fleet import NodePlan
+from tests.fleet.client import PATIENCE
 from tests.fleet.world import World
 
 
@@ -40,6 +42,6 @@ def end_controller(number: int) -> None:
     pidfd = os.pidfd_open(pid := client.get("/v1/controller")["pid"])
     try:
         os.kill(pid, number)
-        assert os.waitid(os.P_PIDFD, pidfd, os.WEXITED), "the controller does not end"
+        assert select.select([pidfd], [], [], PATIENCE)[0], "the controller does not end"
     finally:
         os.close(pidfd)

@@ -112,7 +112,7 @@ def test_what_cannot_be_meant_is_said_in_a_sentence(options, words):
 
 
 def test_a_command_in_one_list_is_refused():
-    with pytest.raises(errors.UsageError, match="the command takes a text"):
+    with pytest.raises(errors.UsageError, match="a command is words, one by one"):
         submission((["python", "train.py"],), ("node1",), Options(), {})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from datetime import timedelta
 
 import pytest
 
-from agentless import AgentlessError, Cluster, NoAnswer, NotFound, Refused, Task, UsageError
+from agentless import AgentlessError, Cluster, NoAnswer, NotFound, Refused, Task, UsageError, paths
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import PATIENCE, until
 from tests.fleet.house import end_controller, inhabited
@@ -202,6 +203,15 @@ def test_a_wait_survives_a_controller_that_dies(cluster):
     task.kill()
     waiting.join(PATIENCE)
     assert [each.state for each in ended] == ["killed"]
+
+
+def test_a_task_is_taken_back_when_the_state_is_gone(cluster, held):
+    end_controller(signal.SIGKILL)
+    shutil.rmtree(paths.state_dir())
+    found = cluster.recoverable()
+    assert held.id in [task.id for task in found.tasks]
+    assert [task.state for task in cluster.recover([held.id])] == ["running"]
+    assert held.kill().state == "killed"
 
 
 def test_a_node_that_does_not_answer_is_told_apart(cluster, world):
