@@ -9,7 +9,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -85,6 +85,14 @@ def test_one_stream_and_the_last_lines_of_a_log(cluster):
     assert list(ended.logs(stderr=True)) == ["oops"]
     assert list(ended.logs(stdout=True)) == ["1", "2"]
     assert list(ended.logs(stdout=True, tail=1)) in (["2"], [])
+
+
+def test_a_log_with_times_and_since_when(cluster):
+    ended = cluster.submit("echo", "hello", target="n1").wait()
+    (line,) = ended.logs(timestamps=True, since=timedelta(hours=1))
+    when, _, text = line.partition(" ")
+    assert (datetime.fromisoformat(when).tzinfo, text) == (UTC, "hello")
+    assert list(ended.logs(since=datetime.now(UTC) + timedelta(hours=1))) == []
 
 
 def test_stop_pause_resume_kill_and_remove_give_the_task_anew(cluster):
