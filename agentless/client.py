@@ -22,6 +22,7 @@ from urllib.parse import quote, unquote, urlencode
 
 from agentless import __version__, paths
 from agentless.errors import AgentlessError, ControllerError, InventoryError, StateError
+from agentless.model.task import first_try
 
 _folder = Lock()
 """Held while the process stands in the state folder: there is one working directory for all threads."""
@@ -156,7 +157,9 @@ class Client:
                 continue
             if found["ended_at"] is not None or (until is not None and time.monotonic() >= until):
                 return found
-            task, failures = found["id"], 0
+            if not task.startswith(first_try(found["id"])):
+                task = first_try(found["id"])  # a name may soon be another task's, and the number of a try changes
+            failures = 0
 
     def events(self, *, follow: bool, **query: object) -> Iterator[Any]:
         """What has happened; with `follow` without an end, also over a controller that dies and comes back."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,9 +15,10 @@ from agentless.api.parse import parse
 from agentless.api.task import Task, moment, task
 from agentless.api.verb import Stream, Verb
 from agentless.client import Client
-from agentless.errors import AgentlessError, NotFound, named
+from agentless.errors import AgentlessError, NotFound, UsageError, named
+from agentless.files import read_lines
 from agentless.model.view import CheckView, ControllerView, EventView, GpuView, NodeView, RecoveryView
-from agentless.rules.options import Options, submission
+from agentless.rules.options import Options, Outside, Submission, submission
 
 _log = logging.getLogger("agentless")
 
@@ -56,20 +58,23 @@ class Cluster:
         Gives the task when it runs, waits, or may have been started by a node that then did not answer (its state is
         `assigning` or `lost`). Raises Refused when it cannot be had, and what else keeps it from starting.
         """
-        batch = self._submit(command, () if target is None else (target,), options)
+        batch = self._submit(_one(_asked(command, () if target is None else (target,), options)))
         for error in batch.errors:
             raise error
         return batch.tasks[0]
 
     @Verb
-    def submit_batch(self, *command: str, targets: Iterable[str], **options: Unpack[Options]) -> Batch:
-        """Run a command on each of these targets. Each is served or fails alone; what cannot be meant raises."""
-        return self._submit(command, targets, options)
+    def submit_batch(self, *command: str, targets: Iterable[str] = (), **options: Unpack[Options]) -> Batch:
+        """Run a command on each of these targets, and with spans in it (`span:[0.1,0.01]`) each combination of values.
+
+        Each task is served or fails alone; what cannot be meant raises.
+        """
+        return self._submit(_asked(command, targets, options))
 
     @Verb
     def dry_run(self, *command: str, target: str | None = None, **options: Unpack[Options]) -> str:
         """The script that a submit would give to the `sh` of the node now; raises what a submit would."""
-        asked = submission(command, () if target is None else (target,), options, os.environ)
+        asked = _one(_asked(command, () if target is None else (target,), options))
         (start,) = self._client.post("/v1/tasks", asked.request(dry_run=True))
         if start["exit_code"]:
             raise named("", start["message"], start["exit_code"])
@@ -158,8 +163,7 @@ class Cluster:
     def _tasks(self, found: list[Any]) -> list[Task]:
         return [task(self._client, each) for each in found]
 
-    def _submit(self, command: Iterable[str], targets: Iterable[str], options: Options) -> Batch:
-        asked = submission(command, targets, options, os.environ)
+    def _submit(self, asked: Submission) -> Batch:
         tasks, errors = [], []
         for start in self._client.post("/v1/tasks", asked.request()):
             found = start["task"] and task(self._client, start["task"])
@@ -170,6 +174,16 @@ class Cluster:
             else:
                 errors.append(named("", start["message"], start["exit_code"]))
         return Batch(tuple(tasks), tuple(errors))
+
+
+def _asked(command: Iterable[str], targets: Iterable[str], options: Options) -> Submission:
+    return submission(command, targets, options, Outside(time.time(), os.environ, read_lines))
+
+
+def _one(asked: Submission) -> Submission:
+    if len(asked.sweep) > 1:
+        raise UsageError(f"with its spans it is {len(asked.sweep)} tasks; that is what submit_batch is for")
+    return asked
 
 
 def _named(word: str) -> str:

@@ -13,6 +13,7 @@ from agentless.api.parse import parse
 from agentless.api.verb import Stream, Verb
 from agentless.client import Client
 from agentless.model.moment import parse_moment
+from agentless.model.task import first_try, numbered
 from agentless.model.view import EventView, ExplainView, TaskView
 from agentless.rules.options import seconds
 
@@ -20,6 +21,9 @@ from agentless.rules.options import seconds
 @dataclass(frozen=True, slots=True)
 class Task(TaskView):
     """A task. Its fields are what was so when it was asked about; what is done to it gives it anew.
+
+    A task that is tried again is one task: what is done or asked is of its last try, unless this is known to be an
+    earlier one (`retried_as`), which is then meant itself.
 
     Each method can also be awaited, as `await task.wait.aio()`. They raise what is in `agentless.errors`.
     """
@@ -37,7 +41,7 @@ class Task(TaskView):
     @Verb
     def wait(self, timeout: float | str | timedelta | None = None) -> Task:
         """The task once it has ended. Raises TimeoutError if it has not by then, and then it goes on."""
-        found = task(self._client, self._client.wait(self.id, None if timeout is None else seconds(timeout)))
+        found = task(self._client, self._client.wait(self._reference, None if timeout is None else seconds(timeout)))
         if found.ended_at is None:
             raise TimeoutError(f"task {self.id} is {found.state} and has not ended in {timeout}; it goes on")
         return found
@@ -75,6 +79,11 @@ class Task(TaskView):
         return task(self._client, self._client.post(self._path("/kill")))
 
     @Verb
+    def retry(self) -> Task:
+        """Try it again once it has ended; gives the next try."""
+        return task(self._client, self._client.post(self._path("/retry")))
+
+    @Verb
     def pause(self) -> Task:
         """Freeze it; it keeps its GPUs and what is in their memory."""
         return task(self._client, self._client.post(self._path("/pause")))
@@ -99,8 +108,13 @@ class Task(TaskView):
         """What has happened to it."""
         return [parse(EventView, each) for each in self._client.get(self._path("/events"))]
 
+    @property
+    def _reference(self) -> str:
+        """This very try if it is known to have gone on as another one, else the last try, whichever that is by then."""
+        return numbered(self.id) if self.retried_as else first_try(self.id)
+
     def _path(self, rest: str = "") -> str:
-        return f"/v1/tasks/{self.id}{rest}"
+        return f"/v1/tasks/{self._reference}{rest}"
 
 
 def task(client: Client, found: Any) -> Task:

@@ -18,7 +18,7 @@ PARTS = {
     "span": ("span",),
     "ps": ("ps",),
     "queue": ("queue", "explain"),
-    "tasks": ("show", "wait", "stop", "kill", "pause", "resume", "rm"),
+    "tasks": ("show", "wait", "retry", "stop", "kill", "pause", "resume", "rm"),
     "logs": ("logs",),
     "events": ("events",),
     "nodes": ("gpus", "nodes", "doctor"),

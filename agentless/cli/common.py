@@ -32,7 +32,7 @@ TaskArgument = Annotated[
     ),
 ]
 TaskArguments = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         metavar="TASK...",
         help="Ids, unique beginnings of ids, or names.",

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Container, Mapping
+from threading import Lock
+from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.common import TaskArgument, client, moment, say
+from agentless.cli.batch import BatchOption, chosen, members
+from agentless.cli.common import TaskArguments, client, moment, say
+from agentless.cli.table import printable
 from agentless.client import Client
+from agentless.errors import AgentlessError
+from agentless.model.task import first_try
 
 
 def add_to(app: typer.Typer) -> None:
@@ -18,7 +24,8 @@ def add_to(app: typer.Typer) -> None:
 
 def logs(
     context: typer.Context,
-    task: TaskArgument,
+    tasks: TaskArguments = None,
+    batch: BatchOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay until the task has ended.")] = False,
     tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="The last N lines.")] = None,
     since: Annotated[
@@ -27,36 +34,77 @@ def logs(
     only_stdout: Annotated[bool, typer.Option("--stdout", help="Only its standard output.")] = False,
     only_stderr: Annotated[bool, typer.Option("--stderr", help="Only its standard error.")] = False,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="The node's time in front of each line.")] = False,
-) -> None:
-    """Show what a task printed."""
+) -> int:
+    """Show what a task printed; of several, each line with its task in front."""
     streams = {1, 2} if only_stdout == only_stderr else {1} if only_stdout else {2}
-    oldest = None if since is None else moment(since, "--since")
-    copy_log(client(context), task, follow=follow, tail=tail, since=oldest, timestamps=timestamps, streams=streams)
+    query = {
+        "follow": follow,
+        "tail": tail,
+        "since": None if since is None else moment(since, "--since"),
+        "timestamps": timestamps or None,
+    }
+    served = client(context)
+    if batch is None and len(wanted := chosen(served, tasks, None)) == 1:
+        copy_log(served, wanted[0], query, streams)
+        return 0
+    labels = {first_try(task["id"]): _label(task) for task in members(served, batch)} if batch else {}
+    return _copy_logs(served, {task: labels.get(task, task) for task in chosen(served, tasks, batch)}, query, streams)
 
 
-def copy_log(
-    served: Client,
-    task: str,
-    *,
-    follow: bool,
-    tail: int | None = None,
-    since: float | None = None,
-    timestamps: bool = False,
-    streams: set[int] | None = None,
-) -> None:
+def copy_log(served: Client, task: str, query: Mapping[str, Any], streams: Container[int] = (1, 2)) -> None:
     """Copy a log to stdout and stderr as it arrives, and what the controller notes of it to stderr."""
-    out = {1: sys.stdout.buffer, 2: sys.stderr.buffer}
     try:
-        frames = served.frames(
-            f"/v1/tasks/{task}/logs", follow=follow, tail=tail, since=since, timestamps=timestamps or None
-        )
-        for fd, data in frames:
+        for fd, data in served.frames(f"/v1/tasks/{task}/logs", **query):
             if fd == 3:
                 say(f"agentless: {data.decode()}")
-            elif streams is None or fd in streams:
-                out[fd].write(data)
-                out[fd].flush()
+            elif fd in streams:
+                _OUT[fd].write(data)
+                _OUT[fd].flush()
     except KeyboardInterrupt:
-        if follow:
+        if query.get("follow"):
             say(f"\nThe task goes on. See it: agentless logs -f {task}    end it: agentless stop {task}")
         raise
+
+
+def _copy_logs(served: Client, labels: Mapping[str, str], query: Mapping[str, Any], streams: Container[int]) -> int:
+    """Copy several logs at the same time, line by line."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def copy(task: str) -> int:
+        mark, rest = f"{labels[task]} | ".encode(), {1: b"", 2: b""}
+        try:
+            for fd, data in served.frames(f"/v1/tasks/{task}/logs", **query):
+                if fd == 3:
+                    say(f"agentless: {labels[task]}: {data.decode()}")
+                elif fd in streams:
+                    *lines, rest[fd] = (rest[fd] + data).split(b"\n")
+                    _write(fd, b"".join(mark + line + b"\n" for line in lines))
+        except AgentlessError as error:
+            say(f"agentless: {labels[task]}: {error}")
+            return error.exit_code
+        finally:
+            for fd, line in rest.items():
+                _write(fd, mark + line + b"\n" if line else b"")
+        return 0
+
+    pool = ThreadPoolExecutor(_AT_ONCE if query["follow"] else 1)
+    try:
+        return next(filter(None, pool.map(copy, labels)), 0)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _write(fd: int, data: bytes) -> None:
+    with _lock:
+        _OUT[fd].write(data)
+        _OUT[fd].flush()
+
+
+def _label(task: dict[str, Any]) -> str:
+    return printable(" ".join(f"{name}={value}" for name, value in task["parameters"].items()) or task["id"])
+
+
+_AT_ONCE = 256
+_OUT = {1: sys.stdout.buffer, 2: sys.stderr.buffer}
+_lock = Lock()
+"""Held while a whole line is written."""

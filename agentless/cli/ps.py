@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from agentless.cli.batch import parameters_of
 from agentless.cli.common import Json, client, print_json, say
 from agentless.cli.table import Column, show
 from agentless.cli.words import process_words, ran, state, what, where
@@ -50,6 +51,7 @@ def columns_for(found: list[dict[str, Any]]) -> list[Column]:
         Column("TIME", ran, right=True),
         Column("NAME", lambda task: task["name"] or ""),
         Column("OWNER", lambda task: task["owner"]),
+        *(parameters_of(found) if len({task["batch"] for task in found}) == 1 else []),
         Column("COMMAND", what, flexible=True),
     ]
     if not any(task["name"] for task in found):

@@ -42,11 +42,13 @@ def explain(context: typer.Context, task: TaskArgument, as_json: Json = False) -
 
 
 def _start(task: dict[str, Any]) -> str:
+    if task["scheduled_for"]:
+        return f"after {local(task['scheduled_for'])}"
     return local(task["expected_start"]) or "not known"
 
 
 _COLUMNS = [
-    Column("#", lambda task: str(task["position"]), right=True),
+    Column("#", lambda task: str(task["position"] or "-"), right=True),
     Column("ID", lambda task: task["id"]),
     Column("WANTS", lambda task: task["target"]),
     Column("PRIORITY", lambda task: str(task["priority"]), right=True),

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import Annotated, Any
 
 import typer
 
 from agentless.cli import complete
+from agentless.cli.batch import show_results, tell, wait_for_batch, worst
 from agentless.cli.command import WithCommand, command_of
 from agentless.cli.common import Json, client, own_code, print_json, say
 from agentless.cli.logs import copy_log
+from agentless.cli.words import local
 from agentless.client import Client
 from agentless.errors import UsageError
-from agentless.rules.options import Options, submission
+from agentless.files import read_lines
+from agentless.rules.options import Options, Outside, submission
 
 
 def add_to(app: typer.Typer) -> None:
@@ -58,6 +62,27 @@ def submit(
     time_limit: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long it may run; short ones may fill gaps in the queue.")
     ] = None,
+    signal: Annotated[
+        str, typer.Option(metavar="NAME", help="What tells it that its time limit is over, or nearly: TERM, USR1, ...")
+    ] = "TERM",
+    signal_before: Annotated[
+        str | None, typer.Option(metavar="TIME", help="So long before the limit, when it is killed; default: at it.")
+    ] = None,
+    at: Annotated[str | None, typer.Option(metavar="DATE", help="Not before: 18:30 or 2026-05-01T18:30.")] = None,
+    after: Annotated[str | None, typer.Option("--in", metavar="TIME", help="Not before so long: 30min, 2h30m.")] = None,
+    retries: Annotated[int, typer.Option(metavar="N", help="Try it again, up to so often, when it fails.")] = 0,
+    retry_on: Annotated[
+        str | None, typer.Option(metavar="WHAT,...", help="When: failed, oom, timeout, lost, exit:CODE.")
+    ] = None,
+    backoff: Annotated[
+        str, typer.Option(metavar="TIME", help="Pause before the second try; doubled for each one more.")
+    ] = "10s",
+    max_parallel: Annotated[
+        int | None, typer.Option(metavar="N", help="Of this batch, at most so many at a time.")
+    ] = None,
+    zipped: Annotated[
+        bool, typer.Option("--zip", help="Of several spans the first values together, then the second ones.")
+    ] = False,
     image: Annotated[str | None, typer.Option(help="The container image; default: the inventory's.")] = None,
     name: Annotated[str | None, typer.Option(help="A name to refer to it by.")] = None,
     cores: Annotated[float | None, typer.Option(help="CPU cores for it, like 4 or 0.5.")] = None,
@@ -99,9 +124,13 @@ def submit(
 ) -> int:
     """Run a command on GPUs: exactly these, or any that will do. When they are busy, it waits for its turn.
 
+    With spans in the command it is a sweep, one task for each combination. Quote them, or the shell takes them apart.
+
     agentless submit node1::0 -- python train.py --lr 0.1
 
     agentless submit 2xA100:40G --time-limit 8h -- python train.py
+
+    agentless submit --gpus 1 -- python train.py --lr 'span:[0.1,0.01]' --seed 'span:{1..3}'
     """
     all_targets = [*(targets or []), *(more_targets or [])]
     options = Options(
@@ -115,6 +144,15 @@ def submit(
         policy=policy,
         priority=priority,
         time_limit=time_limit,
+        signal=signal,
+        signal_before=signal_before,
+        at=at,
+        after=after,
+        retries=retries,
+        retry_on=retry_on,
+        backoff=backoff,
+        max_parallel=max_parallel,
+        zipped=zipped,
         image=image,
         name=name,
         cores=cores,
@@ -133,9 +171,9 @@ def submit(
         wait_for=wait_for,
         no_queue=no_queue,
     )
-    asked = submission(command_of(context), all_targets, options, os.environ)
-    if follow and len(all_targets) > 1:
-        raise UsageError("--follow shows one task; submit to one target, or use agentless logs -f for each")
+    asked = submission(command_of(context), all_targets, options, Outside(time.time(), os.environ, read_lines))
+    if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
+        raise UsageError("--follow shows one task; use --wait, and agentless logs -f --batch for all of them")
     served = client(context)
     starts = _post(served, asked.request(dry_run=dry_run))
     return _report(served, starts, wait=wait, follow=follow, dry_run=dry_run, as_json=as_json)
@@ -165,12 +203,14 @@ def _report(
     tasks = [start["task"] for start in starts if start["task"]]
     # A short one may be over already.
     started = [task for task in tasks if task["ended_at"] is None or task["container"]]
+    if len(started) > 1 and started[0]["parameters"]:
+        return code or _report_sweep(served, started, wait=wait, as_json=as_json)
     if not as_json:
         for task in started:
             _announce(task, quiet=follow or wait)
     if follow and started:
         sys.stdout.flush()
-        copy_log(served, started[0]["id"], follow=True)
+        copy_log(served, started[0]["id"], {"follow": True})
     if (wait or follow) and started:
         tasks = [_await(served, task) if task in started else task for task in tasks]
         code = code or _worst(own_code(task) for task in tasks)
@@ -179,18 +219,38 @@ def _report(
     return code
 
 
+def _report_sweep(served: Client, tasks: list[dict[str, Any]], *, wait: bool, as_json: bool) -> int:
+    if not as_json:
+        tell(tasks)
+    if wait:
+        try:
+            tasks = wait_for_batch(served, tasks[0]["batch"])
+        except KeyboardInterrupt:
+            say(f"\nThe batch goes on. End it: agentless stop --batch {tasks[0]['batch']}")
+            raise
+    if as_json:
+        print_json(tasks)
+    elif wait:
+        show_results(tasks)
+    elif not sys.stdout.isatty():
+        print("\n".join(task["id"] for task in tasks))
+    return worst(tasks) if wait else 0
+
+
 def _announce(task: dict[str, Any], *, quiet: bool) -> None:
     gpus = "" if not task["gpus"] else " on GPU " + ", ".join(map(str, task["gpus"]))
     words = f"running on {task['node']}{gpus}"
     if task["state"] == "pending":
         words = "queued" + (f": {task['reason']}" if task["reason"] else "")
+    if task["state"] == "scheduled":
+        words = f"scheduled for {local(task['scheduled_for'])}"
     if sys.stdout.isatty() and not quiet:
         print(f"{task['id']}  {words}")
         say(f"follow it: agentless logs -f {task['id']}    end it: agentless stop {task['id']}")
         return
     if not quiet:
         print(task["id"])
-    if quiet or task["state"] == "pending":
+    if quiet or task["state"] in ("pending", "scheduled"):
         say(f"{task['id']}  {words}")
 
 

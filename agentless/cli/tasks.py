@@ -1,4 +1,4 @@
-"""The verbs about given tasks: show, wait, stop, kill, pause, resume, rm."""
+"""The verbs about given tasks: show, wait, retry, stop, kill, pause, resume, rm."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.common import Json, TaskArgument, TaskArguments, client, own_code, print_json, say
+from agentless.cli.batch import FAILED, BatchOption, chosen, members, show_results, wait_for_batch, worst
+from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say
 from agentless.cli.table import printable
 from agentless.cli.words import local, process_words, ran, state, words
-from agentless.errors import AgentlessError
-from agentless.model.units import format_size, parse_duration
+from agentless.client import Client
+from agentless.errors import AgentlessError, UsageError
+from agentless.model.task import first_try
+from agentless.model.units import format_duration, format_size, parse_duration
+
+_AT_ONCE = 32
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the verbs."""
     app.command("show")(show_task)
     app.command()(wait)
+    app.command()(retry)
     app.command()(stop)
     app.command()(kill)
     app.command()(pause)
@@ -53,6 +59,10 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
         "started": local(found["started_at"]),
         "ended": local(found["ended_at"]),
         "ran": ran(found) if found["started_at"] else None,
+        "time limit": None if found["time_limit"] is None else format_duration(found["time_limit"]),
+        "scheduled": local(found["scheduled_for"]),
+        "try": f"{found['attempt']} of {found['retries'] + 1}" if found["retries"] else None,
+        "went on as": found["retried_as"],
         "exit code": found["exit_code"],
         "container": found["container"] and found["container"][:12],
         "intruders": "; ".join(map(process_words, found["intruders"])),
@@ -66,11 +76,13 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
         print(printable(f"{when:>10}  {event['event']} → {then['state']}: {event['cause']}"))
 
 
-def wait(context: typer.Context, tasks: TaskArguments, as_json: Json = False) -> int:
+def wait(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
     """Wait until tasks have ended. The exit code is the task's own; of several, the first that is not 0."""
     served = client(context)
+    if batch is not None and not tasks:
+        return _wait_for_batch(served, batch, as_json)
     ended = []
-    for task in tasks:
+    for task in chosen(served, tasks, batch):
         try:
             ended.append(served.wait(task))
         except KeyboardInterrupt:
@@ -78,48 +90,95 @@ def wait(context: typer.Context, tasks: TaskArguments, as_json: Json = False) ->
             raise
     if as_json:
         print_json(ended)
-    return next(filter(None, map(own_code, ended)), 0)
+    return worst(ended)
+
+
+def _wait_for_batch(served: Client, batch: str, as_json: bool) -> int:
+    try:
+        ended = wait_for_batch(served, batch)
+    except KeyboardInterrupt:
+        say(f"\nThe batch goes on. End it: agentless stop --batch {batch}")
+        raise
+    if as_json:
+        print_json(ended)
+    else:
+        show_results(ended)
+    return worst(ended)
+
+
+def retry(
+    context: typer.Context,
+    tasks: TaskArguments = None,
+    batch: BatchOption = None,
+    failed: Annotated[bool, typer.Option("--failed", help="With --batch: those of it that have failed.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Try tasks again that have ended; each goes on as a new task, like ID-2."""
+    served = client(context)
+    if failed != (batch is not None):
+        raise UsageError("--failed and --batch belong together: agentless retry --failed --batch TASK")
+    wanted = chosen(served, tasks, batch)
+    if batch is not None:
+        states = {first_try(task["id"]): task["state"] for task in members(served, batch)}
+        wanted = [task for task in wanted if states.get(task) in FAILED]
+        if not wanted:
+            say("none of the batch has failed")
+            return 0
+    return _each(wanted, as_json, lambda task: served.post(f"/v1/tasks/{task}/retry"))
 
 
 def stop(
     context: typer.Context,
-    tasks: TaskArguments,
+    tasks: TaskArguments = None,
+    batch: BatchOption = None,
     grace: Annotated[str | None, typer.Option(metavar="TIME", help="Between SIGTERM and SIGKILL.")] = None,
     as_json: Json = False,
 ) -> int:
     """End tasks gently: SIGTERM, a grace time, then SIGKILL."""
     seconds = None if grace is None else parse_duration(grace)
     served = client(context)
-    return _each(tasks, as_json, lambda task: served.post(f"/v1/tasks/{task}/stop", {"grace": seconds}))
+    return _each(
+        chosen(served, tasks, batch, live=True),
+        as_json,
+        lambda task: served.post(f"/v1/tasks/{task}/stop", {"grace": seconds}),
+    )
 
 
-def kill(context: typer.Context, tasks: TaskArguments, as_json: Json = False) -> int:
+def kill(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
     """End tasks at once: SIGKILL."""
     served = client(context)
-    return _each(tasks, as_json, lambda task: served.post(f"/v1/tasks/{task}/kill"))
+    return _each(chosen(served, tasks, batch, live=True), as_json, lambda task: served.post(f"/v1/tasks/{task}/kill"))
 
 
-def pause(context: typer.Context, tasks: TaskArguments, as_json: Json = False) -> int:
+def pause(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
     """Freeze tasks; they keep their GPUs and what is in GPU memory."""
     served = client(context)
-    return _each(tasks, as_json, lambda task: served.post(f"/v1/tasks/{task}/pause"))
+    return _each(chosen(served, tasks, batch, live=True), as_json, lambda task: served.post(f"/v1/tasks/{task}/pause"))
 
 
-def resume(context: typer.Context, tasks: TaskArguments, as_json: Json = False) -> int:
+def resume(
+    context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False
+) -> int:
     """Let paused tasks go on."""
     served = client(context)
-    return _each(tasks, as_json, lambda task: served.post(f"/v1/tasks/{task}/resume"))
+    return _each(chosen(served, tasks, batch, live=True), as_json, lambda task: served.post(f"/v1/tasks/{task}/resume"))
 
 
 def rm(
     context: typer.Context,
-    tasks: TaskArguments,
+    tasks: TaskArguments = None,
+    batch: BatchOption = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Kill live ones first.")] = False,
     as_json: Json = False,
 ) -> int:
     """Remove ended tasks: the container on the node, its log, and the record here."""
     served = client(context)
-    return _each(tasks, as_json, lambda task: served.delete(f"/v1/tasks/{task}", force=force), "removed")
+    return _each(
+        chosen(served, tasks, batch),
+        as_json,
+        lambda task: served.delete(f"/v1/tasks/{task}", force=force),
+        "removed",
+    )
 
 
 def _each(tasks: list[str], as_json: bool, act: Callable[[str], dict[str, Any]], word: str | None = None) -> int:
@@ -133,7 +192,7 @@ def _each(tasks: list[str], as_json: bool, act: Callable[[str], dict[str, Any]],
             return error
 
     code, done = 0, []
-    pool = ThreadPoolExecutor(len(tasks))
+    pool = ThreadPoolExecutor(min(_AT_ONCE, len(tasks) or 1))
     try:
         for result in pool.map(one, tasks):
             if isinstance(result, AgentlessError):

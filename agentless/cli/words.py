@@ -23,7 +23,7 @@ def words(task: dict[str, Any]) -> str:
 
 def where(task: dict[str, Any]) -> str:
     """Its place, like `node1::0,1`; what it asks for as long as it has none."""
-    if task["state"] == "pending" or task["node"] is None:
+    if task["state"] in ("scheduled", "pending") or task["node"] is None:
         return str(task["target"])
     return str(task["node"]) + ("::" + ",".join(map(str, task["gpus"])) if task["gpu_uuids"] else "")
 
@@ -45,9 +45,9 @@ def _seconds(text: str) -> float:
 
 
 def ran(task: dict[str, Any]) -> str:
-    """How long it has run, or did; of one that waits when it will start, if that is known."""
-    if task["expected_start"]:
-        return f"in {format_duration(_seconds(task['expected_start']) - time.time())}"
+    """How long it has run, or did; of one that waits how long it will, if that is known."""
+    if coming := task["scheduled_for"] or task["expected_start"]:
+        return f"in {format_duration(_seconds(coming) - time.time())}"
     began = task["started_at"]
     if began is None:
         return "-"

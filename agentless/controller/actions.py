@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.errors import Refused, RuntimeFailed, StateError, Unreachable
 from agentless.model.command import Command
-from agentless.model.event import StopAsked
-from agentless.model.task import Assigning, Ended, Paused, Pending, Running, StopKind, Task
+from agentless.model.event import Queued, StopAsked
+from agentless.model.task import (
+    Assigning,
+    Ended,
+    Paused,
+    Pending,
+    Running,
+    Scheduled,
+    StopKind,
+    Task,
+    first_try,
+    next_try,
+    numbered,
+)
 from agentless.model.view import TaskView
 from agentless.rules.reconcile import container_of
+from agentless.rules.retry import fresh_try
 from agentless.runtimes.docker import LogQuery
 from agentless.stores.logs import Frame, LogStore
 
@@ -33,13 +48,15 @@ class Actions:
 
     async def stop(self, reference: str, how: StopKind, grace: float | None = None) -> TaskView:
         """End a task: SIGTERM, the grace time in seconds (None: as submitted), SIGKILL; `kill` is SIGKILL at once."""
-        task = self._core.find(reference)
+        return self._core.view(await self._ask(self._core.find(reference), how, grace))
+
+    async def _ask(self, task: Task, how: StopKind, grace: float | None) -> Task:
         if isinstance(task.status, Ended):
-            return self._core.view(task)
+            return task
         if task.id in self._core.tasks:
             # Saved before anything is sent: a stop survives the controller, and wins over a start under way.
             task = self._core.apply(task.id, StopAsked(how, grace), f"agentless {how}")
-        return self._core.view(await self._end(task, how, grace))
+        return await self._end(task, how, grace)
 
     def resume_stops(self) -> list[Coroutine[Any, Any, Task]]:
         """What is left to do for stops that a controller before this one was asked for, or that came before a start."""
@@ -64,19 +81,30 @@ class Actions:
         if isinstance(task.status, Ended):
             return task
         link = self._link(task)
-        if how == "stop":
+        gentle = task.spec.terms.signal if how == "timeout" else "TERM"
+        if how != "kill":
             if isinstance(task.status, Paused):
                 await self._do(link, task, link.runtime.resume(task.container_ref))
-            await self._do(link, task, link.runtime.signal(task.container_ref, "TERM"))
-            task = await self.wait(task.id, grace)
+            await self._do(link, task, link.runtime.signal(task.container_ref, gentle))
+            task = await self._ended(task.id, grace)
         if task.live:
             await self._do(link, task, link.runtime.signal(task.container_ref, "KILL"))
-            task = await self.wait(task.id, KILL_WITHIN)
+            task = await self._ended(task.id, KILL_WITHIN)
         if task.live and self._core.trouble:
             raise StateError(self._core.trouble)
         if task.live:
             raise RuntimeFailed(f"{link.node.name} has not ended task {task.id} {KILL_WITHIN:.0f} s after SIGKILL")
         return task
+
+    def retry(self, reference: str) -> TaskView:
+        """Take in the next try of a task that has ended, whatever its terms say of that."""
+        task = self._core.find(reference)
+        if task.live:
+            raise Refused(f"task {task.id} is {task.state}: only one that has ended can be tried again")
+        if task.spec.secret_env:
+            raise Refused(f"the secrets of task {task.id} were not kept; submit it again")
+        again = fresh_try(task, self._core.clock.now())
+        return self._core.view(self._core.add(again, Queued(), "agentless retry"))
 
     async def pause(self, reference: str) -> TaskView:
         """Freeze a running task; it keeps its GPUs and their memory."""
@@ -94,8 +122,8 @@ class Actions:
                 self._logs.remove(task.id)
                 self._core.forget(task, "removed", f"agentless rm --force; {task.node} is not in the inventory")
                 return self._core.view(task)
-            await self.stop(task.id, "kill")
-            task = self._core.find(task.id)
+            await self._ask(task, "kill", None)
+            task = self._core.task(task.id)
         if task.live:
             raise Refused(f"task {task.id} is {task.state}; agentless stop {task.id} first, or rm --force")
         if isinstance(task.status, Ended) and task.status.container and task.node in self._core.links:
@@ -110,25 +138,31 @@ class Actions:
         return self._core.view(task)
 
     async def wait(self, reference: str, within: float | None = None) -> Task:
-        """The task once it has ended, or as it is after `within` seconds."""
-        core = self._core
-        task_id = core.find(reference).id
-        with core.hub.listen() as news:
-            try:
-                async with asyncio.timeout(within):
-                    while (task := core.find(task_id)).live:
-                        await anext(news)
-            except TimeoutError:
-                task = core.find(task_id)
-        return task
+        """The task once it has ended, or as it is after `within` seconds; of one that is tried again the last try."""
+        task = self._core.find(reference).id
+        wanted = reference if reference == numbered(task) else first_try(task)
+        return await self._until_over(partial(self._core.find, wanted), within)
 
     async def logs(self, reference: str, query: LogQuery) -> AsyncIterator[tuple[int, bytes]]:
-        """The task's output as (1 or 2, bytes), as it arrives; with `follow` until the task has ended.
+        """The task's output as (1 or 2, bytes), as it arrives; with `follow` until the last try of it has ended.
 
         Of an ended task the log that is kept here, where that is as good as the container's. A note is (3, words).
         """
         task = self._core.find(reference)
-        if isinstance(task.status, (Pending, Assigning)):
+        async for frame in self._log(task, query):
+            yield frame
+        while query.follow and reference != numbered(task.id) and task.attempt <= task.spec.terms.retries:
+            await self._until_over(partial(self._core.task, task.id), None)
+            if not self._core.knows(next_try(task.id)):
+                return
+            task = await self._started(self._core.task(next_try(task.id)))
+            if task.container:
+                yield 3, f"try {task.attempt} of {task.spec.terms.retries + 1}, task {task.id}".encode()
+                async for frame in self._log(task, LogQuery(follow=True, timestamps=query.timestamps)):
+                    yield frame
+
+    async def _log(self, task: Task, query: LogQuery) -> AsyncIterator[Frame]:
+        if isinstance(task.status, (Scheduled, Pending, Assigning)):
             if not query.follow:
                 raise Refused(f"task {task.id} is {task.state}: there is no log yet")
             task = await self._started(task)
@@ -154,6 +188,16 @@ class Actions:
             raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(words.decode('utf-8', 'replace'))}")
 
     # ------------------------------------------------------------------ inside
+
+    async def _ended(self, task_id: str, within: float) -> Task:
+        return await self._until_over(partial(self._core.task, task_id), within)
+
+    async def _until_over(self, task: Callable[[], Task], within: float | None) -> Task:
+        with self._core.hub.listen() as news, contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while task().live:
+                    await anext(news)
+        return task()
 
     async def _kept(self, task: Task, query: LogQuery) -> Iterable[Frame] | None:
         """The log of an ended task as it is kept here, None when that of its container is to be read."""
@@ -187,7 +231,7 @@ class Actions:
 
     async def _started(self, task: Task) -> Task:
         with self._core.hub.listen() as news:
-            while (task := self._core.find(task.id)).live and not task.container:
+            while (task := self._core.task(task.id)).live and not task.container:
                 await anext(news)
         return task
 
@@ -198,14 +242,14 @@ class Actions:
         link = self._link(task)
         command = link.runtime.pause if verb == "pause" else link.runtime.resume
         await self._do(link, task, command(task.container_ref))
-        return self._core.view(self._core.find(task.id))
+        return self._core.view(self._core.task(task.id))
 
     async def _do(self, link: Link, task: Task, command: Command) -> None:
         """Run an engine command, then look: the answer is what the node says afterwards."""
         await link.ready()
         result = await link.run(command)
         await link.look(task.id)
-        if not result.ok and self._core.find(task.id).live:
+        if not result.ok and self._core.task(task.id).live:
             link.runtime.check(result)
 
     def _link(self, task: Task) -> Link:

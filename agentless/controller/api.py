@@ -27,7 +27,6 @@ from agentless.controller.requests import RecoveryRequest, StopRequest, SubmitRe
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.trust import HostKey, Trust
 from agentless.errors import AgentlessError, ControllerError
-from agentless.model.spec import on_targets
 from agentless.model.task import Task
 from agentless.model.view import (
     CheckView,
@@ -129,8 +128,7 @@ def make(house: House) -> FastAPI:
 
     @app.post("/v1/tasks")
     async def submit(request: SubmitRequest) -> list[StartView]:
-        specs = on_targets(request.spec, request.targets)
-        return await house.intake.submit(Submit(specs, request.secrets, request.dry_run))
+        return await house.intake.submit(Submit(request.specs(), request.secrets, request.dry_run))
 
     @app.get("/v1/tasks/{task}")
     async def show(task: str) -> TaskView:
@@ -176,6 +174,11 @@ def make(house: House) -> FastAPI:
     @app.post("/v1/tasks/{task}/kill")
     async def kill(task: str) -> TaskView:
         return await house.actions.stop(task, "kill")
+
+    @app.post("/v1/tasks/{task}/retry")
+    async def retry(task: str) -> TaskView:
+        """The next try of a task that has ended."""
+        return house.actions.retry(task)
 
     @app.post("/v1/tasks/{task}/pause")
     async def pause(task: str) -> TaskView:

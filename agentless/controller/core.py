@@ -13,7 +13,7 @@ from agentless.model.claim import claim_of, task_of
 from agentless.model.cluster import Cluster, Node
 from agentless.model.container import Container
 from agentless.model.event import Event, Exited, LostContact, Restarted, Vanished
-from agentless.model.task import Assigning, Lost, Running, Task, is_task_id
+from agentless.model.task import Assigning, Lost, Running, Task, first_try, is_task_id, next_try, numbered
 from agentless.ports import Clock
 from agentless.rules.nearest import nearest
 from agentless.rules.reconcile import container_of, reconcile
@@ -79,19 +79,36 @@ class Core(Ledger):
         """The nodes that do not say which containers they have, and why."""
         return {name: link.silence for name, link in self.links.items() if link.silence is not None}
 
+    def task(self, task_id: str) -> Task:
+        """The task that has exactly this id, live or ended, by whichever controller; raises NotFound."""
+        found = self.tasks.get(task_id) or self.history.get(task_id) or self.others().get(task_id)
+        if found is None:
+            raise NotFound(f"task {task_id} is not there any more")
+        return found
+
     def find(self, reference: str) -> Task:
         """The task that an id, a unique beginning of one, or a name means; raises NotFound with the candidates.
 
-        A name means the live task of that name, else the last one that ended.
+        A name means the live task of that name, else the last one that ended. A task that is tried again is found as
+        its last try, unless the number of one is given: `…-1` is the first.
         """
+        task = self._find(reference)
+        if reference != numbered(task.id):
+            while self.knows(later := next_try(task.id)):
+                task = self.task(later)
+        return task
+
+    def _find(self, reference: str) -> Task:
         if reference in self.tasks:
             return self.tasks[reference]
         known = {**self.others(), **self.tasks}
-        if found_one := known.get(reference) or self.history.get(reference):
+        exact = first_try(reference) if reference.endswith("-1") else reference
+        if found_one := known.get(exact) or self.history.get(exact):
             return found_one
         every = {task.id: task for task in self.history.find(reference)} | known
         named = [task for _, task in sorted(every.items(), reverse=True) if task.spec.name == reference]
         begun = [task for task in every.values() if reference and task.id.startswith(reference)]
+        begun = [task for task in begun if first_try(task.id) == task.id or first_try(task.id) not in every]
         found = [task for task in named if task.live] or named[:1] or begun
         if len(found) == 1:
             return found[0]

@@ -11,9 +11,9 @@ from agentless.controller.launch import Launcher
 from agentless.controller.scheduler import POLICIES, Scheduler
 from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable, UsageError
 from agentless.model.cluster import Cluster
-from agentless.model.event import Assigned, Queued
+from agentless.model.event import Assigned, Delayed, Queued
 from agentless.model.spec import Mount, TaskSpec, check_spec
-from agentless.model.task import Assigning, Ended, Lost, Pending, Placement, Task, new_task_id
+from agentless.model.task import Assigning, Ended, Lost, Pending, Placement, Scheduled, Task, new_task_id
 from agentless.model.view import StartView
 from agentless.rules.explain import never, refusal
 from agentless.rules.nearest import nearest
@@ -51,7 +51,7 @@ class Intake:
         tasks = self._tasks(request)
         await asyncio.gather(*(self._hear(task) for task in tasks))
         # No await from here until the allocations are on disk: nobody else can be given these GPUs in between.
-        placements = self._scheduler.look(tasks).starts
+        placements = self._scheduler.look(task for task in tasks if not self._is_for_later(task)).starts
         if request.dry_run:
             return [self._rehearse(task, placements.get(task.id), request.secrets) for task in tasks]
         taken = [self._take_in(task, placements.get(task.id), request.secrets) for task in tasks]
@@ -109,7 +109,9 @@ class Intake:
             if placement is None and (error := self._turned_away(task)):
                 return error
             core.secrets.put(task.id, secrets)
-            if placement:
+            if self._is_for_later(task):
+                core.add(task, Delayed(task.spec.terms.start_at or 0.0), f"submitted by {core.owner}")
+            elif placement:
                 core.launching.add(task.id)
                 core.add(task, Assigned(placement), f"submitted by {core.owner}")
             else:
@@ -120,11 +122,16 @@ class Intake:
             return error
         return None
 
+    def _is_for_later(self, task: Task) -> bool:
+        return (task.spec.terms.start_at or 0.0) > self._core.clock.now()
+
     def _turned_away(self, task: Task) -> AgentlessError | None:
         """Why a task that does not start now is not queued either."""
         cluster = self._core.cluster()
         if words := never(cluster, task.spec):
             return Refused(words)
+        if self._is_for_later(task):
+            return None
         error = _refusal(cluster, task)
         return error if task.spec.terms.wait_for == 0 or isinstance(error, Unreachable) else None
 
@@ -133,7 +140,7 @@ class Intake:
         core, target = self._core, str(task.spec.needs)
         if turned_away:
             return StartView(target, None, turned_away.exit_code, str(turned_away))
-        if isinstance(core.tasks[task.id].status, Pending):
+        if isinstance(core.tasks[task.id].status, (Scheduled, Pending)):
             return StartView(target, core.view(core.tasks[task.id]), 0, "")
         try:
             await self._launcher.first(task.id)

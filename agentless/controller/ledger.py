@@ -10,14 +10,15 @@ import orjson
 
 from agentless.controller.hub import Hub, News
 from agentless.errors import StateError
-from agentless.model.event import Adopted, Dated, Event, Queued
+from agentless.model.event import Adopted, Dated, Delayed, Event, Queued, StopAsked
 from agentless.model.gpu import GpuProcess
-from agentless.model.task import Ended, Pending, Task
+from agentless.model.task import Ended, Lost, Pending, Task, next_try
 from agentless.model.view import TaskView
 from agentless.ports import Clock
 from agentless.rules.lifecycle import apply
 from agentless.rules.plan import Outlook
 from agentless.rules.publish import task_view
+from agentless.rules.retry import another_try
 from agentless.stores.history import EventRow, History
 from agentless.stores.secrets import SecretStore
 from agentless.stores.tinydb import TaskStore
@@ -69,7 +70,14 @@ class Ledger:
     def view(self, task: Task) -> TaskView:
         """The task as it is published."""
         outlook = self.outlook(task) if isinstance(task.status, Pending) else Outlook()
-        return task_view(task, self.intruders.get(task.id, ()), outlook, mine=task.owner == self.owner)
+        later = next_try(task.id) if isinstance(task.status, (Ended, Lost)) else None
+        return task_view(
+            task,
+            self.intruders.get(task.id, ()),
+            outlook,
+            mine=task.owner == self.owner,
+            retried_as=later if later and self.knows(later) else None,
+        )
 
     def knows(self, task_id: str) -> bool:
         """Whether a task is remembered here, live or ended."""
@@ -92,6 +100,7 @@ class Ledger:
         old = self.tasks[task_id]
         now = self.clock.now()
         new = apply(old, event, now)
+        again = self._try_again(old, new, now)
         news = self._news(new, _words(event), cause, now)
         if isinstance(new.status, Ended):
             self.history.add(new, [*self._unrecorded, (now, task_id, orjson.dumps(news))])
@@ -101,17 +110,35 @@ class Ledger:
             del self.tasks[task_id]
             self.intruders.pop(task_id, None)
         else:
-            if new != old or isinstance(event, (Adopted, Queued)):
+            if new != old or isinstance(event, (Adopted, Queued, Delayed)):
                 self._store.save(new)
             self.tasks[task_id] = new
-        if not new.live or new.container:
+        if not new.live or (new.container and new.attempt > new.spec.terms.retries):
             self.secrets.remove(task_id)  # no launch of it will ever need them again
         self.flush()
         if isinstance(new.status, Ended):
             self.hub.publish(news)
         elif not isinstance(event, Dated):  # with that nothing has happened, it is only known better
             self.tell(news, task_id)
+        if again:
+            self.tell(self._news(again, "retried", f"{new.id} is {new.state}", now), again.id)
+        if again and new.live:
+            return self.apply(task_id, StopAsked("kill"), f"it goes on as {again.id}")
         return new
+
+    def _try_again(self, old: Task, new: Task, now: float) -> Task | None:
+        """Take in the next try, before the end of this one is on disk: what crashes in between does it once more."""
+        found = another_try(old, new, now)
+        if found is None:
+            return None
+        task, delay = found
+        fresh = not self.knows(task.id)
+        if fresh:
+            task = apply(task, delay, now)
+            self._store.save(task)
+            self.tasks[task.id] = task
+        self.secrets.hand_on(new.id, task.id)
+        return task if fresh else None
 
     def adopt(self, task: Task, cause: str) -> None:
         """Remember a task that a container carries."""

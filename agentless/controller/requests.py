@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, field_validator
 
-from agentless.model.spec import TaskSpec
+from agentless.model.spec import TaskSpec, on_targets
 from agentless.rules.nearest import nearest
+
+
+class Variation(BaseModel):
+    """One command of a sweep, and the values by which it differs from the others, by name."""
+
+    model_config = ConfigDict(extra="forbid")
+    command: tuple[str, ...]
+    parameters: dict[str, str] = {}
 
 
 class SubmitRequest(BaseModel):
     """What `POST /v1/tasks` takes: the spec, the values of its secrets, and targets as written (`node1::0,1`).
 
-    Each target is a task, and what it says adds to what the spec needs; without any the spec is one task.
+    Each target is a task, and what it says adds to what the spec needs; without any the spec is one task. With a
+    `sweep` it is one for each variation, on each target.
     """
 
     model_config = ConfigDict(extra="forbid")
     targets: list[str] = []
+    sweep: list[Variation] = []
     spec: TaskSpec
     secrets: dict[str, str] = {}
     dry_run: bool = False
+
+    def specs(self) -> tuple[TaskSpec, ...]:
+        """The tasks that are asked for; raises UsageError for a target that contradicts the spec."""
+        varied = [replace(self.spec, command=v.command, parameters=v.parameters) for v in self.sweep] or [self.spec]
+        return tuple(spec for each in varied for spec in on_targets(each, self.targets))
 
     @field_validator("spec", mode="before")
     @classmethod

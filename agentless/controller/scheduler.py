@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 from agentless import plugins
 from agentless.controller.core import Core
 from agentless.errors import AgentlessError, StateError
-from agentless.model.event import Assigned, GaveUp
-from agentless.model.task import Pending, Task
+from agentless.model.event import Assigned
+from agentless.model.task import Pending, Scheduled, Task
 from agentless.model.units import format_duration
 from agentless.model.view import ExplainView, ObstacleView
+from agentless.rules.batches import released
 from agentless.rules.explain import against, brief
 from agentless.rules.order import order
 from agentless.rules.plan import Outlook, Plan, plan
@@ -46,20 +47,26 @@ class Scheduler:
 
     @property
     def queue(self) -> list[Task]:
-        """The tasks that wait, those first that are next."""
-        return order(self._waiting())
+        """The tasks that wait, those first that are next; behind them those that are not in the queue yet."""
+        later = [
+            (task.status.until, task.id, task)
+            for task in self._core.tasks.values()
+            if isinstance(task.status, Scheduled)
+        ]
+        return order(self._waiting()) + [task for *_, task in sorted(later)]
 
     def look(self, others: Iterable[Task] = ()) -> Plan:
         """What would happen now to those who wait, and to these others."""
         now = self._core.clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
         policies = {name: POLICIES[name or self.policy] for name in (None, *POLICIES)}
-        return plan(self._core.cluster(), order([*waiting, *others]), now, policies, self.plan)
+        queue = released(order([*waiting, *others]), self._core.tasks.values())
+        return plan(self._core.cluster(), queue, now, policies, self.plan)
 
     def outlook(self, task: Task) -> Outlook:
         """What one who waits is told."""
         if task.id not in self._positions:
-            self._positions = {waiting.id: number for number, waiting in enumerate(self.queue, 1)}
+            self._positions = {waiting.id: number for number, waiting in enumerate(order(self._waiting()), 1)}
         position = self._positions.get(task.id)
         if position is None:
             return Outlook()
@@ -67,12 +74,15 @@ class Scheduler:
             return Outlook(position, f"{position - 1} tasks are before it", self.plan.promises.get(task.id))
         if task.id not in self._reasons:
             refused = task.status.reason if isinstance(task.status, Pending) else ""
-            found = brief(self._core.cluster(), task.spec)
+            found = self._held_back(task) or brief(self._core.cluster(), task.spec)
             self._reasons[task.id] = found or refused or "what is free is promised to those before it"
         return Outlook(position, self._reasons[task.id], self.plan.promises.get(task.id))
 
     def explain(self, task: Task) -> ExplainView:
         """Why a task does not start, node by node."""
+        if isinstance(task.status, Scheduled):
+            left = format_duration(task.status.until - self._core.clock.now())
+            return ExplainView(task.id, f"task {task.id} goes into the queue in {left}", None, ())
         if not isinstance(task.status, Pending):
             return ExplainView(task.id, f"task {task.id} is {task.state}: it waits for nothing", None, ())
         outlook = self.outlook(task)
@@ -81,7 +91,7 @@ class Scheduler:
             for name, each in against(self._core.cluster(), task.spec).items()
             for obstacle in each
         ]
-        when, start = "when it starts is not known yet", None
+        when, start = self._held_back(task) or "when it starts is not known yet", None
         if outlook.promise and outlook.promise.start is None:
             when = f"it starts on {outlook.promise.node} when something ends there that has no time limit"
         elif outlook.promise and outlook.promise.start:
@@ -101,16 +111,12 @@ class Scheduler:
             work.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
 
-    def tick(self) -> None:
-        """What happens by the passing of time: some have waited for long enough."""
-        now = self._core.clock.now()
-        for task in self._waiting():
-            wait_for = task.spec.terms.wait_for
-            if wait_for is not None and now - task.created_at >= wait_for:
-                words = f"gave up after {format_duration(wait_for)} in the queue (--wait-for)"
-                self._core.apply(task.id, GaveUp(words), "its time in the queue is over")
-
     # ------------------------------------------------------------------ inside
+
+    def _held_back(self, task: Task) -> str:
+        if released([task], self._core.tasks.values()):
+            return ""
+        return f"{task.spec.terms.max_parallel} of its batch run already (--max-parallel)"
 
     async def _listen(self) -> None:
         with self._core.hub.listen() as news:

@@ -9,10 +9,9 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import filelock
 import uvicorn
@@ -28,6 +27,7 @@ from agentless.controller.keeper import Keeper
 from agentless.controller.launch import Launcher
 from agentless.controller.link import Link
 from agentless.controller.scheduler import Scheduler
+from agentless.controller.timer import Timer
 from agentless.controller.trust import Trust
 from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
 from agentless.inventory import Inventory, load, stamp_of
@@ -89,10 +89,10 @@ class Controller:
         self.intake = Intake(self.core, self.scheduler, launcher)
         logs = LogStore(state / "logs")
         self.actions = Actions(self.core, logs)
+        self.timer = Timer(self.core, self.actions)
         self.keeper = Keeper(self.core, logs)
         self.trust = Trust(self._known_hosts)
         self.traffic = Traffic(last=self._clock.now())
-        self._chores: set[asyncio.Task[None]] = set()
 
     # -------------------------------------------------------------------- House
 
@@ -141,10 +141,12 @@ class Controller:
         self.core.note("started", f"version {__version__}, {len(self.core.tasks)} live tasks, process {os.getpid()}")
         self.keeper.start()
         self.scheduler.start()
+        self.timer.start()
         await self._follow(self._inventory)
 
     async def close(self) -> None:
         """Let go of all nodes. What runs there runs on."""
+        await self.timer.close()
         await self.scheduler.close()
         await self.keeper.close()
         self.core.note("left", f"{len(self.core.tasks)} live tasks run on")
@@ -152,21 +154,17 @@ class Controller:
         self.core.history.close()
 
     async def tick(self, *, for_ever: bool) -> None:
-        """What happens by the passing of time alone: silent nodes lose their tasks, an idle controller leaves."""
+        """What is looked after from time to time: silent nodes lose their tasks, an idle controller leaves."""
         while True:
             await asyncio.sleep(TICK)
             try:
                 self.core.retry()
                 self.core.lose_silent()
-                self.scheduler.tick()
                 self.keeper.tick()
             except AgentlessError as error:
                 _log.warning("%s", error)
             except Exception:  # noqa: BLE001 - and once more at the next tick
                 _log.exception("what happens by the passing of time failed in an unforeseen way")
-            for stop in self.actions.resume_stops():
-                self._chores.add(chore := asyncio.create_task(_quietly(stop)))
-                chore.add_done_callback(self._chores.discard)
             if not for_ever and self._is_idle():
                 self.leave()
 
@@ -204,16 +202,6 @@ class Controller:
             self.core.node_changed,
             self.core.sighted,
         )
-
-
-async def _quietly(work: Coroutine[Any, Any, object]) -> None:
-    """Work that nobody waits for: what goes wrong is tried again at the next tick."""
-    try:
-        await work
-    except AgentlessError as error:
-        _log.warning("%s", error)
-    except Exception:  # noqa: BLE001 - and once more at the next tick
-        _log.exception("work in the background failed in an unforeseen way")
 
 
 class Counting:

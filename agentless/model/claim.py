@@ -102,7 +102,7 @@ def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, st
         str(place), task.batch, task.created_at, placement.gpus, task.spec, placement.cpus, placement.numa, version=2
     )
     spec = task.spec
-    words = {CORES: spec.cores, MEMORY: spec.memory, LIMIT: spec.terms.time_limit}
+    words = {CORES: spec.cores, MEMORY: spec.memory, LIMIT: spec.ends_within}
     return {
         **task.spec.labels,
         TASK: task.id,

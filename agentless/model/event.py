@@ -8,6 +8,14 @@ from agentless.model.task import Placement, StopKind
 
 
 @dataclass(frozen=True, slots=True)
+class Delayed:
+    """It does not go into the queue before `until` (Unix seconds); `reason` as in `task.Scheduled`."""
+
+    until: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Queued:
     """It waits for its place."""
 
@@ -72,7 +80,7 @@ class LaunchFailed:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """Somebody wants it to end. `grace` is seconds between SIGTERM and SIGKILL, None: as submitted."""
+    """It is to end. `grace` is seconds between the gentle signal and SIGKILL, None: as submitted."""
 
     how: StopKind
     grace: float | None = None
@@ -118,7 +126,8 @@ class Adopted:
 
 
 Event = (
-    Queued
+    Delayed
+    | Queued
     | Unplaced
     | GaveUp
     | Assigned

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from agentless.errors import UsageError
 from agentless.model.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
-from agentless.model.terms import Terms
+from agentless.model.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
 
 MAX_SPEC = 120_000
 """Bytes of a spec as JSON: one label carries all of it, and Linux gives a program arguments of at most 128 KiB."""
@@ -45,7 +45,8 @@ class TaskSpec:
 
     Sizes in bytes, times in seconds; None: as the engine, the image or the node has it. `cores` and `memory` are what
     it may use, and what is set aside for it on its node. With `share` its GPUs may be in use by processes outside
-    agentless. `secret_env` holds only names: values of secrets are never part of what is shown, stored or published.
+    agentless. `parameters` are the values that its command has where those of its batch have others, by name.
+    `secret_env` holds only names: values of secrets are never part of what is shown, stored or published.
     """
 
     command: tuple[str, ...]
@@ -64,8 +65,15 @@ class TaskSpec:
     stop_grace: float = 10.0
     share: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
     needs: Needs = field(default_factory=Needs)
     terms: Terms = field(default_factory=Terms)
+
+    @property
+    def ends_within(self) -> float | None:
+        """Seconds after its start when it has ended for certain, None when nobody knows."""
+        limit = self.terms.time_limit
+        return limit if limit is None or self.terms.signal_before is not None else limit + self.stop_grace
 
     @property
     def env_names(self) -> tuple[str, ...]:
@@ -159,6 +167,28 @@ def _check_terms(terms: Terms) -> None:
         raise UsageError(f"--time-limit {terms.time_limit:g}: a task needs more than 0 seconds")
     if terms.wait_for is not None and not 0 <= terms.wait_for < math.inf:
         raise UsageError(f"--wait-for {terms.wait_for:g}: a time cannot be negative or endless")
+    if terms.start_at is not None and not 0 <= terms.start_at < 1e11:
+        raise UsageError(f"--at {terms.start_at:g}: a time is in Unix seconds")
+    if terms.start_at is not None and terms.wait_for == 0:
+        raise UsageError("--no-queue is for now, and --at and --in are for later; leave one of them out")
+    parse_signal(terms.signal)
+    if terms.signal_before is not None:
+        if terms.time_limit is None:
+            raise UsageError("--signal-before is the time before the end of the --time-limit; say that, too")
+        if not 0 < terms.signal_before < terms.time_limit:
+            raise UsageError(
+                f"--signal-before {terms.signal_before:g}s: it is more than 0 and less than the --time-limit, "
+                f"{terms.time_limit:g}s"
+            )
+    if not 0 <= terms.retries <= MAX_RETRIES:
+        raise UsageError(f"--retries {terms.retries}: write a number from 0 to {MAX_RETRIES}")
+    if terms.max_parallel is not None and terms.max_parallel < 1:
+        raise UsageError(f"--max-parallel {terms.max_parallel}: one task at a time is the least")
+    if terms.max_parallel is not None and terms.wait_for == 0:
+        raise UsageError("--max-parallel makes tasks wait, and --no-queue lets none; leave one of them out")
+    parse_retry_on(",".join(terms.retry_on))
+    if not 0 <= terms.backoff < math.inf:
+        raise UsageError(f"--backoff {terms.backoff:g}: a time cannot be negative or endless")
 
 
 def _check_text(words: Iterable[str]) -> None:

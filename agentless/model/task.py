@@ -1,7 +1,8 @@
 """A task and the states of its life. Each state has only the fields that are valid in it.
 
-`pending → assigning → running ⇄ paused → completed | failed | killed | killed_oom | timeout | stopped`, and
-`pending → cancelled`; any live state `→ lost` and back. How it moves is `rules/lifecycle`.
+`pending → assigning → running ⇄ paused → completed | failed | killed | killed_oom | timeout | stopped`,
+`scheduled → pending`, and `scheduled | pending → cancelled`; any live state `→ lost` and back. How it moves is
+`rules/lifecycle`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Literal
 from agentless.model.spec import TaskSpec
 
 Outcome = Literal["completed", "failed", "killed", "killed_oom", "timeout", "stopped", "cancelled"]
-StopKind = Literal["stop", "kill"]
+StopKind = Literal["stop", "kill", "timeout"]
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-_ID = re.compile(r"[0-9a-z]{1,32}")
+_ID = re.compile(r"[0-9a-z]{1,32}(-[0-9]{1,4})?")
 _EPOCH = 1_704_067_200.0  # 2024-01-01, so that eight digits of milliseconds last until 2058
 
 
@@ -30,6 +31,15 @@ class Placement:
     gpu_uuids: tuple[str, ...] = ()
     cpus: str | None = None
     numa: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """Not in the queue before `until` (Unix seconds). `reason` is why, when nobody has asked for that."""
+
+    until: float
+    reason: str = ""
+    state: Literal["scheduled"] = "scheduled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +110,7 @@ class Ended:
     run: float | None = None
 
 
-Status = Pending | Assigning | Running | Paused | Lost | Ended
+Status = Scheduled | Pending | Assigning | Running | Paused | Lost | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +142,7 @@ class Task:
     @property
     def placement(self) -> Placement | None:
         """Where it is or was, None if it never was anywhere."""
-        return None if isinstance(self.status, Pending) else self.status.placement
+        return None if isinstance(self.status, (Scheduled, Pending)) else self.status.placement
 
     @property
     def node(self) -> str | None:
@@ -147,12 +157,33 @@ class Task:
     @property
     def container(self) -> str | None:
         """The id of its container, None as long as none is known."""
-        return None if isinstance(self.status, (Pending, Assigning)) else self.status.container
+        return None if isinstance(self.status, (Scheduled, Pending, Assigning)) else self.status.container
+
+    @property
+    def attempt(self) -> int:
+        """Which try of its command it is, from 1 on."""
+        return int(self.id.partition("-")[2] or 1)
 
     @property
     def container_ref(self) -> str:
         """What to call its container by: a container may be renamed, its id stays."""
         return self.container or self.container_name
+
+
+def first_try(task_id: str) -> str:
+    """The id of the first try of the same command, which names all of them."""
+    return task_id.partition("-")[0]
+
+
+def numbered(task_id: str) -> str:
+    """The id with the number of the try, also of the first one: `…-1`."""
+    return task_id if "-" in task_id else f"{task_id}-1"
+
+
+def next_try(task_id: str) -> str:
+    """The id that the try after this one has: `…-2` after the first."""
+    first, _, number = task_id.partition("-")
+    return f"{first}-{int(number or 1) + 1}"
 
 
 def is_task_id(text: str) -> bool:

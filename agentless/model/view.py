@@ -16,6 +16,9 @@ class TaskView:
 
     `intruders` are processes outside its container that use its GPUs. `time_limit` is in seconds. `position` is its
     place in the queue, from 1 on, and `expected_start` when it starts at the latest, if nothing comes in before it.
+    `scheduled_for` is when it goes into the queue. It is try number `attempt`, `retries` more than one are allowed, and
+    the next one is the task `retried_as`. `parameters` are the values by which its command differs from those
+    of its batch.
     """
 
     id: str
@@ -45,6 +48,11 @@ class TaskView:
     time_limit: float | None
     position: int | None
     expected_start: str | None
+    scheduled_for: str | None
+    attempt: int
+    retries: int
+    retried_as: str | None
+    parameters: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)

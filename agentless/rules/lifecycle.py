@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from agentless.errors import IllegalMove
@@ -9,6 +10,7 @@ from agentless.model.event import (
     Adopted,
     Assigned,
     Dated,
+    Delayed,
     Event,
     Exited,
     Froze,
@@ -24,7 +26,19 @@ from agentless.model.event import (
     Unplaced,
     Vanished,
 )
-from agentless.model.task import Assigning, Ended, Lost, Outcome, Paused, Pending, Placement, Running, Task
+from agentless.model.task import (
+    Assigning,
+    Ended,
+    Lost,
+    Outcome,
+    Paused,
+    Pending,
+    Placement,
+    Running,
+    Scheduled,
+    StopKind,
+    Task,
+)
 
 
 def apply(task: Task, event: Event, now: float) -> Task:
@@ -38,10 +52,14 @@ def apply(task: Task, event: Event, now: float) -> Task:
             return replace(task, status=Running(placement, container, ended.started_at or now, ended.run))
         case Ended(), _:
             raise IllegalMove(f"task {task.id} has ended ({task.state})")
-        case Pending(), StopAsked(how=how):
+        case ((Scheduled() | Pending()), StopAsked(how=how)):
             return replace(task, stop=how, status=Ended("cancelled", now, reason="stopped before it started"))
         case _, StopAsked(how=how, grace=grace):
             return replace(task, stop="kill" if task.stop == "kill" else how, grace=grace)
+        case Pending(), Delayed(until=until, reason=reason):
+            return replace(task, status=Scheduled(until, reason))
+        case Scheduled(), Queued():
+            return replace(task, status=Pending())
         case Pending(), Queued():
             return task
         case Pending(), GaveUp(reason=reason):
@@ -122,6 +140,9 @@ def _ended(task: Task, status: Running | Paused | Lost, exited: Exited, now: flo
     )
 
 
+_OUTCOMES: Mapping[StopKind, Outcome] = {"stop": "stopped", "kill": "killed", "timeout": "timeout"}
+
+
 def outcome(task: Task, exited: Exited) -> Outcome:
     """The word for an ending. Out of memory is what the engine reports, never guessed from 137.
 
@@ -130,5 +151,5 @@ def outcome(task: Task, exited: Exited) -> Outcome:
     if exited.oom_killed and exited.exit_code != 0:
         return "killed_oom"
     if task.stop:
-        return "killed" if task.stop == "kill" else "stopped"
+        return _OUTCOMES[task.stop]
     return "completed" if exited.exit_code == 0 else "failed"

@@ -7,17 +7,19 @@ be given several times.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Annotated, Any, TypedDict, get_args, get_type_hints
 
 from agentless.errors import UsageError
+from agentless.model.moment import check_future, parse_future
 from agentless.model.needs import Needs, parse_gpu_memory, parse_gpu_types
 from agentless.model.spec import Mount, TaskSpec, check_spec, on_targets, parse_mount
-from agentless.model.terms import Terms
+from agentless.model.terms import Terms, parse_retry_on, parse_signal
 from agentless.model.units import parse_duration, parse_size
+from agentless.rules.expand import Combination, expand
 from agentless.rules.nearest import nearest
 
 
@@ -36,6 +38,14 @@ def _gpu_memory(value: float | str, _: str) -> int:
 
 def _gpu_types(value: str | Iterable[str], option: str) -> tuple[str, ...]:
     return parse_gpu_types(",".join(_texts(value, option)))
+
+
+def _signal(value: str, _: str) -> str:
+    return parse_signal(value)
+
+
+def _retry_on(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    return parse_retry_on(",".join(_texts(value, option)))
 
 
 def _policy(value: str, _: str) -> str:
@@ -74,6 +84,8 @@ Size = Annotated[int | str | None, _size]
 GpuMemory = Annotated[int | str | None, _gpu_memory]
 """Megabytes, as GPU tools count, or a text like `40G`."""
 GpuTypes = Annotated[str | Iterable[str] | None, _gpu_types]
+Signal = Annotated[str | None, _signal]
+Endings = Annotated[str | Iterable[str] | None, _retry_on]
 Policy = Annotated[str | None, _policy]
 Texts = Annotated[str | Iterable[str] | None, _texts]
 Mounts = Annotated[str | Iterable[str] | None, _mounts]
@@ -97,6 +109,15 @@ class Options(TypedDict, total=False):
     policy: Policy
     priority: int
     time_limit: Time
+    signal: Signal
+    signal_before: Time
+    at: str | datetime | None
+    after: Time
+    retries: int
+    retry_on: Endings
+    backoff: Time
+    max_parallel: int | None
+    zipped: bool
     image: str | None
     name: str | None
     cores: float | None
@@ -117,26 +138,40 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
+class Outside:
+    """What a submit needs of the world: Unix seconds, the user's variables, and the lines of files that spans name."""
+
+    now: float
+    environ: Mapping[str, str]
+    read_lines: Callable[[str], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Submission:
-    """What is sent: the spec, the targets that add to its needs, and the values of its secrets."""
+    """What is sent: the spec, the targets that add to its needs, the values of its secrets.
+
+    `sweep` are the commands: one, which is that of the spec, or with spans in it all combinations.
+    """
 
     spec: TaskSpec
     targets: tuple[str, ...]
     secrets: Mapping[str, str]
+    sweep: tuple[Combination, ...]
 
     def request(self, *, dry_run: bool = False) -> dict[str, Any]:
         """The body of `POST /v1/tasks`."""
-        spec = asdict(self.spec)
-        return {"targets": list(self.targets), "spec": spec, "secrets": dict(self.secrets), "dry_run": dry_run}
+        varied = [each for each in self.sweep if each.parameters]
+        return {
+            "targets": list(self.targets),
+            "sweep": [{"command": each.argv, "parameters": dict(each.parameters)} for each in varied],
+            "spec": asdict(self.spec),
+            "secrets": dict(self.secrets),
+            "dry_run": dry_run,
+        }
 
 
-def submission(
-    command: Iterable[str], targets: Iterable[str], options: Options, environ: Mapping[str, str]
-) -> Submission:
-    """Read the options, and check all that can be checked without a cluster; raises UsageError.
-
-    `environ` has the values of variables that are named without one.
-    """
+def submission(command: Iterable[str], targets: Iterable[str], options: Options, outside: Outside) -> Submission:
+    """Read the options, and check all that can be checked without a cluster; raises UsageError."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - _kinds().keys():
         raise UsageError(f"there is no option {name!r}{nearest(name, _kinds())}")
@@ -147,17 +182,35 @@ def submission(
             "what does it need? Name GPUs, like node1::0 or 2xA100, or say --gpus 1, or --gpus 0 for none; "
             "agentless gpus shows what is free"
         )
+    if "retry_on" in given and not given.get("retries"):
+        raise UsageError("--retry-on says when to try again; say how often, too: --retries 3")
     words = tuple(command)
     if not all(isinstance(word, str) for word in words):
         raise UsageError(f"a command is words, one by one, like 'python', 'train.py', and not {words!r}")
-    secrets = _variables(given.pop("secret_env", ()), "--secret-env", environ)
-    given["env"] = _variables(given.pop("env", ()), "--env", environ)
+    sweep = expand(words, outside.read_lines, zipped=given.pop("zipped", False))
+    secrets = _variables(given.pop("secret_env", ()), "--secret-env", outside.environ)
+    given["env"] = _variables(given.pop("env", ()), "--env", outside.environ)
+    start_at = _start_at(given.pop("at", None), given.pop("after", None), outside.now)
     if given.pop("no_queue", False):
         given["wait_for"] = 0.0
-    spec = replace(_spec(given), command=words, secret_env=tuple(sorted(secrets)))
+    spec = replace(_spec(given), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
+    spec = replace(spec, terms=replace(spec.terms, start_at=start_at))
     for each in on_targets(spec, wanted):
         check_spec(each)
-    return Submission(spec, wanted, secrets)
+    return Submission(spec, wanted, secrets, sweep)
+
+
+def _start_at(at: str | datetime | None, after: float | str | timedelta | None, now: float) -> float | None:
+    if at is not None and after is not None:
+        raise UsageError("--at and --in say the same in two ways; leave one of them out")
+    if after is not None:
+        return now + seconds(after)
+    if isinstance(at, datetime):
+        return check_future(at.timestamp(), now, f"{at}")
+    try:
+        return None if at is None else parse_future(at, now)
+    except UsageError as error:
+        raise UsageError(f"--at {error}") from None
 
 
 def _spec(given: Mapping[str, Any]) -> TaskSpec:

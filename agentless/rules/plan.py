@@ -167,4 +167,4 @@ def _changed(indices: Iterable[Index], room: Room) -> None:
 
 def amounts_of(spec: TaskSpec) -> Amounts:
     """What a task wants of cores and memory, and for how long."""
-    return Amounts(spec.cores or 0.0, float(spec.memory or 0), spec.terms.time_limit or math.inf)
+    return Amounts(spec.cores or 0.0, float(spec.memory or 0), spec.ends_within or math.inf)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from agentless.model.cluster import Gpu, Node
 from agentless.model.gpu import GpuProcess
 from agentless.model.node import NodeConfig
-from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Task
+from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
 from agentless.model.view import CheckView, GpuView, NodeView, TaskView
 from agentless.rules.plan import Outlook
 
@@ -19,7 +19,9 @@ def timestamp(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def task_view(task: Task, intruders: tuple[GpuProcess, ...], outlook: Outlook, *, mine: bool) -> TaskView:
+def task_view(
+    task: Task, intruders: tuple[GpuProcess, ...], outlook: Outlook, *, mine: bool, retried_as: str | None = None
+) -> TaskView:
     """The task as people and scripts see it."""
     status, placement = task.status, task.placement
     started = status.started_at if isinstance(status, (Running, Paused, Lost, Ended)) else None
@@ -40,7 +42,7 @@ def task_view(task: Task, intruders: tuple[GpuProcess, ...], outlook: Outlook, *
         ended_at=timestamp(status.ended_at) if isinstance(status, Ended) else None,
         exit_code=status.exit_code if isinstance(status, Ended) else None,
         reason=outlook.reason or _reason(task),
-        container=None if isinstance(status, (Pending, Assigning)) else status.container,
+        container=task.container,
         target=str(task.spec.needs),
         cores=task.spec.cores,
         memory_bytes=task.spec.memory,
@@ -51,17 +53,22 @@ def task_view(task: Task, intruders: tuple[GpuProcess, ...], outlook: Outlook, *
         time_limit=task.spec.terms.time_limit,
         position=outlook.position,
         expected_start=timestamp(outlook.promise.start) if outlook.promise else None,
+        scheduled_for=timestamp(status.until) if isinstance(status, Scheduled) else None,
+        attempt=task.attempt,
+        retries=task.spec.terms.retries,
+        retried_as=retried_as,
+        parameters=dict(task.spec.parameters),
     )
 
 
-_STOPPING = {"stop": "stopping", "kill": "being killed"}
+_STOPPING = {"stop": "stopping", "kill": "being killed", "timeout": "at its time limit"}
 
 
 def _reason(task: Task) -> str | None:
     match task.status:
         case Lost(container=None) if task.stop:
             return f"{_STOPPING[task.stop]}, as soon as it is sure that it will not start"
-        case Pending(reason=reason) | Lost(reason=reason):
+        case Scheduled(reason=reason) | Pending(reason=reason) | Lost(reason=reason):
             return reason or None
         case Assigning(step=step) if step and not task.stop:
             return step

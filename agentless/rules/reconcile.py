@@ -17,7 +17,7 @@ from agentless.model.event import (
     Thawed,
     Vanished,
 )
-from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Task
+from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
 
 LAUNCH_BOUND = 150.0
 """Seconds after which a launch script has ended on its node, whatever became of its controller and the link."""
@@ -46,7 +46,7 @@ def reconcile(task: Task, container: Container | None, now: float) -> tuple[Even
     has not been answered: launching it again is safe, and says what became of it.
     """
     status = task.status
-    if isinstance(status, Pending):
+    if isinstance(status, (Scheduled, Pending)):
         return ()
     if isinstance(status, Ended) and not _is_revived(status, container):
         return ()

@@ -46,7 +46,7 @@ def _allocation(task: Task, placement: Placement) -> Allocation:
         spec.memory or 0.0,
         spec.needs.exclusive,
         began,
-        spec.terms.time_limit,
+        spec.ends_within,
     )
 
 

@@ -169,6 +169,32 @@ def test_each_target_of_a_batch_is_served_or_fails_alone(cluster, held):
     assert {task.id for task in found} == {task.id for task in batch.tasks}
 
 
+def test_a_sweep_is_a_batch_of_all_combinations(cluster):
+    batch = cluster.submit_batch("sh", "-c", "exit $0", "span:{0..2}", gpus=1, node="n1")
+    assert [task.parameters for task in batch.tasks] == [{"arg3": "0"}, {"arg3": "1"}, {"arg3": "2"}]
+    assert [task.wait().exit_code for task in batch.tasks] == [0, 1, 2]
+    with pytest.raises(UsageError, match="submit_batch"):
+        cluster.submit("echo", "span:{0..2}", gpus=1)
+
+
+def test_a_task_that_is_tried_again_is_one_task(cluster):
+    script = "echo try $AGENTLESS_TASK_ID; case $AGENTLESS_TASK_ID in *-2) exit 0;; *) exit 3;; esac"
+    first = cluster.submit("sh", "-c", script, target="n1::0", retries=1, backoff=0)
+    ended = first.wait()
+    assert (ended.id, ended.attempt, ended.exit_code) == (f"{first.id}-2", 2, 0)
+    assert list(ended.logs()) == list(first.logs()) == [f"try {first.id}-2"]
+    (earlier,) = [task for task in cluster.tasks(all=True) if task.id == first.id]
+    assert (earlier.retried_as, earlier.wait().exit_code) == (ended.id, 3)
+    assert list(earlier.logs()) == [f"try {first.id}"]
+    assert ended.retry().id == f"{first.id}-3"
+
+
+def test_a_task_for_later_waits_for_its_time(cluster):
+    task = cluster.submit("true", target="n1", at=datetime.now(UTC) + timedelta(hours=1))
+    assert task.state == "scheduled"
+    assert task.stop().state == "cancelled"
+
+
 def test_a_rehearsal_starts_nothing(cluster):
     script = cluster.dry_run("true", target="n1::0", secret_env={"TOKEN": "s3cret"})
     assert "docker" in script

@@ -57,10 +57,10 @@ async def test_who_has_waited_for_long_enough_gives_up(desk):
     async with desk.running() as controller:
         await submit(controller, "n1::0-3")
         task = (await submit(controller, wait_for=600.0)).task.id
-        controller.scheduler.tick()
+        controller.timer.tick()
         assert controller.core.find(task).state == "pending"
         desk.clock.ahead = 601
-        controller.scheduler.tick()
+        controller.timer.tick()
         over = controller.core.find(task).status
         assert (over.state, over.reason) == ("cancelled", "gave up after 10m 0s in the queue (--wait-for)")
 
@@ -133,7 +133,7 @@ async def test_explain_names_the_holders_and_the_time_at_which_it_starts(desk):
         task = (await submit(controller, "2x")).task.id
         await until(lambda: controller.scheduler.plan.promises)
         found = controller.scheduler.explain(controller.core.find(task))
-        assert "is number 1 in the queue; it starts in 9m" in found.summary
+        assert "is number 1 in the queue; it starts in 10m" in found.summary
         (on_n1,) = [obstacle for obstacle in found.obstacles if obstacle.node == "n1"]
         assert all(any(holder in line for line in on_n1.details) for holder in holders)
         running = controller.scheduler.explain(controller.core.find(holders[0]))

@@ -15,7 +15,7 @@ from agentless.model.gpu import GpuProcess, GpuReading, GpuSample
 from agentless.model.needs import Needs, parse_target
 from agentless.model.node import EngineFacts, HostFacts, NodeConfig, NumaNode
 from agentless.model.spec import TaskSpec
-from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Placement, Running, Status, Task
+from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Placement, Running, Scheduled, Status, Task
 from agentless.rules.survey import survey
 
 NOW = 1_800_000_000.0
@@ -74,6 +74,7 @@ def task(name: str = "t1", target: str = "node1::0", state: str = "running", **f
     """A task in a state that is named; `fields` are the task's own, like `stop` and `spec`."""
     at = placement(target)
     statuses: dict[str, Status] = {
+        "scheduled": Scheduled(NOW + 60),
         "pending": Pending(),
         "assigning": Assigning(at, NOW - 60),
         "running": Running(at, CID, NOW - 60),
@@ -89,7 +90,7 @@ def task(name: str = "t1", target: str = "node1::0", state: str = "running", **f
     return replace(made, spec=replace(made.spec, needs=parse_target(target)))
 
 
-STATES = ("pending", "assigning", "running", "paused", "lost", "lost before an answer", "ended")
+STATES = ("pending", "assigning", "running", "paused", "lost", "lost before an answer", "ended", "scheduled")
 
 
 def container(of: Task, state: Any = "running", **changes: Any) -> Container:

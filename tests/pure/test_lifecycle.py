@@ -14,6 +14,7 @@ from agentless.model.event import (
     Adopted,
     Assigned,
     Dated,
+    Delayed,
     Event,
     Exited,
     Froze,
@@ -34,6 +35,7 @@ from agentless.rules.lifecycle import apply
 from tests.pure.build import CID, NOW, STATES, placement, task
 
 EVENTS: dict[str, Event] = {
+    "delayed": Delayed(NOW + 60, "tried again"),
     "queued": Queued(),
     "unplaced": Unplaced("held by another"),
     "gave up": GaveUp("10m in the queue"),
@@ -54,6 +56,9 @@ EVENTS: dict[str, Event] = {
 
 # What is not in the table cannot happen and raises.
 TABLE: dict[tuple[str, str], str] = {
+    ("pending", "delayed"): "scheduled",
+    ("scheduled", "queued"): "pending",
+    ("scheduled", "stop asked"): "cancelled",
     ("pending", "queued"): "pending",
     ("pending", "gave up"): "cancelled",
     ("assigning", "unplaced"): "pending",

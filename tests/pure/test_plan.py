@@ -30,12 +30,12 @@ POLICIES[None] = POLICIES["pack"]
 def wish(name: str, target: str = "1x", limit: float | None = None, **fields: Any) -> Task:
     """A task that waits; `limit` in seconds."""
     needs = replace(parse_target(target), **fields.pop("needs", {}))
-    return task(name, state="pending", spec=spec(needs=needs, terms=Terms(time_limit=limit), **fields))
+    return task(name, state="pending", spec=spec(needs=needs, terms=Terms(time_limit=limit), stop_grace=0, **fields))
 
 
 def runs(name: str, target: str, since: float = 0.0, limit: float | None = None) -> Task:
     """A task that has run for `since` seconds."""
-    wanted = spec(needs=parse_target(target), terms=Terms(time_limit=limit))
+    wanted = spec(needs=parse_target(target), terms=Terms(time_limit=limit), stop_grace=0)
     return replace(task(name, target, spec=wanted), status=Running(placement(target), CID, NOW - since))
 
 

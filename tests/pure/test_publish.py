@@ -33,6 +33,7 @@ def test_times_are_rfc_3339_in_utc() -> None:
 
 # What is known of a task in each state: its GPUs, its container, its start, its end.
 KNOWN = {
+    "scheduled": (False, False, False, False),
     "pending": (False, False, False, False),
     "assigning": (True, False, False, False),
     "running": (True, True, True, False),

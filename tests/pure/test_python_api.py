@@ -38,6 +38,7 @@ TASK = {
          "container": None},
     ],
     "priority": 0, "time_limit": None, "position": None, "expected_start": None,
+    "scheduled_for": None, "attempt": 1, "retries": 0, "retried_as": None, "parameters": {},
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -16,11 +16,14 @@ from agentless.cli.submit import submit
 from agentless.model.needs import Needs
 from agentless.model.spec import Mount, TaskSpec
 from agentless.model.terms import Terms
-from agentless.rules.options import Options, Submission, submission
+from agentless.rules.options import Options, Outside, Submission, submission
+
+NOW = 1_777_634_400.0  # 2026-05-01T11:20:00Z
 
 
 def ask(*command: str, targets=("node1",), environ=None, **options: object) -> Submission:
-    return submission(command or ("true",), targets, Options(**options), environ or {})
+    outside = Outside(NOW, environ or {}, {"seeds.txt": ["1", "2"]}.__getitem__)
+    return submission(command or ("true",), targets, Options(**options), outside)
 
 
 def test_options_are_read_as_the_command_line_reads_them():
@@ -62,6 +65,11 @@ def test_options_are_read_as_the_command_line_reads_them():
         ({"label": ["a=b", "c=d"]}, {"label": {"a": "b", "c": "d"}}),
         ({"env": "A=1"}, {"env": {"A": "1"}}),
         ({"no_queue": True}, {"wait_for": 0}),
+        ({"after": "1h"}, {"after": timedelta(hours=1)}),
+        ({"at": "2026-05-01T12:20:00Z"}, {"at": datetime(2026, 5, 1, 12, 20, tzinfo=UTC)}),
+        ({"at": "2026-05-01T12:20:00Z"}, {"after": 3600}),
+        ({"retries": 3, "retry_on": "oom,exit:75"}, {"retries": 3, "retry_on": ["oom", "exit:75"]}),
+        ({"time_limit": "1h", "signal": "SIGUSR1"}, {"time_limit": 3600, "signal": "usr1"}),
         ({}, {"time_limit": None, "env": None, "node": None, "image": None}),
     ],
 )
@@ -101,6 +109,11 @@ def test_the_value_of_a_secret_is_not_in_the_spec():
         ({"on": "rack"}, "--on 'rack': write KEY=VALUE"),
         ({"env": "NOWHERE"}, "--env NOWHERE: there is no such variable in your environment; write NOWHERE=VALUE"),
         ({"time_limit": "soon"}, "'soon' is not a duration; write it like 30s, 10min, 2h30m or 1d"),
+        ({"at": "tomorrow"}, "--at 'tomorrow': write 18:30, 2026-05-01T18:30 or 2026-05-01T18:30Z"),
+        ({"at": "2026-05-01T10:20:00Z"}, "--at '2026-05-01T10:20:00Z' is over since 1h 0m"),
+        ({"at": datetime(2026, 5, 1, tzinfo=UTC)}, "'2026-05-01 00:00:00+00:00' is over since 11h 20m"),
+        ({"at": "12:00", "after": "1h"}, "--at and --in say the same in two ways; leave one of them out"),
+        ({"retry_on": "oom"}, "--retry-on says when to try again; say how often, too: --retries 3"),
         ({"memory": -1}, "'-1' is not a size; write a positive number with a unit, like 512M, 1.5GB or 16GiB"),
         ({"priority": 5000}, "--priority 5000: write a number from -1000 to 1000; the higher ones come first"),
     ],
@@ -111,9 +124,18 @@ def test_what_cannot_be_meant_is_said_in_a_sentence(options, words):
     assert str(refused.value) == words
 
 
+def test_spans_make_a_sweep():
+    asked = ask("train", "--lr", "span:[0.1,0.01]", "--seed", "span:[@seeds.txt]", zipped=True)
+    assert asked.request()["sweep"] == [
+        {"command": ("train", "--lr", "0.1", "--seed", "1"), "parameters": {"lr": "0.1", "seed": "1"}},
+        {"command": ("train", "--lr", "0.01", "--seed", "2"), "parameters": {"lr": "0.01", "seed": "2"}},
+    ]
+    assert ask("train").request()["sweep"] == []
+
+
 def test_a_command_in_one_list_is_refused():
     with pytest.raises(errors.UsageError, match="a command is words, one by one"):
-        submission((["python", "train.py"],), ("node1",), Options(), {})
+        ask(["python", "train.py"])
 
 
 def test_a_submit_that_needs_nothing_is_refused():
@@ -130,7 +152,7 @@ def test_each_option_goes_to_just_one_field():
     homes = {
         name: [field for field in known if field in (name, f"{name}s")]
         for name in Options.__annotations__
-        if name != "no_queue"
+        if name not in ("no_queue", "at", "after", "zipped")
     }
     assert [name for name, found in homes.items() if len(found) != 1] == []
 

@@ -36,7 +36,7 @@ def test_a_task_holds_its_gpus_in_every_state_between_assignment_and_end(state: 
     assert found.gpus[1].reason == "held by task t1 of me@here"
 
 
-@pytest.mark.parametrize("state", ["pending", "ended"])
+@pytest.mark.parametrize("state", ["scheduled", "pending", "ended"])
 def test_a_task_that_is_nowhere_holds_nothing(state: str) -> None:
     assert gpu(seen(), task("t1", "node1::0", state)).state == "free"
 

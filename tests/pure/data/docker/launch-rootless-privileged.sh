@@ -55,7 +55,7 @@ if [ -n "$unstarted" ]; then
   fi
   docker --host unix:///run/user/1000/docker.sock start "$unstarted"
 else
-  docker --host unix:///run/user/1000/docker.sock run --detach --pull never --name agentless-t4 --label agentless.task=t4 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label 'agentless.spec={"target":"node1","batch":"t4","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":true,"stop_grace":0.0,"share":false,"labels":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false},"terms":{"priority":0}},"version":2}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t4 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --privileged --stop-timeout 1 busybox true
+  docker --host unix:///run/user/1000/docker.sock run --detach --pull never --name agentless-t4 --label agentless.task=t4 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label 'agentless.spec={"target":"node1","batch":"t4","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":true,"stop_grace":0.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t4 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --privileged --stop-timeout 1 busybox true
 fi
 code=$?
 if [ "$code" -ne 0 ]; then

@@ -1,0 +1,97 @@
+"""What time brings: tasks go into the queue, give up, and come to their limits, each at its moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from agentless.controller.actions import Actions
+from agentless.controller.core import Core
+from agentless.errors import AgentlessError
+from agentless.model.event import StopAsked
+from agentless.rules.due import due
+
+AT_LEAST_EVERY = 5.0
+"""Seconds between two looks at the clock, which may have been set, and at stops that could not be carried out yet."""
+
+_log = logging.getLogger(__name__)
+
+
+class Timer:
+    """Follows all tasks; what is asked of their containers is done by `actions`."""
+
+    def __init__(self, core: Core, actions: Actions) -> None:
+        self._core = core
+        self._actions = actions
+        self._stops_at = 0.0
+        self._news = asyncio.Event()
+        self._work: list[asyncio.Task[None]] = []
+        self._chores: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin to look at the clock."""
+        self._work = [asyncio.create_task(self._listen()), asyncio.create_task(self._keep_time(), name="timer")]
+
+    async def close(self) -> None:
+        """Stop looking."""
+        work = [*self._work, *self._chores]
+        for task in work:
+            task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+
+    def tick(self) -> float:
+        """Let happen what is due; how many seconds it is to what comes next."""
+        now, wait = self._core.clock.now(), AT_LEAST_EVERY
+        for task in list(self._core.tasks.values()):
+            coming = due(task)
+            if coming is None:
+                continue
+            if coming.at > now:
+                wait = min(wait, coming.at - now)
+                continue
+            self._core.apply(task.id, coming.event, coming.cause)
+            if isinstance(coming.event, StopAsked):
+                self._stops_at = now
+        if now >= self._stops_at or self._stops_at > now + AT_LEAST_EVERY:
+            self._stops_at = now + AT_LEAST_EVERY
+            for stop in self._actions.resume_stops():
+                self._chores.add(chore := asyncio.create_task(_quietly(stop)))
+                chore.add_done_callback(self._chores.discard)
+        return wait
+
+    # ------------------------------------------------------------------ inside
+
+    async def _listen(self) -> None:
+        with self._core.hub.listen() as news:
+            async for _ in news:
+                self._news.set()
+
+    async def _keep_time(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._news.clear()
+            began, wait = loop.time(), AT_LEAST_EVERY
+            try:
+                wait = self.tick()
+            except AgentlessError as error:
+                _log.warning("%s", error)
+            except Exception:  # noqa: BLE001 - and once more at the next tick
+                _log.exception("what happens by the passing of time failed in an unforeseen way")
+            # A twentieth of the time at most, however many tasks there are.
+            await asyncio.sleep(max(0.02, 20 * (loop.time() - began)))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._news.wait()
+
+
+async def _quietly(work: Coroutine[Any, Any, object]) -> None:
+    """Work that nobody waits for: what goes wrong is tried again at the next tick."""
+    try:
+        await work
+    except AgentlessError as error:
+        _log.warning("%s", error)
+    except Exception:  # noqa: BLE001 - and once more at the next tick
+        _log.exception("work in the background failed in an unforeseen way")

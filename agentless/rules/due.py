@@ -1,0 +1,44 @@
+"""What the passing of time brings to a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentless.model.event import Event, GaveUp, Queued, StopAsked
+from agentless.model.task import Paused, Pending, Running, Scheduled, Task
+from agentless.model.units import format_duration
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """An event, when it comes (Unix seconds), and why, in words."""
+
+    at: float
+    event: Event
+    cause: str
+
+
+def due(task: Task) -> Due | None:
+    """What comes next; None when nothing does by the passing of time alone."""
+    match task.status:
+        case Scheduled(until=until):
+            return Due(until, Queued(), "its time has come")
+        case Pending() if (wait := task.spec.terms.wait_for) is not None:
+            since = max(task.created_at, task.spec.terms.start_at or 0.0)
+            words = f"gave up after {format_duration(wait)} in the queue (--wait-for)"
+            return Due(since + wait, GaveUp(words), "its time in the queue is over")
+        case (Running() | Paused()) as status if not task.stop:
+            return _limit(task, status.started_at)
+        case _:
+            return None
+
+
+def _limit(task: Task, started_at: float) -> Due | None:
+    """A paused task keeps its GPUs, and its time goes on."""
+    limit, before = task.spec.terms.time_limit, task.spec.terms.signal_before
+    if limit is None:
+        return None
+    cause = f"its time limit is {format_duration(limit)}"
+    if before is not None:
+        return Due(started_at + limit - before, StopAsked("timeout", before), cause)
+    return Due(started_at + limit, StopAsked("timeout"), cause)

@@ -1,0 +1,122 @@
+"""Sweeps and batches, typed as a user types them, on simulated nodes: n1 has four GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from agentless.client import Client
+
+
+@pytest.fixture
+def agentless(tmp_path, fleet, desk):
+    """Type a command; its exit code, stdout and stderr."""
+    environment = {
+        **os.environ,
+        "XDG_STATE_HOME": str(tmp_path / "typed"),
+        "AGENTLESS_INVENTORY": str(desk.inventory),
+    }
+
+    def type_(*words, code=0):
+        command = [sys.executable, "-m", "agentless", *words]
+        done = subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == code, done.stderr
+        return done.stdout, done.stderr
+
+    yield type_
+    Client(tmp_path / "typed" / "agentless", desk.inventory).post("/v1/controller/stop")
+
+
+async def typed(agentless, *words, code=0):
+    """Type it while the simulated nodes live in this process."""
+    return await asyncio.to_thread(agentless, *words, code=code)
+
+
+async def batch_of(agentless, *words):
+    out, _ = await typed(agentless, "submit", "1x", *words)
+    return out.split()
+
+
+SEEDS = ("--", "sh", "-c", 'echo "$0 $1"; test "$1" != 2', "lr=span:[0.1,0.01]", "span:{1..3}")
+
+
+async def test_a_sweep_is_one_batch_of_all_combinations(agentless):
+    ids = await batch_of(agentless, *SEEDS)
+    out, _ = await typed(agentless, "wait", "--batch", ids[1], code=1)
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[0] == ["ID", "lr", "arg4", "STATE", "WHERE", "TIME"]
+    assert [(row[1], row[2], row[3]) for row in rows[1:]] == [
+        ("0.1", "1", "completed"), ("0.1", "2", "failed"), ("0.1", "3", "completed"),
+        ("0.01", "1", "completed"), ("0.01", "2", "failed"), ("0.01", "3", "completed"),
+    ]  # fmt: skip
+    assert [row[0] for row in rows[1:]] == ids
+
+
+async def test_what_a_batch_printed_has_its_values_in_front(agentless):
+    ids = await batch_of(agentless, *SEEDS)
+    await typed(agentless, "wait", "--batch", ids[0], code=1)
+    out, _ = await typed(agentless, "logs", "--batch", ids[0])
+    assert out.splitlines()[:2] == ["lr=0.1 arg4=1 | lr=0.1 1", "lr=0.1 arg4=2 | lr=0.1 2"]
+
+
+async def test_those_that_failed_are_tried_again(agentless):
+    ids = await batch_of(agentless, *SEEDS)
+    await typed(agentless, "wait", "--batch", ids[0], code=1)
+    out, _ = await typed(agentless, "retry", "--failed", "--batch", ids[0])
+    assert [line.split()[0] for line in out.splitlines()] == [f"{ids[1]}-2", f"{ids[4]}-2"]
+    out, _ = await typed(agentless, "wait", "--batch", ids[0], code=1)
+    assert [line.split()[0] for line in out.splitlines()[1:]] == [
+        ids[0],
+        f"{ids[1]}-2",
+        *ids[2:4],
+        f"{ids[4]}-2",
+        ids[5],
+    ]
+
+
+async def test_a_batch_is_stopped_as_a_whole(agentless):
+    ids = await batch_of(agentless, "--", "sleep", "span:{600..605}")
+    await typed(agentless, "stop", "--batch", ids[0], "--grace", "0s")
+    out, _ = await typed(agentless, "ps", "--all", "--batch", ids[0], "--json")
+    assert {task["state"] for task in json.loads(out)} == {"stopped", "cancelled"}
+
+
+async def test_at_most_so_many_of_a_batch_run_at_a_time(agentless):
+    ids = await batch_of(agentless, "--max-parallel", "2", "--", "sleep", "span:{600..603}")
+    out, _ = await typed(agentless, "ps", "--json")
+    assert [task["state"] for task in json.loads(out)] == ["running", "running", "pending", "pending"]
+    out, _ = await typed(agentless, "explain", ids[3])
+    assert "2 of its batch run already (--max-parallel)" in out
+    await typed(agentless, "kill", ids[0])
+    async with asyncio.timeout(20):
+        while '"state": "pending"' in (await typed(agentless, "show", "--json", ids[2]))[0]:
+            pass
+    out, _ = await typed(agentless, "ps", "--json")
+    assert [task["id"] for task in json.loads(out) if task["gpu_uuids"]] == ids[1:3]
+
+
+async def test_a_sweep_can_be_waited_for_where_it_is_submitted(agentless):
+    out, _ = await typed(agentless, "submit", "1x", "--wait", "--zip", *SEEDS[:-2], "span:[a,b]", "span:{3..4}")
+    assert [line.split()[1:4] for line in out.splitlines()[1:]] == [["a", "3", "completed"], ["b", "4", "completed"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("wait",), "which tasks? Name them, or say --batch and one of it"),
+        (("retry", "--failed"), "--failed and --batch belong together"),
+        (("submit", "1x", "--", "echo", "span:1", "span:2"), "the shell has made several words of a span"),
+        (("submit", "1x", "-f", "--", "echo", "span:{1..2}"), "--follow shows one task"),
+        (("submit", "1x", "--no-queue", "--max-parallel", "2", "--", "true"), "leave one of them out"),
+    ],
+)
+async def test_what_cannot_be_meant_is_said(agentless, words, said):
+    _, err = await typed(agentless, *words, code=2)
+    assert said in err

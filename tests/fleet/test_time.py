@@ -1,0 +1,181 @@
+"""Time limits, tasks for later, and tries, on simulated nodes: n1 has four GPUs."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentless.controller.intake import Submit
+from agentless.model.needs import parse_target
+from agentless.model.spec import TaskSpec
+from agentless.model.terms import Terms
+from tests.fleet.client import until
+from tests.fleet.test_queue import submit
+
+FAR = 1e9
+
+
+async def started(controller, script, target="n1", secrets=None, grace=10.0, **terms):
+    """A task that has been submitted with these terms."""
+    names = tuple(secrets or ())
+    spec = TaskSpec(
+        ("sh", "-c", script), needs=parse_target(target), secret_env=names, stop_grace=grace, terms=Terms(**terms)
+    )
+    (start,) = await controller.intake.submit(Submit((spec,), secrets or {}))
+    assert start.task, start.message
+    return start.task.id
+
+
+async def events(controller, task):
+    return [event for _, event in controller.core.history.events(0, -1, task)]
+
+
+# ------------------------------------------------------------------ time limits
+
+
+async def test_at_its_limit_a_task_gets_sigterm_and_is_called_timeout(desk):
+    async with desk.running() as controller:
+        task = await started(controller, "trap 'echo told; exit 3' TERM; while :; do sleep 0.05; done", time_limit=0.5)
+        over = (await controller.actions.wait(task, 20)).status
+        assert (over.state, over.exit_code) == ("timeout", 3)
+        assert (await desk.log(task))[1] == b"told\n"
+
+
+async def test_its_own_signal_comes_before_the_limit(desk):
+    async with desk.running() as controller:
+        script = "trap 'echo usr1' USR1; trap 'echo term' TERM; while :; do sleep 0.05; done"
+        task = await started(controller, script, time_limit=1.5, signal="USR1", signal_before=1.0)
+        over = (await controller.actions.wait(task, 20)).status
+        assert (over.state, over.exit_code) == ("timeout", 137)
+        assert (await desk.log(task))[1] == b"usr1\n"
+        assert over.ended_at - over.started_at == pytest.approx(1.5, abs=1.0)
+
+
+async def test_who_does_not_listen_is_killed_after_the_grace_time(desk):
+    async with desk.running() as controller:
+        task = await started(controller, "trap '' TERM; while :; do sleep 0.05; done", time_limit=0.3, grace=0.3)
+        over = (await controller.actions.wait(task, 20)).status
+        assert (over.state, over.exit_code) == ("timeout", 137)
+
+
+async def test_who_is_done_in_time_has_completed(desk):
+    async with desk.running() as controller:
+        task = await started(controller, "true", time_limit=30.0)
+        assert (await controller.actions.wait(task, 20)).state == "completed"
+
+
+async def test_a_limit_that_passed_while_there_was_no_controller_is_kept_by_the_next_one(desk):
+    async with desk.running() as controller:
+        task = await started(controller, "sleep 600", time_limit=3600.0, grace=0.2)
+    async with desk.running() as controller:
+        desk.clock.ahead = 3601
+        controller.timer.tick()
+        assert (await controller.actions.wait(task, 20)).state == "timeout"
+
+
+# ---------------------------------------------------------------------- for later
+
+
+async def test_a_task_for_later_holds_nothing_before_its_time_and_starts_at_it(desk):
+    async with desk.running() as controller:
+        at = desk.clock.now() + 2
+        task = await started(controller, "sleep 600", "n1::0-3", start_at=at)
+        view = controller.core.view(controller.core.find(task))
+        assert (view.state, view.position, view.gpu_uuids) == ("scheduled", None, ())
+        assert [waiting.id for waiting in controller.scheduler.queue] == [task]
+        assert (await submit(controller, "n1::0", command=("true",))).task.gpu_uuids
+        await until(lambda: controller.core.find(task).state == "running")
+        assert controller.core.find(task).status.started_at >= at
+
+
+async def test_a_task_for_later_can_be_cancelled(desk):
+    async with desk.running() as controller:
+        task = await started(controller, "true", start_at=desk.clock.now() + 3600)
+        assert (await controller.actions.stop(task, "stop")).state == "cancelled"
+
+
+async def test_what_can_never_be_had_is_not_had_later(desk):
+    async with desk.running() as controller:
+        start = await submit(controller, "9x", start_at=desk.clock.now() + 3600)
+        assert (start.task, start.exit_code) == (None, 3)
+
+
+# -------------------------------------------------------------------------- tries
+
+
+async def test_a_task_is_tried_until_it_succeeds(desk, tmp_path):
+    async with desk.running() as controller:
+        count = tmp_path / "count"
+        script = f"echo x >> {count}; test $(wc -l < {count}) -ge 3 || exit 75"
+        task = await started(controller, script, retries=5, retry_on=("exit:75",), backoff=0.05)
+        last = await controller.actions.wait(task, 30)
+        assert (last.id, last.state, last.attempt) == (f"{task}-3", "completed", 3)
+        assert [controller.core.find(f"{task}-{n}").status.exit_code for n in (1, 2, 3)] == [75, 75, 0]
+        assert controller.core.view(controller.core.find(f"{task}-1")).retried_as == f"{task}-2"
+
+
+async def test_after_the_last_try_it_has_failed(desk):
+    async with desk.running() as controller:
+        task = await started(controller, "exit 1", retries=1, backoff=0.05)
+        last = await controller.actions.wait(task, 30)
+        assert (last.id, last.state) == (f"{task}-2", "failed")
+        assert not controller.core.tasks
+
+
+async def test_who_stops_a_task_stops_its_next_try(desk):
+    async with desk.running() as controller:
+        task = await started(controller, "exit 1", retries=3, backoff=3600.0)
+        await until(lambda: controller.core.knows(f"{task}-2"))
+        view = await controller.actions.stop(task, "stop")
+        assert (view.id, view.state) == (f"{task}-2", "cancelled")
+        assert not controller.core.tasks
+
+
+async def test_a_stopped_task_is_not_tried_again(desk):
+    async with desk.running() as controller:
+        task = await started(controller, "sleep 600", retries=3, backoff=0.0)
+        assert (await controller.actions.stop(task, "kill")).id == task
+        assert not controller.core.knows(f"{task}-2")
+
+
+async def test_secrets_are_there_for_each_try_and_gone_after_the_last(desk):
+    async with desk.running() as controller:
+        task = await started(
+            controller, 'test "$KEY" = s3cret && exit 9', secrets={"KEY": "s3cret"}, retries=2, backoff=0.05
+        )
+        last = await controller.actions.wait(task, 30)
+        assert (last.attempt, last.status.exit_code) == (3, 9)
+        assert controller.core.secrets.tasks() == []
+
+
+async def test_following_its_log_shows_all_tries(desk, tmp_path):
+    async with desk.running() as controller:
+        script = f"echo try; test -e {tmp_path}/seen || {{ touch {tmp_path}/seen; exit 1; }}"
+        task = await started(controller, script, retries=1, backoff=0.05)
+        log = await desk.log(task, follow=True)
+        assert log[1] == b"try\ntry\n"
+        assert log[3] == f"try 2 of 2, task {task}-2".encode()
+
+
+async def test_the_next_try_is_kept_by_the_next_controller(desk):
+    async with desk.running() as controller:
+        task = await started(controller, "exit 1", retries=1, backoff=3600.0)
+        await until(lambda: controller.core.knows(f"{task}-2"))
+    async with desk.running() as controller:
+        assert controller.core.find(task).state == "scheduled"
+        desk.clock.ahead = 3601
+        controller.timer.tick()
+        assert controller.core.find(task).state == "pending"
+
+
+async def test_a_lost_task_that_may_goes_on_elsewhere_and_is_ended_when_its_node_is_back(desk):
+    async with desk.running() as controller:
+        task = await started(controller, "sleep 600", "1x", retries=1, retry_on=("lost",), backoff=0.0)
+        first = controller.core.find(task)
+        link = controller.core.links[first.node]
+        link.offline_since = desk.clock.now() - FAR
+        controller.core.lose_silent()
+        link.offline_since = None
+        await until(lambda: controller.core.task(task).state == "killed")
+        again = controller.core.find(task)
+        assert (again.id, again.live) == (f"{task}-2", True)
+        await until(lambda: controller.core.find(task).state == "running")

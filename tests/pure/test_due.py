@@ -1,0 +1,70 @@
+"""What the passing of time brings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agentless.model.event import GaveUp, Queued, StopAsked
+from agentless.model.task import Task
+from agentless.model.terms import Terms
+from agentless.rules.due import Due, due
+from tests.pure.build import NOW, STATES, spec, task
+
+
+def wanting(state: str, **terms: Any) -> Task:
+    return task(state=state, spec=spec(terms=Terms(**terms)))
+
+
+@pytest.mark.parametrize("state", sorted(set(STATES) - {"scheduled"}))
+def test_time_alone_does_nothing_to_a_task_that_asks_for_nothing(state: str) -> None:
+    assert due(wanting(state)) is None
+
+
+def test_a_scheduled_task_goes_into_the_queue_at_its_time() -> None:
+    assert due(wanting("scheduled")) == Due(NOW + 60, Queued(), "its time has come")
+
+
+def test_who_waits_gives_up_when_his_time_in_the_queue_is_over() -> None:
+    coming = due(wanting("pending", wait_for=600.0))
+    assert coming
+    assert (coming.at, coming.event) == (
+        NOW - 100 + 600,
+        GaveUp("gave up after 10m 0s in the queue (--wait-for)"),
+    )
+
+
+def test_the_time_before_the_queue_does_not_count_as_waiting() -> None:
+    coming = due(wanting("pending", wait_for=600.0, start_at=NOW + 1000))
+    assert coming
+    assert coming.at == NOW + 1600
+
+
+@pytest.mark.parametrize("state", ["running", "paused"])
+def test_the_signal_comes_at_the_limit(state: str) -> None:
+    coming = due(wanting(state, time_limit=3600.0))
+    assert coming == Due(NOW - 60 + 3600, StopAsked("timeout"), "its time limit is 1h 0m")
+
+
+def test_the_signal_comes_before_the_limit_and_the_kill_at_it() -> None:
+    coming = due(wanting("running", time_limit=3600.0, signal_before=300.0))
+    assert coming
+    assert (coming.at, coming.event) == (NOW - 60 + 3300, StopAsked("timeout", 300.0))
+
+
+@pytest.mark.parametrize("stop", ["stop", "kill", "timeout"])
+def test_what_is_being_ended_comes_to_no_limit(stop: Any) -> None:
+    assert due(replace(wanting("running", time_limit=1.0), stop=stop)) is None
+
+
+@pytest.mark.parametrize("state", ["scheduled", "pending", "assigning", "lost", "ended"])
+def test_the_limit_is_for_what_runs(state: str) -> None:
+    coming = due(wanting(state, time_limit=1.0))
+    assert coming is None or not isinstance(coming.event, StopAsked)
+
+
+@pytest.mark.parametrize(("before", "ends"), [(None, 3610.0), (300.0, 3600.0)])
+def test_a_place_is_promised_for_when_the_task_has_ended_for_certain(before: float | None, ends: float) -> None:
+    assert spec(terms=Terms(time_limit=3600.0, signal_before=before), stop_grace=10.0).ends_within == ends

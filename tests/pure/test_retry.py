@@ -1,0 +1,85 @@
+"""When a task is tried again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentless.model.event import Event, Exited, LaunchFailed, LostContact, Vanished
+from agentless.model.task import Task, first_try, is_task_id, next_try, numbered
+from agentless.model.terms import Terms
+from agentless.rules.lifecycle import apply
+from agentless.rules.retry import LONGEST, another_try
+from tests.pure.build import NOW, spec, task
+
+ENDINGS: dict[str, tuple[Event, Any]] = {
+    "good": (Exited(0), None),
+    "exit 75": (Exited(75), None),
+    "exit 1": (Exited(1), None),
+    "oom": (Exited(137, oom_killed=True), None),
+    "timeout": (Exited(143), "timeout"),
+    "stopped": (Exited(143), "stop"),
+    "killed": (Exited(137), "kill"),
+    "removed by hand": (Vanished("removed"), None),
+    "lost": (LostContact("cut off"), None),
+}
+
+
+def wanting(retries: int = 3, name: str = "t1", state: str = "running", stop: Any = None, **terms: Any) -> Task:
+    return task(name, state=state, spec=spec(terms=Terms(retries=retries, **terms)), stop=stop)
+
+
+def after(before: Task, event: Event) -> Any:
+    return another_try(before, apply(before, event, NOW), NOW)
+
+
+@pytest.mark.parametrize(
+    ("retry_on", "again"),
+    [
+        (("failed", "oom"), {"exit 75", "exit 1", "oom"}),
+        (("oom",), {"oom"}),
+        (("exit:75",), {"exit 75"}),
+        (("timeout", "lost"), {"timeout", "lost"}),
+    ],
+)
+def test_it_is_tried_again_after_the_endings_that_are_named(retry_on: tuple[str, ...], again: set[str]) -> None:
+    tried = {name for name, (event, stop) in ENDINGS.items() if after(wanting(stop=stop, retry_on=retry_on), event)}
+    assert tried == again
+
+
+def test_what_could_not_be_started_has_failed() -> None:
+    assert after(wanting(state="assigning"), LaunchFailed("no such image"))
+
+
+def test_the_next_try_is_the_same_task_with_the_next_number() -> None:
+    found, delay = after(wanting(), Exited(1))
+    assert (found.id, found.spec, found.batch, found.state) == ("t1-2", wanting().spec, "t1", "pending")
+    assert delay.reason == "try 2 of 4: task t1 ended with exit code 1"
+
+
+@pytest.mark.parametrize(("name", "pause"), [("t1", 10), ("t1-2", 20), ("t1-3", 40), ("t1-60", LONGEST)])
+def test_each_pause_is_twice_as_long_as_the_one_before(name: str, pause: float) -> None:
+    _, delay = after(wanting(100, name, backoff=10.0), Exited(1))
+    assert delay.until == NOW + pause
+
+
+@pytest.mark.parametrize(("name", "tried"), [("t1", True), ("t1-2", True), ("t1-3", False)])
+def test_it_is_tried_as_often_as_was_asked_for_and_no_more(name: str, tried: bool) -> None:
+    assert bool(after(wanting(2, name), Exited(1))) is tried
+
+
+def test_what_had_ended_already_is_not_tried_again() -> None:
+    ended = apply(wanting(), Exited(1), NOW)
+    assert another_try(ended, ended, NOW) is None
+
+
+def test_ids_of_tries_follow_from_the_first() -> None:
+    assert [next_try("2myq"), next_try("2myq-2"), next_try("2myq-9")] == ["2myq-2", "2myq-3", "2myq-10"]
+    assert {first_try("2myq"), first_try("2myq-2")} == {"2myq"}
+    assert (numbered("2myq"), numbered("2myq-2")) == ("2myq-1", "2myq-2")
+
+
+@pytest.mark.parametrize(("text", "good"), [("2myq-2", True), ("2myq-", False), ("-2", False), ("a-2/../b", False)])
+def test_an_id_with_a_number_is_an_id(text: str, good: bool) -> None:
+    assert is_task_id(text) is good
