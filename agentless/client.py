@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Self
 from urllib.parse import quote, unquote, urlencode
 
 from agentless import __version__, paths
-from agentless.errors import AgentlessError, ControllerError, InventoryError, StateError
+from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
 from agentless.model.task import first_try
 
 _folder = Lock()
@@ -29,6 +29,9 @@ _folder = Lock()
 
 WAIT_TURN = 30.0
 """Seconds of one turn of waiting for a task."""
+
+EMPTY_TURN = 5.0
+"""Seconds of one turn of waiting for a node: after each, a change can be told."""
 
 SOCKET_PATH = 103
 """Bytes that the path of a socket may have on every system; Linux takes 107."""
@@ -145,21 +148,23 @@ class Client:
         Asked in turns, so that it survives a controller that dies and comes back.
         """
         until = None if within is None else time.monotonic() + within
-        failures = 0
         while True:
             turn = WAIT_TURN if until is None else max(0.0, min(WAIT_TURN, until - time.monotonic()))
-            try:
-                found: dict[str, Any] = self.get(f"/v1/tasks/{task}/wait", within=turn)
-            except ControllerError:
-                failures += 1
-                if failures == 3:
-                    raise
-                continue
+            found = self._turn(f"/v1/tasks/{task}/wait", turn)
             if found["ended_at"] is not None or (until is not None and time.monotonic() >= until):
                 return found
             if not task.startswith(first_try(found["id"])):
                 task = first_try(found["id"])  # a name may soon be another task's, and the number of a try changes
-            failures = 0
+
+    def until_empty(self, node: str) -> Iterator[dict[str, Any]]:
+        """The drained node, turn by turn, until no task lives there any more; raises Refused when it was resumed."""
+        while True:
+            found = self._turn(f"/v1/nodes/{node}/empty", EMPTY_TURN)
+            if not found["drained"]:
+                raise Refused(f"{node} was resumed meanwhile: new tasks may have started there")
+            yield found
+            if found["tasks"] == 0:
+                return
 
     def events(self, *, follow: bool, **query: object) -> Iterator[Any]:
         """What has happened; with `follow` without an end, also over a controller that dies and comes back."""
@@ -189,6 +194,19 @@ class Client:
         return True
 
     # ------------------------------------------------------------------ inside
+
+    def _turn(self, path: str, within: float) -> dict[str, Any]:
+        """The answer to one turn of waiting, asked again when the controller dies and comes back meanwhile."""
+        failures = 0
+        while True:
+            try:
+                found: dict[str, Any] = self.get(path, within=within)
+            except ControllerError:
+                failures += 1
+                if failures == 3:
+                    raise
+            else:
+                return found
 
     def _json(self, method: str, path: str, query: dict[str, object], body: str = "") -> Any:
         with self._open(method, path, query, body) as answer:

@@ -21,8 +21,9 @@ from pydantic_core import ErrorDetails
 
 from agentless import paths
 from agentless.errors import InventoryError
-from agentless.inventory_file import Defaults, InventoryFile, Kept, Node, Queue
+from agentless.inventory_file import Defaults, Health, InventoryFile, Kept, Node, Queue
 from agentless.marked_yaml import BrokenYaml, Marked, Problem, Where, read_yaml
+from agentless.model.gate import HealthPolicy
 from agentless.model.keep import Keep
 from agentless.model.node import NodeConfig
 from agentless.ssh_hosts import read_ssh_hosts
@@ -49,8 +50,9 @@ _WANTED = {
 class Inventory:
     """The nodes in the order of the file.
 
-    `shared_dir` is a folder that all of them have, `image` the usual one, `policy` the usual way to choose a node.
-    `stamp` is the file's as it was read: the inventory is out of date when `stamp_of(path)` is another one.
+    `shared_dir` is a folder that all of them have, `image` the usual one, `policy` the usual way to choose a node,
+    `health` which GPUs are kept out. `stamp` is the file's as it was read: the inventory is out of date when
+    `stamp_of(path)` is another one.
     """
 
     path: Path
@@ -59,6 +61,7 @@ class Inventory:
     image: str | None
     policy: str
     keep: Keep
+    health: HealthPolicy
     stamp: Stamp
 
 
@@ -81,7 +84,9 @@ def load(path: Path) -> Inventory:
     nodes = {name: _config(name, node or Node(), defaults, path) for name, node in file.nodes.items()}
     keep = Keep(**(file.keep or Kept()).model_dump(exclude_none=True))
     policy = (file.queue or Queue()).policy or "pack"
-    return Inventory(path, MappingProxyType(nodes), defaults.shared_dir, defaults.image, policy, keep, stamp)
+    health = file.health or Health()
+    gate = HealthPolicy(health.temperature, health.resume == "automatic")
+    return Inventory(path, MappingProxyType(nodes), defaults.shared_dir, defaults.image, policy, keep, gate, stamp)
 
 
 def stamp_of(path: Path) -> Stamp | None:
@@ -182,11 +187,13 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
         case "model_type" if not where and value is None:
             return "the file is empty; write a first one with: agentless init --force"
         case "model_type" if not where:
-            return f"the file holds {_shown(value)}; wants the keys version, defaults, keep, queue and nodes"
+            return f"the file holds {_shown(value)}; wants the keys version, defaults, keep, queue, health and nodes"
         case "model_type" if where == ("keep",):
             return is_now + "wants a mapping, like {containers: 24h}"
         case "model_type" if where == ("queue",):
             return is_now + "wants a mapping, like {policy: spread}"
+        case "model_type" if where == ("health",):
+            return is_now + "wants a mapping, like {temperature: 90}"
         case "literal_error":
             return is_now + f"wants {limits['expected']}" + _nearest(value, re.findall("'(.*?)'", limits["expected"]))
         case "greater_than_equal":
@@ -202,7 +209,7 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
 def _model(where: Where) -> type[BaseModel]:
     if len(where) == 1:
         return InventoryFile
-    models: dict[str, type[BaseModel]] = {"defaults": Defaults, "keep": Kept, "queue": Queue}
+    models: dict[str, type[BaseModel]] = {"defaults": Defaults, "keep": Kept, "queue": Queue, "health": Health}
     return models.get(str(where[0]), Node)
 
 

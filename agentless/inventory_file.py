@@ -189,6 +189,21 @@ class Queue(BaseModel):
     )
 
 
+class Health(BaseModel):
+    """Which GPUs are kept out, and until when."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    temperature: Annotated[int, Field(ge=1, le=200), BeforeValidator(_whole)] | None = Field(
+        default=None, description="From so many °C on a GPU is kept out. Default: it is never too hot."
+    )
+    resume: Literal["manual", "automatic"] | None = Field(
+        default=None,
+        description="When a GPU that is kept out comes back: manual, when a person resumes it (the default), "
+        "or automatic, when what was found is found no longer.",
+    )
+
+
 class InventoryFile(BaseModel):
     """The machines that agentless may use, and how to reach them."""
 
@@ -198,6 +213,7 @@ class InventoryFile(BaseModel):
     defaults: Defaults | None = Field(default=None, description="Settings of every node that does not say otherwise.")
     keep: Kept | None = Field(default=None, description="What is kept of tasks that have ended.")
     queue: Queue | None = Field(default=None, description="How tasks are placed.")
+    health: Health | None = Field(default=None, description="Which GPUs are kept out, and until when.")
     nodes: dict[Annotated[str, AfterValidator(_node_name)], Node | None] = Field(
         description="The machines by the name that targets use, like node1 in node1::0.",
         min_length=1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from agentless.model.command import Result, Section
-from agentless.model.gpu import GpuSample, GpuTopology
+from agentless.model.gpu import GpuSample, GpuTopology, Xid
 
 
 class Shell(Protocol):
@@ -49,7 +49,8 @@ class Probe(Protocol):
     def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
         """The sections to run on the node; their names begin with the vendor's.
 
-        With `topology` they also ask how the GPUs are joined, which is too much for every sample.
+        With `topology` they also ask how the GPUs are joined and what the kernel log says of them, which is too much
+        for every sample.
         """
 
     def parse(self, sections: dict[str, Result]) -> GpuSample:
@@ -57,6 +58,9 @@ class Probe(Protocol):
 
     def parse_topology(self, sections: dict[str, Result]) -> GpuTopology | None:
         """How the GPUs are joined, by the answer. Pure; None where it was not asked for or cannot be read."""
+
+    def parse_xids(self, sections: dict[str, Result]) -> tuple[Xid, ...] | None:
+        """The errors in the kernel log, from old to new. Pure; None where it was not asked for or cannot be read."""
 
 
 class Clock(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -17,7 +18,7 @@ from agentless.api.verb import Stream, Verb
 from agentless.client import Client
 from agentless.errors import AgentlessError, NotFound, UsageError, named
 from agentless.files import read_lines
-from agentless.model.view import CheckView, ControllerView, EventView, GpuView, NodeView, RecoveryView
+from agentless.model.view import CheckView, ControllerView, EventView, GpuView, NodeView, RecoveryView, ResumeView
 from agentless.rules.options import Options, Outside, Submission, submission
 
 _log = logging.getLogger("agentless")
@@ -120,6 +121,19 @@ class Cluster:
     def node(self, name: str) -> NodeView:
         """One node; raises NotFound."""
         return parse(NodeView, self._client.get(f"/v1/nodes/{_named(name)}"))
+
+    @Verb
+    def drain(self, node: str, *, reason: str | None = None, wait: bool = False) -> NodeView:
+        """Let nothing new start on a node; what runs there goes on. `wait`: until no task of anybody lives there."""
+        found = self._client.post(f"/v1/nodes/{_named(node)}/drain", {"reason": reason})
+        if wait:
+            (found,) = deque(self._client.until_empty(node), maxlen=1)
+        return parse(NodeView, found)
+
+    @Verb
+    def resume(self, node: str, *, gpu: int | None = None) -> ResumeView:
+        """Let a drained node in again, and its GPUs that were found unhealthy, or this one `gpu`."""
+        return parse(ResumeView, self._client.post(f"/v1/nodes/{_named(node)}/resume", {"gpu": gpu}))
 
     @Verb
     def doctor(self, node: str | None = None) -> list[CheckView]:

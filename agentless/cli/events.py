@@ -57,6 +57,8 @@ def _line(event: dict[str, Any]) -> str:
         reason = task["reason"] if task["reason"] not in (None, "", event["cause"]) else ""
         words = f"{event['event']:13} {task['state']:10} {task['target']:12} {event['cause']}"
         return printable(f"{when}  {task['id']}  {words}{': ' + reason if reason else ''}")
+    if event["kind"] == "node" and "event" in event:
+        return printable(f"{when}  {'node':11}  {event['node']} {event['event']}: {event['cause']}")
     if event["kind"] == "node":
         reason = f": {event['reason']}" if event["reason"] else ""
         return printable(f"{when}  {'node':11}  {event['node']} is {event['state']}{reason}")

@@ -9,6 +9,7 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.common import Json, client, named, print_json, say
+from agentless.cli.drain import drain, resume
 from agentless.cli.table import Column, or_dash, show
 from agentless.cli.words import process_words
 from agentless.errors import Refused
@@ -27,7 +28,7 @@ def _gib(mib: int | None) -> str:
 
 
 def _who(gpu: dict[str, Any]) -> str:
-    if not gpu["task"]:
+    if not gpu["task"] or gpu["state"] == "unhealthy":
         return str(gpu["reason"])
     beside = "".join(f" + {process_words(process)}" for process in gpu["intruders"][:1])
     return f"{gpu['task']} {gpu['owner']}{beside}"
@@ -47,10 +48,14 @@ _GPU_COLUMNS = [
 
 def add_to(app: typer.Typer) -> None:
     """Add the verbs."""
-    group = typer.Typer(help="List nodes, look at one, record a host key.", invoke_without_command=True)
+    group = typer.Typer(
+        help="List nodes, look at one, record a host key, take one out for a while.", invoke_without_command=True
+    )
     group.callback()(nodes)
     group.command("show")(show_node)
     group.command()(trust)
+    group.command()(drain)
+    group.command()(resume)
     app.add_typer(group, name="nodes")
     app.command()(gpus)
     app.command()(doctor)
@@ -125,6 +130,8 @@ def gpus(
     for each in served.get("/v1/nodes"):
         if each["reason"] and node in (None, each["name"]):
             say(f"{each['name']} is {each['state']}: {each['reason']}")
+    for ill in dict.fromkeys(gpu["node"] for gpu in found if gpu["state"] == "unhealthy"):
+        say(f"unhealthy GPUs of {ill} stay out until: agentless nodes resume {ill} [--gpu N]")
     if not found:
         say("no free GPU" if free else "no GPU is known")
 

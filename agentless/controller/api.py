@@ -22,8 +22,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agentless import __version__
 from agentless.controller.actions import Actions
 from agentless.controller.core import Core
+from agentless.controller.gate import Gate
 from agentless.controller.intake import Intake, Submit
-from agentless.controller.requests import RecoveryRequest, StopRequest, SubmitRequest, TrustRequest
+from agentless.controller.requests import (
+    DrainRequest,
+    RecoveryRequest,
+    ResumeRequest,
+    StopRequest,
+    SubmitRequest,
+    TrustRequest,
+)
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.trust import HostKey, Trust
 from agentless.errors import AgentlessError, ControllerError
@@ -35,6 +43,7 @@ from agentless.model.view import (
     GpuView,
     NodeView,
     RecoveryView,
+    ResumeView,
     StartView,
     TaskView,
 )
@@ -51,6 +60,7 @@ class House(Protocol):
     intake: Intake
     scheduler: Scheduler
     actions: Actions
+    gate: Gate
     trust: Trust
 
     def describe(self) -> ControllerView:
@@ -218,6 +228,25 @@ def make(house: House) -> FastAPI:
     async def node(node: str) -> NodeView:
         await core.heard([core.link(node).node.name])
         return node_view(core.cluster([core.link(node).node.name]).nodes[node])
+
+    @app.post("/v1/nodes/{node}/drain")
+    async def drain(node: str, request: DrainRequest) -> NodeView:
+        """From now on nothing new starts there."""
+        await core.heard([core.link(node).node.name])
+        return node_view(house.gate.drain(node, request.reason))
+
+    @app.post("/v1/nodes/{node}/resume")
+    async def resume_node(node: str, request: ResumeRequest) -> ResumeView:
+        """Let it in again, or a GPU of it that was found unhealthy."""
+        await core.heard([core.link(node).node.name])
+        found, lifted = house.gate.resume(node, request.gpu)
+        return ResumeView(node_view(found), lifted)
+
+    @app.get("/v1/nodes/{node}/empty")
+    async def empty(node: str, within: FiniteFloat = 0.0) -> NodeView:
+        """The node when no task lives on it any more or it is not drained, or as it is after `within` seconds."""
+        await core.heard([core.link(node).node.name])
+        return node_view(await house.gate.empty(node, within))
 
     @app.get("/v1/gpus")
     async def gpus(node: str | None = None) -> list[GpuView]:

@@ -13,6 +13,7 @@ from agentless.model.claim import claim_of, task_of
 from agentless.model.cluster import Cluster, Node
 from agentless.model.container import Container
 from agentless.model.event import Event, Exited, LostContact, Restarted, Vanished
+from agentless.model.gate import NodeRecord
 from agentless.model.task import Assigning, Lost, Running, Task, first_try, is_task_id, next_try, numbered
 from agentless.ports import Clock
 from agentless.rules.nearest import nearest
@@ -33,6 +34,8 @@ class Core(Ledger):
 
     `shared_dir` and `image` are those of the inventory's defaults.
     `launching` are the tasks that a launch is under way for; `relaunch` begins another one.
+    `records` are what is remembered of nodes; `examine` brings the one of a node to what was seen, and gives what has
+    happened by that, each as an event and its cause.
     """
 
     def __init__(
@@ -44,6 +47,8 @@ class Core(Ledger):
         self.image: str | None = None
         self.relaunch: Callable[[Task], None] | None = None
         self.launching: set[str] = set()
+        self.records: dict[str, NodeRecord] = {}
+        self.examine: Callable[[Link], Iterable[tuple[str, str]]] = lambda _: ()
         self._gists: dict[str, object] = {}
         self._states: dict[str, tuple[str, str]] = {}
 
@@ -56,6 +61,7 @@ class Core(Ledger):
             {name: link.observation for name, link in self.links.items()},
             self.tasks.values(),
             self.clock.now(),
+            self.records,
         )
 
     def others(self, *, ended: bool = True) -> dict[str, Task]:
@@ -140,7 +146,9 @@ class Core(Ledger):
         if self.links.get(link.node.name) is not link:
             return  # the inventory has changed
         seen = link.observation
-        gist = (seen.error, seen.sample and (seen.sample.error, seen.sample.processes), seen.engine)
+        happened = self.examine(link)
+        record = self.records.get(link.node.name)
+        gist = (seen.error, seen.sample and (seen.sample.error, seen.sample.processes), seen.engine, record)
         if self._gists.get(link.node.name) == gist:
             return
         self._gists[link.node.name] = gist
@@ -153,6 +161,15 @@ class Core(Ledger):
         else:
             self.hub.publish(news)
         self._states[node.name] = now
+        for event, cause in happened:
+            self.note_node(node.name, event, cause)
+
+    def note_node(self, name: str, event: str, cause: str) -> None:
+        """Tell that something has happened to a node, or to a GPU of it; its state, as it is by now, is told along."""
+        node = self.cluster([name]).nodes[name]
+        self._states[name] = (node.state, node.reason)
+        news = {"kind": "node", "at": self.clock.now(), "node": name, "state": node.state, "reason": node.reason}
+        self.tell({**news, "event": event, "cause": cause})
 
     def sighted(self, link: Link, sighting: Sighting) -> None:
         """Bring the tasks of a node to what it said of its containers, and take in those that nobody remembers."""

@@ -173,6 +173,7 @@ class Link:
                     host=hostfacts.parse(answer),
                     engine=engine,
                     topology=self._probe.parse_topology(answer) or self.observation.topology,
+                    xids=self._probe.parse_xids(answer),
                 )
             )
             if engine.containers is not None:

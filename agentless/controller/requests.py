@@ -66,3 +66,17 @@ class TrustRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     fingerprint: str
+
+
+class DrainRequest(BaseModel):
+    """Why nothing new is to start on the node; absent: as it was said before, if it was."""
+
+    model_config = ConfigDict(extra="forbid")
+    reason: str | None = None
+
+
+class ResumeRequest(BaseModel):
+    """The index of the one GPU to let in again; absent: the node and all its GPUs."""
+
+    model_config = ConfigDict(extra="forbid")
+    gpu: int | None = None

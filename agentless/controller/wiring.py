@@ -21,6 +21,7 @@ from agentless import __version__, paths, plugins
 from agentless.controller import api
 from agentless.controller.actions import Actions
 from agentless.controller.core import Core
+from agentless.controller.gate import Gate
 from agentless.controller.hub import Hub
 from agentless.controller.intake import Intake
 from agentless.controller.keeper import Keeper
@@ -38,6 +39,7 @@ from agentless.render import Renderer
 from agentless.rules.publish import timestamp
 from agentless.runtimes.docker import Docker
 from agentless.session import Session
+from agentless.stores.gate import GateStore
 from agentless.stores.history import History
 from agentless.stores.logs import LogStore
 from agentless.stores.secrets import SecretStore
@@ -84,6 +86,7 @@ class Controller:
         owner = f"{paths.user_name()}@{socket.gethostname().split('.')[0]}"
         history = History(state / "history.sqlite")
         self.core = Core(owner, store, history, SecretStore(state / "secrets"), Hub(), self._clock)
+        self.gate = Gate(self.core, GateStore(store.storage))
         launcher = Launcher(self.core)
         self.scheduler = Scheduler(self.core, launcher.begin)
         self.intake = Intake(self.core, self.scheduler, launcher)
@@ -151,6 +154,7 @@ class Controller:
         await self.keeper.close()
         self.core.note("left", f"{len(self.core.tasks)} live tasks run on")
         await asyncio.gather(*(link.close() for link in self.core.links.values()))
+        self.gate.flush()
         self.core.history.close()
 
     async def tick(self, *, for_ever: bool) -> None:
@@ -159,6 +163,7 @@ class Controller:
             await asyncio.sleep(TICK)
             try:
                 self.core.retry()
+                self.gate.flush()
                 self.core.lose_silent()
                 self.keeper.tick()
             except AgentlessError as error:
@@ -186,6 +191,7 @@ class Controller:
         self.core.image = inventory.image
         self.scheduler.policy = inventory.policy
         self.keeper.keep = inventory.keep
+        self.gate.policy = inventory.health
         for name in self.core.links.keys() - kept.keys():
             self.core.links[name].start()
         await asyncio.gather(*(link.close() for name, link in before.items() if name not in kept))

@@ -35,6 +35,8 @@ class Gpus:
         self._model, self._folder = model, folder
         self._busy: Collection[str] = ()
         self._foreign: dict[str, tuple[int, str, int]] = {}
+        self._odd: dict[str, dict[str, object]] = {}
+        self._vanished: set[int] = set()
         self._write_gpus()
         self._write_processes()
 
@@ -53,6 +55,26 @@ class Gpus:
         self._write_gpus()
         self._write_processes()
 
+    def show(self, index: int, values: dict[str, object]) -> None:
+        """From now on a GPU has these values, by the names of `--query-gpu`; none: those it has by itself."""
+        self._odd[self.uuids[index]] = values
+        self._write_gpus()
+
+    def vanish(self, index: int) -> None:
+        """Name a GPU no more; the others keep their indices until a reboot."""
+        self._vanished.add(index)
+        self._write_gpus()
+
+    def come_back(self, index: int) -> None:
+        """Name it again."""
+        self._vanished.discard(index)
+        self._write_gpus()
+
+    def log(self, line: str) -> None:
+        """Add a line to the kernel log."""
+        with (self._folder / "dmesg").open("a") as log:
+            log.write(line + "\n")
+
     def hang(self) -> None:
         """From now on nvidia-smi does not answer, as after a GPU has fallen off its bus."""
         _replace(self._folder / "fault", "hang\n")
@@ -67,7 +89,8 @@ class Gpus:
         _replace(folder / "gpus.csv", _table([self._row(number, gpu) for number, gpu in enumerate(uuids)]))
 
     def _write_gpus(self) -> None:
-        _replace(self._folder / "gpus.csv", _table([self._row(i, gpu) for i, gpu in enumerate(self.uuids)]))
+        there = [(i, gpu) for i, gpu in enumerate(self.uuids) if i not in self._vanished]
+        _replace(self._folder / "gpus.csv", _table([self._row(i, gpu) for i, gpu in there]))
 
     def _write_processes(self) -> None:
         lines = ["gpu_uuid,pid,process_name,used_gpu_memory"]
@@ -103,6 +126,7 @@ class Gpus:
             "ecc.errors.uncorrected.volatile.total": "[N/A]" if model.fan else 0,
             "mig.mode.current": "[N/A]" if model.fan else "Disabled",
             "compute_mode": "Default",
+            **self._odd.get(gpu, {}),
         }
 
 

@@ -6,18 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentless.model.gpu import GpuProcess, GpuReading, GpuSample, GpuTopology
+from agentless.model.gpu import GpuProcess, GpuReading, GpuSample, GpuTopology, Xid
 from agentless.model.node import EngineFacts, HostFacts, NodeConfig
 
 NodeState = Literal["online", "degraded", "offline", "drained"]
-GpuState = Literal["free", "allocated", "foreign", "unknown", "excluded"]
+GpuState = Literal["free", "allocated", "foreign", "unknown", "excluded", "unhealthy", "drained"]
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
     """The last that was heard of a node. `error` is why it cannot be reached now, None while it is connected.
 
-    `topology` is the last that could be read, None before that.
+    `topology` is the last that could be read, None before that. `xids` are as of the last full look, None where the
+    kernel log cannot be read.
     """
 
     error: str | None = "not connected yet"
@@ -26,6 +27,7 @@ class Observation:
     host: HostFacts | None = None
     engine: EngineFacts | None = None
     topology: GpuTopology | None = None
+    xids: tuple[Xid, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class Allocation:
 class Gpu:
     """A GPU with its state. `reason` says in words why it is not free, empty when it is.
 
-    `intruders` are processes that use it although a task holds it, and that are not in that task's container.
+    `intruders` are processes that use it although a task holds it, and that are not in that task's container. An
+    `unhealthy` one may have a holder all the same, and one that has vanished is there with the last known index.
     """
 
     reading: GpuReading
@@ -72,7 +75,8 @@ class Gpu:
 class Node:
     """A node with its state. `reason` says why it is not online, empty when it is.
 
-    `last_start` is when (Unix seconds) the last of its tasks was started, 0 when there is none.
+    `last_start` is when (Unix seconds) the last of its tasks was started, 0 when there is none. `drained` is whether
+    nothing new may start there: one that is offline besides has the state `offline`.
     """
 
     config: NodeConfig
@@ -82,11 +86,19 @@ class Node:
     observation: Observation
     allocations: tuple[Allocation, ...] = ()
     last_start: float = 0.0
+    drained: bool = False
 
     @property
     def name(self) -> str:
         """Its name in the inventory."""
         return self.config.name
+
+    @property
+    def tasks(self) -> int | None:
+        """How many tasks live on it, by whichever controller; None while it does not say."""
+        seen = self.observation
+        silent = seen.error is not None or seen.engine is None or seen.engine.containers is None
+        return None if silent else len(self.allocations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,10 @@ class GpuView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node. `gpus` and `gpus_free` are counts."""
+    """A node. `gpus` and `gpus_free` are counts, and `tasks` is: of whoever's live on it, None when it does not say.
+
+    `drained` is whether nothing new starts there, also while its state is `offline`.
+    """
 
     name: str
     state: str
@@ -116,6 +119,16 @@ class NodeView:
     connection: str
     labels: dict[str, str]
     sampled_at: str | None
+    drained: bool
+    tasks: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeView:
+    """A node that was let in again, and in words what had kept it and its GPUs out; nothing when nothing had."""
+
+    node: NodeView
+    lifted: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 from agentless.model.command import Result, Section
-from agentless.model.gpu import GpuProcess, GpuReading, GpuSample, GpuTopology, pci_bus_id
-from agentless.probes import _topology
+from agentless.model.gpu import GpuProcess, GpuReading, GpuSample, GpuTopology, Xid, pci_bus_id
+from agentless.probes import _topology, _xid
 
 # What every driver knows; one that refuses a newer field is asked for these.
 _BASE = "index,uuid,name,driver_version,pci.bus_id,memory.total,memory.used,memory.free,utilization.gpu"
@@ -142,8 +142,10 @@ class Nvidia:
     """What NVIDIA's driver on a node tells; a `ports.Probe`."""
 
     def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
-        """One section; it needs no root and starts one short program per process that uses a GPU."""
-        return (Section("nvidia", _SCRIPT + _topology.SCRIPT if topology else _SCRIPT),)
+        """One section, two with `topology`; no root is needed, and one short program per process that uses a GPU."""
+        if not topology:
+            return (Section("nvidia", _SCRIPT),)
+        return (Section("nvidia", _SCRIPT + _topology.SCRIPT), *_xid.sections())
 
     def parse(self, sections: Mapping[str, Result]) -> GpuSample:
         """The sample in the answer, `error` in one sentence. Where anything is amiss, processes are not known."""
@@ -164,6 +166,10 @@ class Nvidia:
         """How the GPUs are joined, if that was asked for and answered."""
         answer = sections.get("nvidia")
         return _topology.parse(answer.out) if answer else None
+
+    def parse_xids(self, sections: Mapping[str, Result]) -> tuple[Xid, ...] | None:
+        """The errors in the kernel log, if that was asked for and may be read."""
+        return _xid.parse(sections)
 
 
 def _until(lines: Sequence[str], mark: str) -> tuple[Sequence[str], str | None, Sequence[str]]:

@@ -106,7 +106,7 @@ def _flaw(gpu: Gpu, shape: Shape) -> _Flaw | None:
         return _Flaw(index, "has", f"{format_size(total << 20)} of memory, not {wanted}", lasting=True)
     if gpu.state == "foreign" and not shape.share:
         return _Flaw(index, "is", f"foreign: {gpu.reason} (--share to run beside it)")
-    if gpu.state not in ("free", "foreign"):
+    if gpu.state not in ("free", "foreign", "drained"):  # that its node is drained is said of the node
         return _Flaw(index, "is", f"{gpu.state}: {gpu.reason}", lasting=gpu.state == "excluded")
     if free is not None and free << 20 < shape.gpu_memory:
         return _Flaw(index, "has", f"{format_size(free << 20)} of memory free, not {wanted}")
@@ -176,7 +176,8 @@ def _gpu_obstacles(node: Node, shape: Shape) -> Iterable[Obstacle]:
 
 
 def _exact_obstacles(node: Node, shape: Shape) -> Iterable[Obstacle]:
-    by_index = {gpu.reading.index: gpu for gpu in node.gpus}
+    # One that has vanished comes last, and another may have its index by now.
+    by_index = {gpu.reading.index: gpu for gpu in reversed(node.gpus)}
     missing = [index for index in shape.indices if index not in by_index]
     if node.state == "online":
         yield from (Obstacle(f"GPU {index} is not there ({_has(node)})", lasting=True) for index in missing)

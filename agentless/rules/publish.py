@@ -121,6 +121,8 @@ def node_view(node: Node) -> NodeView:
         connection=config.connection,
         labels=dict(config.labels),
         sampled_at=timestamp(seen.sampled_at),
+        drained=node.drained,
+        tasks=node.tasks,
     )
 
 

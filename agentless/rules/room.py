@@ -61,7 +61,7 @@ class Room:
         self.seats = [
             Seat(gpu, near.get(gpu.reading.pci_bus_id or ""))
             for gpu in node.gpus
-            if gpu.state not in ("unknown", "excluded")
+            if gpu.state not in ("unknown", "excluded", "unhealthy")
         ]
         counts = Counter([(seat.name, seat.total) for seat in self.seats])
         self.kinds: Kinds = tuple([(name, total, count) for (name, total), count in counts.items()])

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from agentless.model.claim import Claim, claim_of
 from agentless.model.cluster import Allocation, Cluster, Gpu, GpuState, Node, NodeState, Observation
 from agentless.model.container import Container
+from agentless.model.gate import NodeRecord
 from agentless.model.gpu import GpuProcess, GpuReading
 from agentless.model.node import NodeConfig
 from agentless.model.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
+from agentless.rules.gate import gated
 
 STALE_AFTER = 15.0
 """Seconds without a sample after which a connected node is degraded: its GPUs are not known to be idle any more."""
@@ -22,14 +25,21 @@ def survey(
     observations: Mapping[str, Observation],
     tasks: Iterable[Task],
     now: float,
+    records: Mapping[str, NodeRecord] = MappingProxyType({}),
 ) -> Cluster:
-    """Everything known, put together. An unknown reading makes an unknown GPU, never a free one."""
+    """Everything known, put together. An unknown reading makes an unknown GPU, never a free one.
+
+    `records` say which nodes are drained, and which GPUs are kept out.
+    """
     held: dict[str, dict[str, Allocation]] = defaultdict(dict)
     for task in tasks:
         if task.live and task.placement:
             held[task.placement.node][task.id] = _allocation(task, task.placement)
     return Cluster(
-        {name: _node(config, observations.get(name, Observation()), held[name], now) for name, config in nodes.items()}
+        {
+            name: gated(_node(config, observations.get(name, Observation()), held[name], now), records.get(name))
+            for name, config in nodes.items()
+        }
     )
 
 

@@ -179,6 +179,11 @@ class TaskStore:
         """What was wrong with the file when it was opened, None when it was whole."""
         return self._storage.warning
 
+    @property
+    def storage(self) -> AtomicStorage:
+        """The file, for stores of other tables in it."""
+        return self._storage
+
     def load(self) -> dict[str, Task]:
         """All live tasks; raises StateError for a task that no version of agentless has written."""
         tasks = {}

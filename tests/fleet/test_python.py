@@ -213,6 +213,18 @@ def test_the_machines(cluster, held):
     assert cluster.recoverable().tasks == ()
 
 
+def test_a_node_is_drained_and_let_in_again(cluster, held):
+    assert cluster.drain("n3", reason="new fans").drained
+    try:
+        with pytest.raises(Refused, match="new fans"):
+            cluster.submit("true", target="n3", no_queue=True)
+        held.kill()
+        assert cluster.drain("n3", wait=True).tasks == 0
+    finally:
+        found = cluster.resume("n3")
+    assert (found.node.drained, len(found.lifted)) == (False, 1)
+
+
 def test_what_has_happened(cluster):
     task = cluster.submit("true", target="n1").wait()
     assert [event.event for event in task.events()] == ["assigned", "launched", "exited"]

@@ -52,7 +52,7 @@ def test_explain_names_the_four_holders_and_when_it_starts(agentless):
     fifth = agentless.submit("1x", "--name", "fifth", "--", "true")
     said = agentless("explain", "fifth").out
     assert all(f"held by task {holder}" in said for holder in holders)
-    assert f"task {fifth} (1x) is number 1 in the queue; it starts in 59m" in said
+    assert f"task {fifth} (1x) is number 1 in the queue; it starts in 1h 0m" in said
     agentless("kill", holders[2])
     assert agentless("wait", fifth).code == 0
 

@@ -1,0 +1,122 @@
+"""The gate: nodes that are drained, and GPUs that are kept out because something was found to be wrong with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+
+from agentless.controller.core import Core
+from agentless.controller.link import Link
+from agentless.errors import NotFound, StateError, UsageError
+from agentless.model.cluster import Node
+from agentless.model.gate import Drain, GpuRecord, HealthPolicy, NodeRecord
+from agentless.rules.gate import drain_words, looked, resumed
+from agentless.stores.gate import GateStore
+
+REASON = 200
+"""So many characters a reason has at most: it is said in the queue, for every task that waits."""
+
+
+class Gate:
+    """Keeps nodes and GPUs out, and lets them in again. `policy` is the inventory's."""
+
+    def __init__(self, core: Core, store: GateStore) -> None:
+        self.policy = HealthPolicy()
+        self._core = core
+        self._store = store
+        self._unsaved = False
+        core.records = store.load()
+        core.examine = self.examine
+
+    def drain(self, name: str, reason: str | None = None) -> Node:
+        """From now on nothing new starts on a node. Where that is so already, a reason takes the place of the other."""
+        core = self._core
+        node = core.link(name).node.name
+        if reason is not None and (len(reason) > REASON or not reason.isprintable()):
+            raise UsageError(f"--reason wants one line of plain text, of at most {REASON} characters")
+        record = core.records.get(node, NodeRecord())
+        drain = record.drain or Drain(core.owner, core.clock.now())
+        if reason is not None:
+            drain = replace(drain, by=core.owner, reason=reason)
+        if drain != record.drain:
+            self._keep(node, replace(record, drain=drain))
+            core.note_node(node, "drained", drain_words(drain))
+        return self._node(node)
+
+    def resume(self, name: str, gpu: int | None = None) -> tuple[Node, tuple[str, ...]]:
+        """Let a node in again with all its GPUs, or only its GPU of this index; and in words what had kept them out."""
+        core = self._core
+        link = core.link(name)
+        node, seen = link.node.name, link.observation
+        record = core.records.get(node, NodeRecord())
+        if gpu is not None and all(gpu != known.reading.index for known in record.gpus.values()):
+            raise NotFound(f"{node} has no GPU {gpu}; agentless gpus {node} lists those it has")
+        there = seen.sample if seen.error is None else None
+        after, lifted = resumed(record, gpu, there, seen.xids, self.policy)
+        if lifted:
+            self._keep(node, after)
+            core.note_node(node, "resumed", f"by {core.owner}; {'; '.join(lifted)}")
+        return self._node(node), lifted
+
+    async def empty(self, name: str, within: float) -> Node:
+        """The node when no task lives on it any more or it is not drained, or as it is after so many seconds."""
+        with self._core.hub.listen() as news:
+            try:
+                async with asyncio.timeout(within):
+                    while (node := self._node(name)).drained and node.tasks != 0:
+                        await anext(news)
+            except TimeoutError:
+                node = self._node(name)
+        return node
+
+    def examine(self, link: Link) -> Iterable[tuple[str, str]]:
+        """Look at the health of a node's GPUs; what has happened to them, each as an event and its cause."""
+        core, node, seen = self._core, link.node.name, link.observation
+        if seen.error is not None or seen.sample is None:
+            return ()
+        before = core.records.get(node, NodeRecord())
+        after = looked(core.records, node, seen.sample, seen.xids, core.clock.now(), self.policy)
+        if after is before:
+            return ()
+        core.records[node] = after  # kept out at once, whether or not the disk has room
+        self._unsaved = True
+        happened = [
+            each for uuid, gpu in after.gpus.items() for each in self._changes(node, before.gpus.get(uuid), gpu)
+        ]
+        if happened:
+            self.flush()
+        return happened
+
+    def flush(self) -> None:
+        """Write what is not written yet: what there was no room for, and GPUs that are new, all of them at once."""
+        if self._unsaved:
+            try:
+                self._store.save(self._core.records)
+                self._unsaved = False
+            except StateError as error:
+                self._core.trouble = str(error)
+
+    # ------------------------------------------------------------------ inside
+
+    def _keep(self, node: str, record: NodeRecord) -> None:
+        """What a person has said is on disk before anybody hears of it."""
+        self._store.save({**self._core.records, node: record})
+        self._core.records[node] = record
+        self._unsaved = False
+
+    def _changes(self, node: str, before: GpuRecord | None, gpu: GpuRecord) -> Iterable[tuple[str, str]]:
+        known = before.troubles if before else ()
+        for trouble in gpu.troubles:
+            if trouble not in known:
+                words = f"GPU {gpu.reading.index}: {trouble.reason}"
+                for task in self._core.on_node(node):
+                    if task.placement and gpu.reading.uuid in task.placement.gpu_uuids:
+                        self._core.publish(task, "unhealthy", words)
+                yield "unhealthy", words
+        for trouble in known:
+            if trouble not in gpu.troubles:
+                yield "resumed", f"GPU {gpu.reading.index}: found no longer (health: resume): {trouble.reason}"
+
+    def _node(self, name: str) -> Node:
+        return self._core.cluster([self._core.link(name).node.name]).nodes[name]
