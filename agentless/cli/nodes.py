@@ -28,7 +28,7 @@ def _gib(mib: int | None) -> str:
 
 
 def _who(gpu: dict[str, Any]) -> str:
-    if not gpu["task"] or gpu["state"] == "unhealthy":
+    if not gpu["task"] or gpu["state"] == "unhealthy" or gpu["shares"] > 1:
         return str(gpu["reason"])
     beside = "".join(f" + {process_words(process)}" for process in gpu["intruders"][:1])
     return f"{gpu['task']} {gpu['owner']}{beside}"

@@ -46,6 +46,9 @@ def submit(
     gpu_memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Memory of each GPU, free and in all, like 40G or 4096 (MB).")
     ] = None,
+    gpu_share: Annotated[
+        int, typer.Option(metavar="N", help="Up to N tasks on each GPU, if all are willing; needs --gpu-memory.")
+    ] = 1,
     gpu_type: Annotated[str | None, typer.Option(metavar="TYPE,...", help="The best first: A100,H100 or RTX*.")] = None,
     node: Annotated[
         list[str] | None, typer.Option(help="Only this node; several: any of them.", autocompletion=complete.nodes)
@@ -136,6 +139,7 @@ def submit(
     options = Options(
         gpus=gpus,
         gpu_memory=gpu_memory,
+        gpu_share=gpu_share,
         gpu_type=gpu_type,
         node=node,
         exclude=exclude,

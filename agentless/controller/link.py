@@ -23,6 +23,8 @@ from agentless.session import Session, Stream, backoff
 
 SAMPLE_EVERY = 2.0
 """Seconds between two samples of a node."""
+SAMPLE_SOON = 0.5
+"""Seconds between two samples of a node on which somebody waits for a GPU that a stranger uses."""
 REFRESH_EVERY = 60.0
 """Seconds between two full looks at a node, in case an event was missed."""
 ENGINE_RETRY = 2.0
@@ -64,7 +66,7 @@ class Sighting:
 
 
 class Link:
-    """One node, as far as it can be reached.
+    """One node, as far as it can be reached. `sample_every` may be changed, and holds from the next sample on.
 
     `on_change(link)` is told whenever what is known has changed; `on_sighting(link, sighting)` whenever the node was
     asked for its containers.
@@ -86,6 +88,7 @@ class Link:
         self.observation = Observation()
         self.failure: AgentlessError | None = None
         self.answered = asyncio.Event()
+        self.sample_every = SAMPLE_EVERY
         self.offline_since: float | None = clock.now()
         self._probe = probe
         self._clock = clock
@@ -245,19 +248,23 @@ class Link:
 
     async def _samples(self) -> None:
         body = join_sections(self._probe.sections())
-        script = _SAMPLES.format(every=SAMPLE_EVERY, body=body, end=_FRAME_END)
         mark = f"{_FRAME_END}\n".encode()
-        async with self.stream(Command(script)) as stream:
-            buffer = b""
-            async for fd, data in stream:
-                if fd != 1:
-                    continue
-                buffer += data
-                *frames, buffer = buffer.split(mark)
-                if frames:
-                    sample = self._living(self._probe.parse(split_sections(frames[-1])))
-                    self._observe(replace(self.observation, sample=sample, sampled_at=self._clock.now()))
-        raise Unreachable(f"{self.node.name} ended the stream of samples")
+        while True:
+            every = self.sample_every
+            async with self.stream(Command(_SAMPLES.format(every=every, body=body, end=_FRAME_END))) as stream:
+                buffer = b""
+                async for fd, data in stream:
+                    if fd != 1:
+                        continue
+                    buffer += data
+                    *frames, buffer = buffer.split(mark)
+                    if frames:
+                        sample = self._living(self._probe.parse(split_sections(frames[-1])))
+                        self._observe(replace(self.observation, sample=sample, sampled_at=self._clock.now()))
+                    if self.sample_every != every:
+                        break
+                else:
+                    raise Unreachable(f"{self.node.name} ended the stream of samples")
 
     async def _events(self) -> None:
         while True:

@@ -2,7 +2,9 @@
 
 `agentless.task`, `.owner` and `.gpus` are what other controllers arbitrate by (plain words, readable in `docker ps`);
 `.cores`, `.memory` (bytes) and `.exclusive` say what else of the node is set aside for it, `.limit` for how many
-seconds at most, `.share` that other processes on its GPUs are expected, `.controller` which state folder started it.
+seconds at most. `.gpu_share` is how many tasks may be on each of its GPUs, itself included, and `.gpu_memory` how many
+bytes of each are its own: one without both has them alone. `.share` is that processes outside agentless are expected
+on its GPUs, `.controller` which state folder started it.
 `agentless.spec` is the whole task as JSON, for `recover`. Changing a label's meaning breaks controllers of older
 versions on the same nodes.
 """
@@ -10,6 +12,7 @@ versions on the same nodes.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -18,6 +21,7 @@ from pydantic import Field, TypeAdapter
 from agentless.errors import AgentlessError
 from agentless.model.container import Container
 from agentless.model.needs import Needs, parse_target
+from agentless.model.sharing import ALONE, Sharing
 from agentless.model.spec import TaskSpec
 from agentless.model.task import Assigning, Ended, Outcome, Paused, Placement, Running, Task
 
@@ -30,6 +34,8 @@ CORES = "agentless.cores"
 MEMORY = "agentless.memory"
 EXCLUSIVE = "agentless.exclusive"
 LIMIT = "agentless.limit"
+GPU_SHARE = "agentless.gpu_share"
+GPU_MEMORY = "agentless.gpu_memory"
 SPEC = "agentless.spec"
 
 
@@ -53,6 +59,7 @@ class Claim:
     memory: float | None = None
     exclusive: bool = False
     limit: float | None = None
+    sharing: Sharing = ALONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,7 @@ def claim_of(container: Container) -> Claim | None:
         _number(labels.get(MEMORY)),
         bool(labels.get(EXCLUSIVE)),
         _number(labels.get(LIMIT)),
+        _sharing(labels.get(GPU_SHARE, ""), labels.get(GPU_MEMORY, "")),
     )
 
 
@@ -103,6 +111,7 @@ def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, st
     )
     spec = task.spec
     words = {CORES: spec.cores, MEMORY: spec.memory, LIMIT: spec.ends_within}
+    sharing = spec.needs.sharing
     return {
         **task.spec.labels,
         TASK: task.id,
@@ -112,6 +121,7 @@ def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, st
         **({SHARE: "1"} if spec.share else {}),
         **({EXCLUSIVE: "1"} if spec.needs.exclusive else {}),
         **{key: f"{value:.15g}" for key, value in words.items() if value is not None},
+        **({GPU_SHARE: str(sharing.limit), GPU_MEMORY: str(sharing.floor)} if sharing != ALONE else {}),
         SPEC: _WHOLE.dump_json(whole, exclude_none=True).decode(),
     }
 
@@ -133,6 +143,13 @@ def task_of(container: Container, node: str, now: float) -> Task | None:
         created = container.here(container.created_at) or 0.0
         whole = _Whole(node, claim.task, max(0.0, created), (), TaskSpec((DAMAGED,), needs=Needs(nodes=(node,))))
     return _task(container, claim, whole, node, now)
+
+
+def _sharing(limit: str, floor: str) -> Sharing:
+    """As the launch script reads it: what is not understood shares with none."""
+    if not re.fullmatch(r"[1-9][0-9]{0,2}", limit) or not re.fullmatch(r"[1-9][0-9]{0,14}", floor):
+        return ALONE
+    return Sharing(int(limit), int(floor))
 
 
 def _number(text: str | None) -> float | None:

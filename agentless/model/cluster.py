@@ -8,6 +8,7 @@ from typing import Literal
 
 from agentless.model.gpu import GpuProcess, GpuReading, GpuSample, GpuTopology, Xid
 from agentless.model.node import EngineFacts, HostFacts, NodeConfig
+from agentless.model.sharing import ALONE, Sharing
 
 NodeState = Literal["online", "degraded", "offline", "drained"]
 GpuState = Literal["free", "allocated", "foreign", "unknown", "excluded", "unhealthy", "drained"]
@@ -45,6 +46,7 @@ class Allocation:
     exclusive: bool = False
     since: float | None = None
     limit: float | None = None
+    sharing: Sharing = ALONE
 
     @property
     def ends_at(self) -> float | None:
@@ -59,16 +61,29 @@ class Allocation:
 class Gpu:
     """A GPU with its state. `reason` says in words why it is not free, empty when it is.
 
-    `intruders` are processes that use it although a task holds it, and that are not in that task's container. An
-    `unhealthy` one may have a holder all the same, and one that has vanished is there with the last known index.
+    `holders` are the tasks that have it, several where they share it; `closed` says in words why no other task may come
+    to it even so, empty when one may. `intruders` are processes that use it although a task holds it, and that are in
+    none of the containers of its tasks. An `unhealthy` one may have holders all the same, and one that has vanished is
+    there with the last known index.
     """
 
     reading: GpuReading
     state: GpuState
     reason: str = ""
-    holder: Allocation | None = None
+    holders: tuple[Allocation, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
     intruders: tuple[GpuProcess, ...] = ()
+    closed: str = ""
+
+    @property
+    def holder(self) -> Allocation | None:
+        """The first of those that hold it."""
+        return self.holders[0] if self.holders else None
+
+    @property
+    def shares(self) -> int:
+        """How many tasks may be on it: as many as the least willing of them allows."""
+        return min((holder.sharing.limit for holder in self.holders), default=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from agentless.errors import UsageError
+from agentless.model.sharing import ALONE, Sharing
 from agentless.model.units import parse_size
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -35,6 +36,7 @@ class Needs:
     `gpu_memory` is bytes of each GPU, free and in total; `gpu_types` are patterns, the best first; `nodes` the names
     that will do (none: all), `on` labels that the node must have. `indices` are exactly the GPUs wanted of the one
     node, as `nvidia-smi` counts now, and `gpus` is their number. `exclusive`: nothing else of agentless on the node.
+    `gpu_share` is how many tasks may be on each of its GPUs, itself included; 1: it has them alone.
     """
 
     gpus: int = 0
@@ -47,6 +49,12 @@ class Needs:
     indices: tuple[int, ...] = ()
     exclusive: bool = False
     policy: str | None = None
+    gpu_share: int = 1
+
+    @property
+    def sharing(self) -> Sharing:
+        """On which terms it has its GPUs."""
+        return Sharing(self.gpu_share, self.gpu_memory or 0) if self.gpu_share > 1 else ALONE
 
     @property
     def node(self) -> str | None:
@@ -66,6 +74,7 @@ class Needs:
         words += [f"not on {' or '.join(self.exclude)}"] if self.exclude else []
         words += [f"{key}={value}" for key, value in self.on.items()]
         words += ["exclusive"] if self.exclusive else []
+        words += [f"sharing a GPU with up to {self.gpu_share - 1} more"] if self.gpu_share > 1 else []
         return " ".join(words) or "any node"
 
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from agentless.errors import UsageError
 from agentless.model.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
+from agentless.model.sharing import MAX_SHARES
 from agentless.model.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
 
 MAX_SPEC = 120_000
@@ -141,6 +142,10 @@ def check_spec(spec: TaskSpec) -> None:
     if not 0 <= spec.stop_grace < math.inf:
         raise UsageError(f"--stop-grace {spec.stop_grace:g}: a time cannot be negative or endless")
     _check_needs(spec.needs)
+    if spec.share and spec.needs.gpu_share > 1:
+        raise UsageError(
+            "--share is about processes outside agentless and --gpu-share about tasks; leave out one of them"
+        )
     _check_terms(spec.terms)
 
 
@@ -151,6 +156,15 @@ def _check_needs(needs: Needs) -> None:
         raise UsageError("GPU memory or a GPU type is asked for and no GPU; say how many with --gpus")
     if needs.gpu_memory is not None and not 0 < needs.gpu_memory < 2**63:
         raise UsageError(f"--gpu-memory {needs.gpu_memory}: a size is more than 0 bytes, and less than 8 EiB")
+    if not 1 <= needs.gpu_share <= MAX_SHARES:
+        raise UsageError(f"--gpu-share {needs.gpu_share}: write how many tasks may be on a GPU, from 1 to {MAX_SHARES}")
+    if needs.gpu_share > 1 and not needs.gpus:
+        raise UsageError(f"--gpu-share {needs.gpu_share}: no GPU is asked for; say how many with --gpus")
+    if needs.gpu_share > 1 and needs.gpu_memory is None:
+        raise UsageError(
+            f"--gpu-share {needs.gpu_share}: say with --gpu-memory how much of each GPU it takes, like 8G; "
+            "otherwise nobody knows what is left for the others"
+        )
     if needs.indices and (needs.node is None or needs.gpus != len(needs.indices)):
         raise UsageError("exact GPUs are those of one node, and as many as are named; write them like node1::0,1")
     if needs.numa is not None and needs.node is None:

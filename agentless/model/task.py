@@ -24,13 +24,17 @@ _EPOCH = 1_704_067_200.0  # 2024-01-01, so that eight digits of milliseconds las
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where a task runs: the allocation. `gpus` are the indices at placing time, `gpu_uuids` what is really held."""
+    """Where a task runs: the allocation. `gpus` are the indices at placing time, `gpu_uuids` what is really held.
+
+    `gpu_total` is bytes of memory of the smallest of them, for one that shares them; 0: not known.
+    """
 
     node: str
     gpus: tuple[int, ...] = ()
     gpu_uuids: tuple[str, ...] = ()
     cpus: str | None = None
     numa: int | None = None
+    gpu_total: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,10 @@ class ExplainView:
 
 @dataclass(frozen=True, slots=True)
 class GpuView:
-    """A GPU. `task` is the id of the task that holds it, `reason` why it is not free."""
+    """A GPU. `task` is the id of the task that holds it, `reason` why it is not free.
+
+    `tasks` are all that hold it, several where they share it; `shares` is how many may, 1 where nobody shares.
+    """
 
     node: str
     index: int
@@ -96,6 +99,8 @@ class GpuView:
     reason: str
     processes: tuple[GpuProcess, ...]
     intruders: tuple[GpuProcess, ...]
+    tasks: tuple[str, ...]
+    shares: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.cluster import Cluster, Gpu, Node
+from agentless.model.sharing import Sharing
 from agentless.model.spec import TaskSpec
 from agentless.model.units import format_size
 from agentless.rules.shape import Shape, shape_of
@@ -106,10 +107,29 @@ def _flaw(gpu: Gpu, shape: Shape) -> _Flaw | None:
         return _Flaw(index, "has", f"{format_size(total << 20)} of memory, not {wanted}", lasting=True)
     if gpu.state == "foreign" and not shape.share:
         return _Flaw(index, "is", f"foreign: {gpu.reason} (--share to run beside it)")
-    if gpu.state not in ("free", "foreign", "drained"):  # that its node is drained is said of the node
+    if gpu.state == "allocated" and shape.sharing.limit > 1:
+        if (more := _unshared(gpu, shape.sharing)) is not None:
+            return _Flaw(index, "is", f"allocated: {gpu.reason}{more}")
+    elif gpu.state not in ("free", "foreign", "drained"):  # that its node is drained is said of the node
         return _Flaw(index, "is", f"{gpu.state}: {gpu.reason}", lasting=gpu.state == "excluded")
     if free is not None and free << 20 < shape.gpu_memory:
         return _Flaw(index, "has", f"{format_size(free << 20)} of memory free, not {wanted}")
+    return None
+
+
+def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
+    """What is to be added to why it is not free, for one who would share it; None when it may."""
+    total = (gpu.reading.memory_total_mib or 0) << 20
+    others = [holder.sharing for holder in gpu.holders]
+    if gpu.closed:
+        return f"; {gpu.closed}"
+    if gpu.intruders or gpu.shares == 1 or len(others) >= gpu.shares:
+        return ""
+    if len(others) >= sharing.limit:
+        return f", and it wants to be one of {sharing.limit} at most"
+    left = total - sum(other.floor for other in others)
+    if sharing.floor > left:
+        return f", {format_size(left)} of its memory not set aside, not {format_size(sharing.floor)}"
     return None
 
 

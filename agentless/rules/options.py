@@ -101,6 +101,7 @@ class Options(TypedDict, total=False):
 
     gpus: int | None
     gpu_memory: GpuMemory
+    gpu_share: int | None
     gpu_type: GpuTypes
     node: Texts
     exclude: Texts

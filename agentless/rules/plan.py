@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentless.model.cluster import Cluster
+from agentless.model.sharing import Sharing
 from agentless.model.spec import TaskSpec
 from agentless.model.task import Placement, Task
 from agentless.rules.room import FAR, Load, Room
@@ -82,7 +83,7 @@ def plan(
     """
     rooms = [Room(node, order, now) for order, node in enumerate(cluster.nodes.values())]
     kept = _kept({room.name: room for room in rooms}, queue, now, before or Plan())
-    indices: dict[str | None, Index] = {}
+    indices: dict[tuple[str | None, Sharing], Index] = {}
     searches: dict[Shape, Search] = {}
     begun: dict[str, Placement] = {}
     promised: dict[str, Promise | None] = {}
@@ -94,9 +95,10 @@ def plan(
             mine.room.take_back(mine.seats, mine.load)
             _changed(indices.values(), mine.room)
         if (search := searches.get(shape)) is None:
-            if shape.policy not in indices:
-                indices[shape.policy] = Index(rooms, policies[shape.policy])
-            search = searches[shape] = Search(shape, indices[shape.policy])
+            key = shape.policy, shape.sharing.rough
+            if key not in indices:
+                indices[key] = Index(rooms, policies[shape.policy], shape.sharing.rough)
+            search = searches[shape] = Search(shape, indices[key])
         if found := search.now(amounts, mine.room if mine else None) or _instead(
             kept, indices.values(), shape, amounts
         ):
@@ -144,7 +146,7 @@ def _instead(
 ) -> tuple[Room, list[Seat]] | None:
     """A place from now on where only promises to tasks behind this one are in the way: it has more right to it."""
     for room in {place.room.name: place.room for place in kept.values()}.values():
-        if room.open_seats < shape.gpus or not room.admits(shape):
+        if room.open_to(shape.sharing.rough) < shape.gpus or not room.admits(shape):
             continue
         there = {task: place for task, place in kept.items() if place.room is room}
         for place in there.values():

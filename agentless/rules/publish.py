@@ -100,6 +100,8 @@ def gpu_view(node: str, gpu: Gpu) -> GpuView:
         reason=gpu.reason,
         processes=gpu.processes,
         intruders=gpu.intruders,
+        tasks=tuple(holder.task for holder in gpu.holders),
+        shares=gpu.shares,
     )
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from agentless.model.cluster import Node
+from agentless.model.gpu import GpuTopology
+from agentless.model.sharing import ALONE, Sharing
 from agentless.model.task import Placement
 from agentless.rules.closeness import choose
 from agentless.rules.seat import Seat
@@ -28,13 +30,17 @@ Kinds = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A task on the node between two times: its cores, its memory in bytes, and whether it wants to be alone."""
+    """A task on the node between two times: its cores, its memory in bytes, and whether it wants to be alone.
+
+    `sharing` is on which terms it has its GPUs.
+    """
 
     begin: float
     end: float
     cores: float
     memory: float
     exclusive: bool
+    sharing: Sharing = ALONE
 
 
 class Room:
@@ -56,10 +62,12 @@ class Room:
         )
         self.last_start = node.last_start
         self._exclusive = 0
+        self._openings: dict[Sharing, list[float]] = {}
         self.loads: list[Load] = []
         near = {bus: numa.id for numa in (host.numa if host else ()) for bus in numa.gpus}
+        self.topology = node.observation.topology or GpuTopology()
         self.seats = [
-            Seat(gpu, near.get(gpu.reading.pci_bus_id or ""))
+            Seat(gpu, near.get(gpu.reading.pci_bus_id or "", self.topology.numa.get(gpu.reading.index)))
             for gpu in node.gpus
             if gpu.state not in ("unknown", "excluded", "unhealthy")
         ]
@@ -70,11 +78,11 @@ class Room:
             # It may be over its time, and is there all the same.
             end = FAR if allocation.ends_at is None else max(allocation.ends_at, now + 1)
             seats = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
-            self._put(seats, Load(-math.inf, end, allocation.cores, allocation.memory, allocation.exclusive))
+            cores, memory, sharing = allocation.cores, allocation.memory, allocation.sharing
+            self._put(seats, Load(-math.inf, end, cores, memory, allocation.exclusive, sharing))
         for seat in self.seats:
             if seat.foreign or seat.intruded:
-                seat.taken.append((-math.inf, FAR))
-        self._openings: list[float] | None = None
+                seat.taken.append((-math.inf, FAR, ALONE))
 
     # ----------------------------------------------------------------- reading
 
@@ -107,14 +115,15 @@ class Room:
             [
                 seat
                 for seat in self.suited(shape, later=begin > self.now)
-                if seat.is_open(begin, end) or (shape.share and seat.foreign and len(seat.taken) == 1)
+                if seat.is_open(begin, end, shape.sharing) or (shape.share and seat.foreign and len(seat.taken) == 1)
             ],
             shape,
+            self.topology,
         )
 
     def earliest(self, shape: Shape, amounts: Amounts) -> tuple[float, list[Seat]] | None:
         """The first time from now on at which it fits, and its seats; None when no such time can be named."""
-        ends = {end for seat in self.seats for _, end in seat.taken} | {load.end for load in self.loads}
+        ends = {end for seat in self.seats for _, end, _ in seat.taken} | {load.end for load in self.loads}
         for moment in sorted({self.now, *(end for end in ends if self.now < end < math.inf)}):
             if (seats := self.fit(shape, amounts, moment)) is not None:
                 return moment, seats
@@ -124,24 +133,28 @@ class Room:
         """A time before which there is certainly not room enough for it: quick to say, and often right."""
         if shape.gpus > len(self.seats) or amounts.cores > self.cores or amounts.memory > self.memory:
             return math.inf
-        moment = self.openings[shape.gpus - 1] if shape.gpus and not shape.share else self.now
+        moment = self.openings(shape.sharing.rough)[shape.gpus - 1] if shape.gpus and not shape.share else self.now
         if amounts.cores > self.free_cores:
             moment = max(moment, self._released("cores", amounts.cores - self.free_cores))
         if amounts.memory > self.free_memory:
             moment = max(moment, self._released("memory", amounts.memory - self.free_memory))
         return moment
 
-    @property
-    def openings(self) -> list[float]:
-        """When each GPU is open for the first time from now on, the soonest first: no three are before the third."""
-        if self._openings is None:
-            self._openings = sorted([seat.opens(self.now) for seat in self.seats])
-        return self._openings
+    def openings(self, sharing: Sharing = ALONE) -> list[float]:
+        """When each GPU opens for the first time from now on, the soonest first: no three are before the third."""
+        found = self._openings.get(sharing)
+        if found is None:
+            found = self._openings[sharing] = sorted([seat.opens(self.now, sharing) for seat in self.seats])
+        return found
 
     @property
     def open_seats(self) -> int:
         """How many GPUs nobody has now."""
-        return bisect.bisect_right(self.openings, self.now)
+        return self.open_to(ALONE)
+
+    def open_to(self, sharing: Sharing) -> int:
+        """How many GPUs a task with these terms may hope for now."""
+        return bisect.bisect_right(self.openings(sharing), self.now)
 
     @property
     def in_use(self) -> float:
@@ -161,6 +174,7 @@ class Room:
             gpu_uuids=tuple(seat.uuid for seat in seats),
             cpus=numa.cpus if numa else None,
             numa=numa.id if numa else None,
+            gpu_total=min(seat.total for seat in seats) if shape.sharing.limit > 1 else 0,
         )
 
     # ---------------------------------------------------------------- changing
@@ -172,14 +186,14 @@ class Room:
 
     def put(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat], begin: float) -> Load:
         """Take seats, cores and memory for a task."""
-        load = Load(begin, begin + amounts.length, amounts.cores, amounts.memory, shape.exclusive)
+        load = Load(begin, begin + amounts.length, amounts.cores, amounts.memory, shape.exclusive, shape.sharing)
         self._put(seats, load)
         return load
 
     def take_back(self, seats: Sequence[Seat], load: Load) -> None:
         """Undo a `put`."""
         for seat in seats:
-            seat.taken.remove((load.begin, load.end))
+            seat.taken.remove((load.begin, load.end, load.sharing))
         self.loads.remove(load)
         self._count(load, -1)
 
@@ -187,12 +201,14 @@ class Room:
         """Whether a task may have exactly these seats from then on."""
         end = begin + amounts.length
         return (
-            not self.closed and all(s.is_open(begin, end) for s in seats) and self._has_room(shape, amounts, begin, end)
+            not self.closed
+            and all(s.is_open(begin, end, shape.sharing) for s in seats)
+            and self._has_room(shape, amounts, begin, end)
         )
 
     def _put(self, seats: Sequence[Seat], load: Load) -> None:
         for seat in seats:
-            seat.taken.append((load.begin, load.end))
+            seat.taken.append((load.begin, load.end, load.sharing))
         self.loads.append(load)
         self._count(load, 1)
 
@@ -201,7 +217,7 @@ class Room:
             self.free_cores -= times * load.cores
             self.free_memory -= times * load.memory
         self._exclusive += times * load.exclusive
-        self._openings = None
+        self._openings.clear()
 
     def _released(self, what: str, wanted: float) -> float:
         """When so much more of this is free than now."""

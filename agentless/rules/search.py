@@ -10,6 +10,7 @@ import bisect
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from agentless.model.sharing import Sharing
 from agentless.rules.room import FAR, Kinds, Room
 from agentless.rules.seat import Seat
 from agentless.rules.shape import Amounts, Shape
@@ -27,11 +28,13 @@ Later = tuple[float, int, int]
 class Index:
     """All nodes by the GPUs that they have, sorted by what a policy says of them and by when they will have room.
 
-    A node is in it under `open`, by how many GPUs are open, and under `soon`, by the wanted number of GPUs.
+    A node is in it under `open`, by how many GPUs are open, and under `soon`, by the wanted number of GPUs: open to
+    tasks that share them on these terms.
     """
 
-    def __init__(self, rooms: Iterable[Room], cost: Cost) -> None:
+    def __init__(self, rooms: Iterable[Room], cost: Cost, sharing: Sharing) -> None:
         self.cost = cost
+        self.sharing = sharing
         self.rooms: dict[Kinds, list[Room]] = {}
         self.names: dict[str, Room] = {}
         self.open: dict[Kinds, dict[int, list[_Entry]]] = {}
@@ -45,7 +48,9 @@ class Index:
     def soon(self, kinds: Kinds, gpus: int) -> list[tuple[Later, Room]]:
         """The nodes with these GPUs, those first where so many are open soonest."""
         if (kinds, gpus) not in self._soon:
-            self._soon[kinds, gpus] = sorted((later(room, room.openings, gpus), room) for room in self.rooms[kinds])
+            self._soon[kinds, gpus] = sorted(
+                (later(room, room.openings(self.sharing), gpus), room) for room in self.rooms[kinds]
+            )
         return self._soon[kinds, gpus]
 
     def changed(self, room: Room) -> None:
@@ -56,15 +61,15 @@ class Index:
             if (room.kinds, gpus) in self._soon:
                 others = self._soon[room.kinds, gpus]
                 del others[bisect.bisect_left(others, (later(room, openings, gpus), room))]
-                bisect.insort(others, (later(room, room.openings, gpus), room))
+                bisect.insort(others, (later(room, room.openings(self.sharing), gpus), room))
         self._enter(room)
 
     def _enter(self, room: Room) -> None:
         # What is to spare is the same for all nodes with these GPUs, and changes nothing in their order.
         entry = self.cost(room, 0), room.order, room
-        entries = self.open.setdefault(room.kinds, {}).setdefault(room.open_seats, [])
+        entries = self.open.setdefault(room.kinds, {}).setdefault(room.open_to(self.sharing), [])
         bisect.insort(entries, entry)
-        self._before[room.name] = entries, entry, room.openings
+        self._before[room.name] = entries, entry, room.openings(self.sharing)
 
 
 def later(room: Room, openings: Sequence[float], gpus: int) -> Later:
@@ -118,7 +123,8 @@ class Search:
         """Nodes that may have room at some time, by when that is at the earliest."""
         gpus = 0 if self._shape.share else self._shape.gpus
         if self._shape.nodes:
-            return sorted((later(room, room.openings, gpus), room) for room in self._named())
+            sharing = self._index.sharing
+            return sorted((later(room, room.openings(sharing), gpus), room) for room in self._named())
         found = heapq.merge(*(self._index.soon(kinds, gpus) for kinds in self._kinds))
         return (entry for entry in found if entry[1].admits(self._shape))
 
@@ -126,7 +132,7 @@ class Search:
         """The nodes with so many GPUs open, the best GPUs first and then the cheapest."""
         wanted = 0 if self._shape.share else self._shape.gpus
         if self._shape.nodes:
-            rooms = [room for room in self._named() if room.open_seats >= wanted]
+            rooms = [room for room in self._named() if room.open_to(self._index.sharing) >= wanted]
             return iter(sorted(rooms, key=lambda room: self._entry(*self._kinds[room.kinds], room)))
         streams = [
             self._entries(entries, rank, spare)

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import math
+from operator import itemgetter
+
 from agentless.model.cluster import Gpu
+from agentless.model.sharing import ALONE, Sharing
 
 
 class Seat:
     """A GPU that tasks may have. `total` and `free` are bytes of its memory, in all and unused now.
 
-    `taken` is when it is, as (from, to) in Unix seconds; `foreign` whether a process outside agentless uses it,
+    `taken` is when it is, as (from, to) in Unix seconds, and on which terms; `closed` whether nobody may come to it as
+    long as somebody has it, on whatever terms; `foreign` whether a process outside agentless uses it,
     `intruded` whether one uses it beside the task that holds it, and will go on doing so after that.
     """
 
-    __slots__ = ("foreign", "free", "index", "intruded", "name", "numa", "taken", "total", "utilization", "uuid")
+    __slots__ = (
+        "closed",
+        "foreign",
+        "free",
+        "index",
+        "intruded",
+        "name",
+        "numa",
+        "taken",
+        "total",
+        "utilization",
+        "uuid",
+    )
 
     def __init__(self, gpu: Gpu, numa: int | None) -> None:
         reading = gpu.reading
@@ -26,20 +43,34 @@ class Seat:
         self.utilization = reading.utilization_pct or 0
         self.foreign = gpu.state == "foreign"
         self.intruded = bool(gpu.intruders)
-        self.taken: list[tuple[float, float]] = []
+        self.closed = bool(gpu.closed)
+        self.taken: list[tuple[float, float, Sharing]] = []
 
-    def opens(self, now: float) -> float:
-        """When nobody has it for the first time from now on."""
+    def opens(self, now: float, sharing: Sharing = ALONE) -> float:
+        """When one with these terms could have it for the first time from now on, for however short a time."""
         moment = now
-        for begin, end in sorted(self.taken):
+        if not self.taken:
+            return moment
+        if sharing.limit > 1 and not self.closed:
+            ends = sorted([end for _, end, _ in self.taken if now < end < math.inf])
+            return next((moment for moment in (now, *ends) if self._shares(moment, sharing)), math.inf)
+        for begin, end, _ in sorted(self.taken, key=itemgetter(0, 1)):
             if begin > moment:
                 break
             moment = max(moment, end)
         return moment
 
-    def is_open(self, begin: float, end: float) -> bool:
-        """Whether nobody has it at any time between."""
-        for taken, until in self.taken:  # noqa: SIM110 - the innermost loop of the queue
-            if taken < end and begin < until:
-                return False
-        return True
+    def is_open(self, begin: float, end: float, sharing: Sharing = ALONE) -> bool:
+        """Whether one with these terms may have it all the time between."""
+        if sharing.limit == 1 or self.closed:
+            for taken, until, _ in self.taken:  # noqa: SIM110 - the innermost loop of the queue
+                if taken < end and begin < until:
+                    return False
+            return True
+        # There are the most of them at the beginning, or when one of them begins.
+        moments = (begin, *[taken for taken, _, _ in self.taken if begin < taken < end])
+        return all(self._shares(moment, sharing) for moment in moments)
+
+    def _shares(self, moment: float, sharing: Sharing) -> bool:
+        """Whether it fits beside all who have it at a moment."""
+        return sharing.fits([terms for taken, until, terms in self.taken if taken <= moment < until], self.total)

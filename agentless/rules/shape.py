@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from agentless.model.needs import is_type
 from agentless.model.node import NodeConfig
+from agentless.model.sharing import Sharing
 from agentless.model.spec import TaskSpec
 
 
@@ -27,6 +28,7 @@ class Shape:
     exclusive: bool
     share: bool
     policy: str | None
+    sharing: Sharing
 
     def rank(self, name: str | None) -> int | None:
         """How well a GPU of this name will do, 0 the best; None when it will not."""
@@ -72,4 +74,5 @@ def shape_of(spec: TaskSpec) -> Shape:
         needs.exclusive,
         spec.share,
         needs.policy,
+        needs.sharing,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from agentless.model.claim import Claim, claim_of
@@ -57,6 +57,7 @@ def _allocation(task: Task, placement: Placement) -> Allocation:
         spec.needs.exclusive,
         began,
         spec.ends_within,
+        spec.needs.sharing,
     )
 
 
@@ -70,22 +71,26 @@ def _claimed(container: Container, claim: Claim) -> Allocation:
         claim.exclusive,
         container.here(container.started_at or container.created_at),
         claim.limit,
+        claim.sharing,
     )
 
 
 def _node(config: NodeConfig, seen: Observation, held: Mapping[str, Allocation], now: float) -> Node:
     state, reason = _node_state(seen, now)
     allocations = dict(held)
-    holders = {uuid: allocation for allocation in held.values() for uuid in allocation.gpu_uuids}
-    inside: dict[str, set[str]] = defaultdict(set)
+    holders: dict[str, dict[str, Allocation]] = defaultdict(dict)
+    for allocation in held.values():
+        for uuid in allocation.gpu_uuids:
+            holders[uuid][allocation.task] = allocation
+    inside: dict[str, dict[str, str]] = defaultdict(dict)
     shared: set[str] = set()
     containers = (seen.engine.containers or ()) if seen.engine else ()
     for container in containers:
         if container.live and (claim := claim_of(container)):
             claimed = allocations.setdefault(claim.task, _claimed(container, claim))
             for uuid in claim.gpu_uuids:
-                holders.setdefault(uuid, claimed)
-                inside[uuid].add(container.id)
+                holders[uuid].setdefault(claim.task, claimed)
+                inside[uuid][container.id] = claim.task
                 if claim.share:
                     shared.add(uuid)
     sample = seen.sample
@@ -98,9 +103,10 @@ def _node(config: NodeConfig, seen: Observation, held: Mapping[str, Allocation],
         _gpu(
             config,
             reading,
-            holders.get(reading.uuid),
+            tuple(holders[reading.uuid].values()),
             tuple(processes[reading.uuid]),
-            _intruders(processes[reading.uuid], inside[reading.uuid]) if reading.uuid not in shared else (),
+            inside[reading.uuid],
+            reading.uuid in shared,
             known,
             reason,
         )
@@ -130,38 +136,56 @@ def _node_state(seen: Observation, now: float) -> tuple[NodeState, str]:
 def _gpu(
     config: NodeConfig,
     reading: GpuReading,
-    holder: Allocation | None,
+    holders: tuple[Allocation, ...],
     processes: tuple[GpuProcess, ...],
-    intruders: tuple[GpuProcess, ...],
+    inside: Mapping[str, str],
+    beside: bool,
     known: bool,
     node_reason: str,
 ) -> Gpu:
+    """`inside` are the containers that claim it, each with its task; `beside`: strangers on it are expected."""
     state: GpuState
+    strangers = () if beside else tuple(process for process in processes if process.container not in inside)
+    # As long as a container is not known yet, its processes look like those of strangers.
+    found = {holder.task for holder in holders}.issubset(inside.values())
+    unknown = _unknown(reading, known, node_reason)
     if reading.index in config.exclude_gpus:
         state, reason = "excluded", "excluded by the inventory"
-    elif holder is not None:
-        state, reason = "allocated", f"held by {holder}"
-        if intruders:
-            reason += f", used by {describe(intruders[0])}" + _more(len(intruders) - 1)
-    elif not known:
-        state, reason = "unknown", node_reason or "its processes cannot be read"
-    elif reading.memory_total_mib is None or reading.memory_used_mib is None:
-        state, reason = "unknown", "its memory cannot be read"
-    elif reading.mig:
-        state, reason = "unknown", "it is in MIG mode, and agentless hands out whole GPUs (nvidia-smi -mig 0 ends it)"
-    elif reading.compute_mode == "Prohibited":
-        state, reason = "unknown", "its compute mode lets nobody compute (nvidia-smi -c DEFAULT changes it)"
+    elif holders:
+        state, reason = "allocated", _held(holders)
+        if strangers and found:
+            reason += f", used by {describe(strangers[0])}" + _more(len(strangers) - 1)
+    elif unknown:
+        state, reason = "unknown", unknown
     elif processes:
         # Also one in a container of ours: whoever uses a GPU that it does not claim is foreign to it.
         state, reason = "foreign", f"used by {describe(processes[0])}" + _more(len(processes) - 1)
     else:
         state, reason = "free", ""
-    return Gpu(reading, state, reason, holder, processes, intruders if state == "allocated" else ())
+    intruders = strangers if state == "allocated" and found else ()
+    closed = unknown or ("who uses it is not known yet" if strangers and not found else "")
+    if reading.compute_mode in ("Exclusive_Process", "Exclusive_Thread"):
+        closed = closed or "its compute mode lets only one compute (nvidia-smi -c DEFAULT changes it)"
+    return Gpu(reading, state, reason, holders, processes, intruders, closed)
 
 
-def _intruders(processes: Iterable[GpuProcess], inside: set[str]) -> tuple[GpuProcess, ...]:
-    """Those in none of the containers that hold the GPU; nobody, as long as no container is known that holds it."""
-    return tuple(process for process in processes if inside and process.container not in inside)
+def _held(holders: Sequence[Allocation]) -> str:
+    least = min(holder.sharing.limit for holder in holders)
+    whom = ", ".join(map(str, holders))
+    return f"{len(holders)} of {least} shares held by {whom}" if least > 1 else f"held by {whom}"
+
+
+def _unknown(reading: GpuReading, known: bool, node_reason: str) -> str:
+    """Why it cannot be said that it may be given to somebody, empty when it can."""
+    if not known:
+        return node_reason or "its processes cannot be read"
+    if reading.memory_total_mib is None or reading.memory_used_mib is None:
+        return "its memory cannot be read"
+    if reading.mig:
+        return "it is in MIG mode, and agentless hands out whole GPUs (nvidia-smi -mig 0 ends it)"
+    if reading.compute_mode == "Prohibited":
+        return "its compute mode lets nobody compute (nvidia-smi -c DEFAULT changes it)"
+    return ""
 
 
 def describe(process: GpuProcess) -> str:

@@ -33,6 +33,7 @@ _HELD, _LOCKED, _UNCLEAR = 75, 76, 78
 # The claim before the words that others chose: a bar in those cannot hide it.
 _LIVE = (
     '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}'
+    '|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}'
     '|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}'
 )
 _STATE = "{{.State.Status}}"
@@ -221,6 +222,8 @@ class Docker:
             task=task.id,
             gpu_uuids=placement.gpu_uuids,
             exclusive=spec.needs.exclusive,
+            sharing=spec.needs.sharing,
+            gpu_total=placement.gpu_total,
             run=run,
         )
         return Command(script + "\n", secrets=dict(secrets), timeout=LOCK_WAIT + 100.0)
@@ -312,6 +315,8 @@ class Docker:
             else f"{self._node.name} is shared with nobody, and task {other} of {owner} is there"
             for gpu, other, owner in held
         ]
+        full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
+        words += [f"GPU {index.get(gpu, gpu)} has no share left beside the {count} it has given" for gpu, count in full]
         return f"{task.spec.needs}: " + "; ".join(words)
 
 

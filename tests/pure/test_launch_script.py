@@ -17,7 +17,7 @@ import pytest
 from agentless.errors import NoAnswer, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
 from agentless.model.node import NodeConfig
-from agentless.model.task import Task
+from agentless.model.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.runtimes import docker
@@ -42,8 +42,10 @@ class Node:
         (self.bin / name).write_text(f"#!/bin/sh\n{body}\n")
         (self.bin / name).chmod(0o755)
 
-    def start(self, of: Task, secrets: dict[str, str] | None = None, **env: str) -> subprocess.Popen[bytes]:
-        command: Command = self.engine.launch(of, placement(str(of.spec.needs)), secrets or {})
+    def start(
+        self, of: Task, secrets: dict[str, str] | None = None, at: Placement | None = None, **env: str
+    ) -> subprocess.Popen[bytes]:
+        command: Command = self.engine.launch(of, at or placement(str(of.spec.needs)), secrets or {})
         path = f"{self.bin}:{os.environ['PATH']}"
         running = subprocess.Popen(
             self.shell,

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.errors import TemplateError
+from agentless.model.sharing import Sharing
 from agentless.paths import template_dir
 from agentless.render import Renderer
 
@@ -145,6 +146,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "task": values.filter(bool),
         "gpu_uuids": st.lists(values.filter(bool), max_size=3),
         "exclusive": st.booleans(),
+        "sharing": st.just(Sharing(3, 8 << 30)),
+        "gpu_total": st.just(16 << 30),
         "run": some,
     },
     "docker-lock.sh.j2": {"lock_wait": st.just(1)},

@@ -16,10 +16,10 @@ until flock -n 9; do
 done
 # Nobody may be listening any more: then another try may have come meanwhile, and its task may be over and removed.
 printf ' ' >&2 || exit 76
-live=$(docker ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 77
+live=$(docker ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 77
 held=
 unstarted=
-while IFS='|' read -r id name status gpus alone task owner; do
+while IFS='|' read -r id name status gpus alone limit floor task owner; do
   # By its label too: a container may have been renamed.
   if [ "$name" = agentless-t2 ] || [ "$task" = t2 ]; then
     case $status in
@@ -36,7 +36,8 @@ while IFS='|' read -r id name status gpus alone task owner; do
   fi
   for gpu in GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a; do
     case ",$gpus," in
-      *",$gpu,"*) printf 'held|%s|%s|%s\n' "$gpu" "$task" "$owner"; held=1 ;;
+      *",$gpu,"*)
+        printf 'held|%s|%s|%s\n' "$gpu" "$task" "$owner"; held=1 ;;
     esac
   done
 done <<LIVE
@@ -55,14 +56,14 @@ if [ -n "$unstarted" ]; then
   fi
   docker start "$unstarted"
 else
-  docker run --detach --pull never --name agentless-t2 --label agentless.task=t2 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --label agentless.controller=c1 --label 'agentless.spec={"target":"node1::0","batch":"t2","created_at":1799999900.0,"gpus":[0],"spec":{"command":["sh","-c","echo '"'"'it'"'"''"'"'s'"'"' \"$HOME\"\nexit 3"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":1,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[0],"exclusive":false},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a"' --env AGENTLESS_TASK_ID=t2 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0 --stop-timeout 10 busybox sh -c 'echo '"'"'it'"'"''"'"'s'"'"' "$HOME"
+  docker run --detach --pull never --name agentless-t2 --label agentless.task=t2 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --label agentless.controller=c1 --label 'agentless.spec={"target":"node1::0","batch":"t2","created_at":1799999900.0,"gpus":[0],"spec":{"command":["sh","-c","echo '"'"'it'"'"''"'"'s'"'"' \"$HOME\"\nexit 3"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":1,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[0],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a"' --env AGENTLESS_TASK_ID=t2 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0 --stop-timeout 10 busybox sh -c 'echo '"'"'it'"'"''"'"'s'"'"' "$HOME"
 exit 3'
 fi
 code=$?
 if [ "$code" -ne 0 ]; then
   # It has failed for certain only when nothing of that name is left: an engine that could not start the container
   # leaves it behind as created, with its claim; one that broke off may have started it.
-  left=$(docker ps --all --no-trunc --filter name='^/?agentless-t2$' --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 78
+  left=$(docker ps --all --no-trunc --filter name='^/?agentless-t2$' --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 78
   case $left in
     '') ;;
     *'|Created|'*) docker rm "${left%%|*}" > /dev/null || exit 78 ;;

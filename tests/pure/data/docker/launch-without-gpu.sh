@@ -16,10 +16,10 @@ until flock -n 9; do
 done
 # Nobody may be listening any more: then another try may have come meanwhile, and its task may be over and removed.
 printf ' ' >&2 || exit 76
-live=$(docker ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 77
+live=$(docker ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 77
 held=
 unstarted=
-while IFS='|' read -r id name status gpus alone task owner; do
+while IFS='|' read -r id name status gpus alone limit floor task owner; do
   # By its label too: a container may have been renamed.
   if [ "$name" = agentless-t1 ] || [ "$task" = t1 ]; then
     case $status in
@@ -36,7 +36,8 @@ while IFS='|' read -r id name status gpus alone task owner; do
   fi
   for gpu in ; do
     case ",$gpus," in
-      *",$gpu,"*) printf 'held|%s|%s|%s\n' "$gpu" "$task" "$owner"; held=1 ;;
+      *",$gpu,"*)
+        printf 'held|%s|%s|%s\n' "$gpu" "$task" "$owner"; held=1 ;;
     esac
   done
 done <<LIVE
@@ -55,13 +56,13 @@ if [ -n "$unstarted" ]; then
   fi
   docker start "$unstarted"
 else
-  docker run --detach --pull never --name agentless-t1 --label agentless.task=t1 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label 'agentless.spec={"target":"node1","batch":"t1","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t1 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --stop-timeout 10 busybox true
+  docker run --detach --pull never --name agentless-t1 --label agentless.task=t1 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label 'agentless.spec={"target":"node1","batch":"t1","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t1 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --stop-timeout 10 busybox true
 fi
 code=$?
 if [ "$code" -ne 0 ]; then
   # It has failed for certain only when nothing of that name is left: an engine that could not start the container
   # leaves it behind as created, with its claim; one that broke off may have started it.
-  left=$(docker ps --all --no-trunc --filter name='^/?agentless-t1$' --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 78
+  left=$(docker ps --all --no-trunc --filter name='^/?agentless-t1$' --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 78
   case $left in
     '') ;;
     *'|Created|'*) docker rm "${left%%|*}" > /dev/null || exit 78 ;;
