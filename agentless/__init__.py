@@ -2,6 +2,58 @@
 
 Nothing runs on a node but SSH and Docker. Start reading at `docs/architecture.md`; the way of a submit
 through this package is `cli/submit.py` → `client` → `controller` → `rules/place` → `runtimes/docker` → `session`.
+From Python it begins with `Cluster`, see `docs/python.md`.
 """
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentless.api.cluster import Batch, Cluster
+    from agentless.api.task import Task
+    from agentless.errors import (
+        AgentlessError,
+        ControllerError,
+        NoAnswer,
+        NotFound,
+        Refused,
+        RuntimeFailed,
+        StateError,
+        Unreachable,
+        UsageError,
+    )
+    from agentless.model.view import CheckView, EventView, ExplainView, GpuView, NodeView
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AgentlessError",
+    "Batch",
+    "CheckView",
+    "Cluster",
+    "ControllerError",
+    "EventView",
+    "ExplainView",
+    "GpuView",
+    "NoAnswer",
+    "NodeView",
+    "NotFound",
+    "Refused",
+    "RuntimeFailed",
+    "StateError",
+    "Task",
+    "Unreachable",
+    "UsageError",
+]
+
+_PLACES = ("agentless.errors", "agentless.model.view", "agentless.api.task", "agentless.api.cluster")
+
+
+def __getattr__(name: str) -> Any:
+    """What is exported, imported when it is first asked for: a command pays for none of it."""
+    if name in __all__:
+        from importlib import import_module  # noqa: PLC0415 - likewise
+
+        for place in _PLACES:
+            if found := getattr(import_module(place), name, None):
+                return found
+    raise AttributeError(f"module 'agentless' has no attribute {name!r}")

@@ -14,16 +14,27 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 from urllib.parse import quote, unquote, urlencode
 
-from agentless import __version__
-from agentless.errors import AgentlessError, ControllerError, StateError
+from agentless import __version__, paths
+from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
+from agentless.model.task import first_try
 
 _folder = Lock()
 """Held while the process stands in the state folder: there is one working directory for all threads."""
+
+WAIT_TURN = 30.0
+"""Seconds of one turn of waiting for a task."""
+
+EMPTY_TURN = 5.0
+"""Seconds of one turn of waiting for a node: after each, a change can be told."""
+
+SOCKET_PATH = 103
+"""Bytes that the path of a socket may have on every system; Linux takes 107."""
 
 START_WITHIN = 15.0
 """Seconds that a controller which is starting, or ending, may keep another one from starting."""
@@ -36,6 +47,37 @@ class RequestFailed(AgentlessError):
         super().__init__(message)
         self.exit_code = exit_code
         self.error = error
+
+
+class Breaker:
+    """Breaks off, from another thread, the requests of the context that has it as `BREAKER`."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._broken = False
+        self._open: socket.socket | None = None
+
+    def watch(self, connection: socket.socket) -> None:
+        """Break off this one, from now on."""
+        with self._lock:
+            self._open = connection
+            if self._broken:
+                raise BrokenOff
+
+    def break_off(self) -> None:
+        """End the request under way, and refuse those that would follow. What was asked for goes on."""
+        with self._lock:
+            self._broken = True
+            if self._open:
+                with contextlib.suppress(OSError):  # it has ended by itself
+                    self._open.shutdown(socket.SHUT_RDWR)
+
+
+class BrokenOff(Exception):
+    """Nobody waits for this request any more."""
+
+
+BREAKER: ContextVar[Breaker | None] = ContextVar("breaker", default=None)
 
 
 class _Response:
@@ -57,6 +99,18 @@ class Client:
         self._state = state
         self._inventory = inventory
         self.warnings: list[str] = []
+
+    @classmethod
+    def found(cls, inventory: Path | None) -> Self:
+        """The client for the inventory that is named, or found: in the environment, here, in the config folder."""
+        state = paths.state_dir()
+        try:
+            return cls(state, paths.find_inventory(inventory))
+        except InventoryError:
+            served = cls(state, None)  # a controller that runs knows its own
+            if inventory is not None or not served.is_running():
+                raise
+            return served
 
     def get(self, path: str, **query: object) -> Any:
         """The JSON answer to a GET; raises RequestFailed or ControllerError."""
@@ -88,6 +142,49 @@ class Client:
                 yield head[0], data
         raise ControllerError("the controller went away before the end of the log; the task runs on: ask again")
 
+    def wait(self, task: str, within: float | None = None) -> dict[str, Any]:
+        """The task once it has ended, or as it is after `within` seconds.
+
+        Asked in turns, so that it survives a controller that dies and comes back.
+        """
+        until = None if within is None else time.monotonic() + within
+        while True:
+            turn = WAIT_TURN if until is None else max(0.0, min(WAIT_TURN, until - time.monotonic()))
+            found = self._turn(f"/v1/tasks/{task}/wait", turn)
+            if found["ended_at"] is not None or (until is not None and time.monotonic() >= until):
+                return found
+            if not task.startswith(first_try(found["id"])):
+                task = first_try(found["id"])  # a name may soon be another task's, and the number of a try changes
+
+    def until_empty(self, node: str) -> Iterator[dict[str, Any]]:
+        """The drained node, turn by turn, until no task lives there any more; raises Refused when it was resumed."""
+        while True:
+            found = self._turn(f"/v1/nodes/{node}/empty", EMPTY_TURN)
+            if not found["drained"]:
+                raise Refused(f"{node} was resumed meanwhile: new tasks may have started there")
+            yield found
+            if found["tasks"] == 0:
+                return
+
+    def events(self, *, follow: bool, **query: object) -> Iterator[Any]:
+        """What has happened; with `follow` without an end, also over a controller that dies and comes back."""
+        failures = 0
+        while True:
+            try:
+                for event in self.lines("/v1/events", follow=follow, **query):
+                    query, failures = {"task": query.get("task"), "after": event["seq"]}, 0
+                    yield event
+            except ControllerError:
+                failures += 1
+                if failures == 3:
+                    raise
+            if not follow:
+                return
+
+    def warned(self, text: str) -> None:
+        """Take down what the controller wants said along with an answer."""
+        self.warnings.append(text)
+
     def is_running(self) -> bool:
         """Whether a controller answers on the socket."""
         try:
@@ -97,6 +194,19 @@ class Client:
         return True
 
     # ------------------------------------------------------------------ inside
+
+    def _turn(self, path: str, within: float) -> dict[str, Any]:
+        """The answer to one turn of waiting, asked again when the controller dies and comes back meanwhile."""
+        failures = 0
+        while True:
+            try:
+                found: dict[str, Any] = self.get(path, within=within)
+            except ControllerError:
+                failures += 1
+                if failures == 3:
+                    raise
+            else:
+                return found
 
     def _json(self, method: str, path: str, query: dict[str, object], body: str = "") -> Any:
         with self._open(method, path, query, body) as answer:
@@ -118,11 +228,13 @@ class Client:
         if self._inventory is not None:
             head.append(f"X-Agentless-Inventory: {quote(str(self._inventory))}")
         with self._connected() as connection:
+            if breaker := BREAKER.get():
+                breaker.watch(connection)
             try:
                 connection.sendall("\r\n".join([*head, "", body]).encode())
                 response = _Response(connection)
                 if warning := response.headers.get("x-agentless-warning"):
-                    self.warnings.append(unquote(warning))
+                    self.warned(unquote(warning))
                 if response.status >= 400:
                     raise _failure(response.body.read())
                 yield response.body
@@ -132,20 +244,28 @@ class Client:
                 ) from None
 
     def _connect(self) -> socket.socket:
-        """Connect from within the state folder: a socket's path has at most 107 bytes."""
+        """Connect by the socket's path, or from within the state folder where that path is too long."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        path = os.fsencode(self._state / "controller.sock")
+        try:
+            if len(path) <= SOCKET_PATH:
+                connection.connect(path)
+            else:
+                self._connect_from_within(connection)
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+    def _connect_from_within(self, connection: socket.socket) -> None:
         with _folder:
             back = os.open(".", os.O_RDONLY)
             try:
                 os.chdir(self._state)
                 connection.connect("controller.sock")
-            except OSError:
-                connection.close()
-                raise
             finally:
                 os.fchdir(back)
                 os.close(back)
-        return connection
 
     def _connected(self) -> socket.socket:
         """A connection to the controller, which is started if none answers."""

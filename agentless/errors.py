@@ -106,3 +106,18 @@ class StateError(AgentlessError):
 
 class ControllerError(AgentlessError):
     """The controller is not there, is there twice, or is of another version."""
+
+
+_BY_EXIT_CODE: dict[int, type[AgentlessError]] = {2: UsageError, 3: Refused, 4: NoAnswer}
+
+
+def named(kind: str, message: str, exit_code: int) -> AgentlessError:
+    """The error of the class `kind`, else of the one that ends a command with `exit_code`: a controller may be newer.
+
+    `HostKeyRejected` comes as `Unreachable`, for its fingerprints are not known here; the message has them.
+    """
+    found = globals().get(kind)
+    if not (isinstance(found, type) and issubclass(found, AgentlessError)):
+        found = _BY_EXIT_CODE.get(exit_code, AgentlessError)
+    error: AgentlessError = (Unreachable if found is HostKeyRejected else found)(message)
+    return error

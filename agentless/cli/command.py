@@ -1,16 +1,10 @@
-"""The command after `--`: taken off word for word, and the files that its spans name."""
+"""The command after `--`: taken off word for word."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from typer.core import TyperCommand
-
-from agentless.errors import UsageError
-
-_LARGEST_FILE = 16 << 20
-"""Bytes of a file with values."""
 
 
 class WithCommand(TyperCommand):
@@ -28,15 +22,3 @@ class WithCommand(TyperCommand):
 def command_of(context: Any) -> tuple[str, ...]:
     """The words after `--`; none when there is no `--`."""
     return tuple(context.meta.get("command", ()))
-
-
-def read_lines(path: str) -> list[str]:
-    """The lines of a file that a span names, for `expand`; UsageError when it cannot be read."""
-    try:
-        with open(os.path.expanduser(path), "rb") as file:
-            data = file.read(_LARGEST_FILE + 1)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
-    if len(data) > _LARGEST_FILE or b"\0" in data:
-        raise UsageError(f"{path} is no file with one value per line")
-    return data.decode("utf-8-sig", "surrogateescape").split("\n")

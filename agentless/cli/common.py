@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from agentless import paths
 from agentless.cli import complete
 from agentless.client import Client
-from agentless.errors import ControllerError, InventoryError, NotFound, UsageError
-from agentless.model.task import first_try
-from agentless.model.units import format_duration, parse_duration
-
-WAIT_TURN = 30
-"""Seconds of one turn of waiting."""
+from agentless.errors import NotFound, UsageError
 
 
 def named(words: Any) -> Any:
@@ -52,54 +44,9 @@ TaskArguments = Annotated[
 
 def client(context: typer.Context) -> Client:
     """The client for this command line: the inventory named by it, by the environment, or found here."""
-    explicit: Path | None = context.find_root().obj
-    try:
-        inventory = paths.find_inventory(explicit)
-    except InventoryError:
-        if explicit is not None:
-            raise
-        inventory = None  # a controller that runs knows its own
-        if not Client(paths.state_dir(), None).is_running():
-            raise
-    served = Client(paths.state_dir(), inventory)
+    served = Client.found(context.find_root().obj)
     context.call_on_close(lambda: _warn(served))
     return served
-
-
-def wait_for(served: Client, task: str) -> dict[str, Any]:
-    """The task once it has ended. Asked in turns, so that it survives a controller that dies and comes back."""
-    failures = 0
-    while True:
-        try:
-            found: dict[str, Any] = served.get(f"/v1/tasks/{task}/wait", within=WAIT_TURN)
-        except ControllerError:
-            failures += 1
-            if failures == 3:
-                raise
-            continue
-        if found["ended_at"] is not None:
-            return found
-        if not task.startswith(first_try(found["id"])):
-            task = first_try(found["id"])  # a name may soon be another task's, and the number of a try changes
-        failures = 0
-
-
-def future(text: str, option: str) -> float:
-    """Unix seconds of a date, or of an hour of the day, that is to come; without a zone it is local time."""
-    from datetime import datetime, timedelta
-
-    now = datetime.now().astimezone()
-    try:
-        if re.fullmatch(r"[0-9]{1,2}:[0-9]{2}", text):
-            wanted = datetime.fromisoformat(f"{now:%Y-%m-%d}T{text:0>5}")
-            wanted = (wanted if wanted.astimezone() > now else wanted + timedelta(days=1)).astimezone()
-        else:
-            wanted = datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
-        raise UsageError(f"{option} {text!r}: write 18:30, 2026-05-01T18:30 or 2026-05-01T18:30Z") from None
-    if wanted < now - timedelta(minutes=1):
-        raise UsageError(f"{option} {text!r} is over since {format_duration((now - wanted).total_seconds())}")
-    return wanted.timestamp()
 
 
 def own_code(task: dict[str, Any]) -> int:
@@ -110,14 +57,12 @@ def own_code(task: dict[str, Any]) -> int:
 
 def moment(text: str, option: str) -> float:
     """Unix seconds of a duration ago, or of a date; a date without a zone is local time."""
-    if "-" in text or "T" in text:
-        from datetime import datetime
+    from agentless.model.moment import parse_past
 
-        try:
-            return datetime.fromisoformat(text).timestamp()
-        except ValueError:
-            raise UsageError(f"{option} {text!r}: write 10min, 2h or a date like 2026-05-01T12:00") from None
-    return time.time() - parse_duration(text)
+    try:
+        return parse_past(text, time.time())
+    except UsageError as error:
+        raise UsageError(f"{option} {error}") from None
 
 
 def _warn(served: Client) -> None:

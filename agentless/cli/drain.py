@@ -9,10 +9,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import client, named, say
 from agentless.client import Client
-from agentless.errors import AgentlessError, ControllerError, Refused
-
-WAIT_TURN = 5
-"""Seconds of one turn of waiting for a node: after each, a change is told."""
+from agentless.errors import AgentlessError
 
 _Node = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
 _Nodes = Annotated[list[str], typer.Argument(metavar="NODE...", autocompletion=complete.nodes, callback=named)]
@@ -67,26 +64,11 @@ def resume(
 
 
 def _until_empty(served: Client, node: str, told: str) -> None:
-    """Wait until no task lives there; `told` is what was said of it last.
-
-    Asked in turns, so that it survives a controller that dies and comes back.
-    """
-    failures = 0
-    while True:
-        try:
-            found = served.get(f"/v1/nodes/{node}/empty", within=WAIT_TURN)
-        except ControllerError:
-            failures += 1
-            if failures == 3:
-                raise
-            continue
-        failures = 0
-        if not found["drained"]:
-            raise Refused(f"{node} was resumed meanwhile: new tasks may have started there")
+    """Wait until no task lives there; `told` is what was said of it last."""
+    for found in served.until_empty(node):
         if found["tasks"] == 0:
             print(f"{node}: empty")
-            return
-        if (words := _what_runs(found)) != told:
+        elif (words := _what_runs(found)) != told:
             say(f"{node}: {words}")
             told = words
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -11,8 +10,6 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import Json, client, moment, named, say
 from agentless.cli.table import printable
-from agentless.client import Client
-from agentless.errors import ControllerError
 
 
 def add_to(app: typer.Typer) -> None:
@@ -41,7 +38,7 @@ def events(
         last = 50 if since is None and task is None else 1_000_000
     query = {"task": task, "last": last, "since": None if since is None else moment(since, "--since")}
     none = True
-    for event in _stream(served, query, follow=follow):
+    for event in served.events(follow=follow, **query):
         none = False
         if as_json:
             import json
@@ -51,22 +48,6 @@ def events(
             print(_line(event), flush=follow)
     if none and not as_json:
         say("nothing has happened yet" if since is None else "nothing has happened since then")
-
-
-def _stream(served: Client, query: dict[str, Any], *, follow: bool) -> Iterator[dict[str, Any]]:
-    """The events; with `follow` without an end, also over a controller that dies and comes back."""
-    failures = 0
-    while True:
-        try:
-            for event in served.lines("/v1/events", follow=follow, **query):
-                query, failures = {"task": query["task"], "after": event["seq"]}, 0
-                yield event
-        except ControllerError:
-            failures += 1
-            if failures == 3:
-                raise
-        if not follow:
-            return
 
 
 def _line(event: dict[str, Any]) -> str:

@@ -11,11 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.command import WithCommand, command_of, read_lines
+from agentless.cli.command import WithCommand, command_of
 from agentless.cli.common import say
 from agentless.cli.local_runs import GRACE, LocalRuns, Run
 from agentless.cli.table import Column, printable, show
 from agentless.errors import UsageError
+from agentless.files import read_lines
 from agentless.model.units import format_duration
 from agentless.rules.expand import Combination, expand
 

@@ -5,24 +5,20 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from agentless.cli import complete
 from agentless.cli.batch import show_results, tell, wait_for_batch, worst
-from agentless.cli.command import WithCommand, command_of, read_lines
-from agentless.cli.common import Json, client, future, own_code, print_json, say, wait_for
+from agentless.cli.command import WithCommand, command_of
+from agentless.cli.common import Json, client, own_code, print_json, say
 from agentless.cli.logs import copy_log
 from agentless.cli.words import local
 from agentless.client import Client
 from agentless.errors import UsageError
-from agentless.model.needs import Needs, parse_gpu_memory, parse_gpu_types
-from agentless.model.spec import TaskSpec, check_spec, on_targets, parse_mount
-from agentless.model.terms import RETRY_ON, Terms, parse_retry_on, parse_signal
-from agentless.model.units import parse_duration, parse_size
-from agentless.rules.expand import expand
+from agentless.files import read_lines
+from agentless.rules.options import Options, Outside, submission
 
 
 def add_to(app: typer.Typer) -> None:
@@ -140,76 +136,51 @@ def submit(
     agentless submit --gpus 1 -- python train.py --lr 'span:[0.1,0.01]' --seed 'span:{1..3}'
     """
     all_targets = [*(targets or []), *(more_targets or [])]
-    if not all_targets and all(value is None for value in (gpus, cores, memory, node, on)) and not exclusive:
-        raise UsageError(
-            "what does it need? Name GPUs, like node1::0 or 2xA100, or say --gpus 1, or --gpus 0 for none; "
-            "agentless gpus shows what is free"
-        )
-    needs = Needs(
-        gpus=gpus or 0,
-        gpu_memory=None if gpu_memory is None else parse_gpu_memory(gpu_memory),
-        gpu_types=() if gpu_type is None else parse_gpu_types(gpu_type),
-        nodes=tuple(node or ()),
-        exclude=tuple(exclude or ()),
-        on=dict(_pair(text, "--on") for text in on or ()),
-        exclusive=exclusive,
-        policy=None if policy is None else policy.replace("-", "_"),
+    options = Options(
+        gpus=gpus,
+        gpu_memory=gpu_memory,
         gpu_share=gpu_share,
-    )
-    if retry_on is not None and not retries:
-        raise UsageError("--retry-on says when to try again; say how often, too: --retries 3")
-    terms = Terms(
+        gpu_type=gpu_type,
+        node=node,
+        exclude=exclude,
+        on=on,
+        exclusive=exclusive,
+        policy=policy,
         priority=priority,
-        time_limit=None if time_limit is None else parse_duration(time_limit),
-        wait_for=0.0 if no_queue else None if wait_for is None else parse_duration(wait_for),
-        start_at=_start_at(at, after),
-        signal=parse_signal(signal),
-        signal_before=None if signal_before is None else parse_duration(signal_before),
+        time_limit=time_limit,
+        signal=signal,
+        signal_before=signal_before,
+        at=at,
+        after=after,
         retries=retries,
-        retry_on=RETRY_ON if retry_on is None else parse_retry_on(retry_on),
-        backoff=parse_duration(backoff),
+        retry_on=retry_on,
+        backoff=backoff,
         max_parallel=max_parallel,
-    )
-    secrets = _variables(secret_env, "--secret-env")
-    sweep = expand(command_of(context), read_lines, zipped=zipped)
-    spec = TaskSpec(
-        command=sweep[0].argv,
+        zipped=zipped,
         image=image,
         name=name,
         cores=cores,
-        memory=None if memory is None else parse_size(memory),
-        shm_size=None if shm_size is None else parse_size(shm_size),
-        env=_variables(env, "--env"),
-        secret_env=tuple(sorted(secrets)),
-        mounts=tuple(parse_mount(text) for text in mount or ()),
+        memory=memory,
+        shm_size=shm_size,
+        env=env,
+        secret_env=secret_env,
+        mount=mount,
         workdir=workdir,
         user=user,
         network=network,
         privileged=privileged,
-        stop_grace=parse_duration(stop_grace),
         share=share,
-        labels=dict(_pair(text, "--label") for text in label or ()),
-        needs=needs,
-        terms=terms,
+        stop_grace=stop_grace,
+        label=label,
+        wait_for=wait_for,
+        no_queue=no_queue,
     )
-    for each in on_targets(spec, all_targets):
-        check_spec(each)
-    if follow and (len(all_targets) > 1 or len(sweep) > 1):
+    asked = submission(command_of(context), all_targets, options, Outside(time.time(), os.environ, read_lines))
+    if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
         raise UsageError("--follow shows one task; use --wait, and agentless logs -f --batch for all of them")
     served = client(context)
-    request = {"targets": all_targets, "spec": asdict(spec), "secrets": secrets, "dry_run": dry_run}
-    if sweep[0].parameters:
-        request["sweep"] = [{"command": one.argv, "parameters": dict(one.parameters)} for one in sweep]
-    starts = _post(served, request)
+    starts = _post(served, asked.request(dry_run=dry_run))
     return _report(served, starts, wait=wait, follow=follow, dry_run=dry_run, as_json=as_json)
-
-
-def _start_at(at: str | None, after: str | None) -> float | None:
-    if at is not None and after is not None:
-        raise UsageError("--at and --in say the same in two ways; leave one of them out")
-    if after is not None:
-        return time.time() + parse_duration(after)
-    return None if at is None else future(at, "--at")
 
 
 def _post(served: Client, request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -289,7 +260,7 @@ def _announce(task: dict[str, Any], *, quiet: bool) -> None:
 
 def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
     try:
-        return wait_for(served, task["id"])
+        return served.wait(task["id"])
     except KeyboardInterrupt:
         say(f"\nThe task goes on. See it: agentless logs -f {task['id']}    end it: agentless stop {task['id']}")
         raise
@@ -299,22 +270,3 @@ def _worst(codes: Any) -> int:
     """3 before 4 before any other: a refusal can be helped by the user."""
     found = [code for code in codes if code]
     return next((code for code in (3, 4) if code in found), found[0] if found else 0)
-
-
-def _variables(texts: list[str] | None, option: str) -> dict[str, str]:
-    found = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals:
-            if name not in os.environ:
-                raise UsageError(f"{option} {name}: there is no such variable in your environment; write {name}=VALUE")
-            value = os.environ[name]
-        found[name] = value
-    return found
-
-
-def _pair(text: str, option: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise UsageError(f"{option} {text!r}: write KEY=VALUE")
-    return key, value

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli.batch import FAILED, BatchOption, chosen, members, show_results, wait_for_batch, worst
-from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say, wait_for
+from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say
 from agentless.cli.table import printable
 from agentless.cli.words import local, process_words, ran, state, words
 from agentless.client import Client
@@ -85,7 +85,7 @@ def wait(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption
     ended = []
     for task in chosen(served, tasks, batch):
         try:
-            ended.append(wait_for(served, task))
+            ended.append(served.wait(task))
         except KeyboardInterrupt:
             say(f"\nThe task goes on. End it: agentless stop {task}")
             raise

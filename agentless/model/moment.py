@@ -1,31 +1,68 @@
 """Moments as people write them.
 
 A date with a zone (RFC 3339, `2026-11-22T08:00+01:00`), or without one in local time (`2026-11-22 08:00`, or
-`2026-11-22` for its midnight), a time from now (`2h`), or `now`.
+`2026-11-22` for its midnight), an hour of the day that comes next (`18:30`), a time from now (`2h`), or `now`.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 
 from agentless.errors import UsageError
-from agentless.model.units import parse_duration
+from agentless.model.units import format_duration, parse_duration
+
+_HOUR = re.compile(r"[0-9]{1,2}:[0-9]{2}")
 
 
 def parse_moment(text: str, now: float) -> float:
     """Unix seconds of `text`; raises UsageError for what is no moment."""
     word = text.strip()
-    if word == "now":
-        return now
     try:
-        # A date has a minus sign or a T in it, and no duration has.
-        return datetime.fromisoformat(word).timestamp() if "-" in word or "T" in word else now + parse_duration(word)
+        return now if word == "now" else _date(word, now) if _is_date(word) else now + parse_duration(word)
     except (ValueError, OverflowError, UsageError):
         raise UsageError(
             f"{text!r} is not a time; write 2026-11-22T08:00 (local time), 2026-11-22T08:00Z, 2h from now, or now"
         ) from None
 
 
+def parse_past(text: str, now: float) -> float:
+    """Unix seconds of a duration before `now`, or of a date."""
+    try:
+        return _date(text, now) if _is_date(text) else now - parse_duration(text)
+    except (ValueError, OverflowError):
+        raise UsageError(f"{text!r}: write 10min, 2h or a date like 2026-05-01T12:00") from None
+
+
+def parse_future(text: str, now: float) -> float:
+    """Unix seconds of a date, or of an hour of the day, that is to come."""
+    try:
+        wanted = _date(text, now)
+    except (ValueError, OverflowError):
+        raise UsageError(f"{text!r}: write 18:30, 2026-05-01T18:30 or 2026-05-01T18:30Z") from None
+    return check_future(wanted, now, text)
+
+
+def check_future(wanted: float, now: float, text: str) -> float:
+    """The moment itself; raises UsageError, with its `text`, when it is over."""
+    if wanted < now - 60:
+        raise UsageError(f"{text!r} is over since {format_duration(now - wanted)}")
+    return wanted
+
+
 def format_moment(seconds: float) -> str:
     """Unix seconds by the clock on the wall, to the minute: `2026-11-22 08:00`."""
     return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _is_date(text: str) -> bool:
+    """A date has a minus sign or a T in it, an hour a colon, and no duration has either."""
+    return "-" in text or "T" in text or ":" in text
+
+
+def _date(text: str, now: float) -> float:
+    if not _HOUR.fullmatch(text):
+        return datetime.fromisoformat(text).timestamp()
+    today = datetime.fromtimestamp(now, UTC).astimezone()
+    wanted = datetime.fromisoformat(f"{today:%Y-%m-%d}T{text:0>5}")
+    return (wanted if wanted.astimezone() > today else wanted + timedelta(days=1)).timestamp()

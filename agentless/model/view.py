@@ -199,3 +199,21 @@ class ControllerView:
     live_tasks: int
     nodes: int
     warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EventView:
+    """Something that has happened: by its `kind` to a `task`, to a `node`, or to the `controller`.
+
+    `seq` is its number, `at` Unix seconds by the controller's clock, `task` the task as it was after that.
+    """
+
+    seq: int
+    at: float
+    kind: str
+    event: str | None = None
+    cause: str | None = None
+    task: TaskView | None = None
+    node: str | None = None
+    state: str | None = None
+    reason: str | None = None

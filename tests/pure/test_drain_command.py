@@ -9,7 +9,7 @@ import pytest
 
 from agentless.cli import drain
 from agentless.cli.app import run
-from agentless.client import RequestFailed
+from agentless.client import Client, RequestFailed
 from agentless.errors import ControllerError
 
 
@@ -17,14 +17,14 @@ def node(tasks: int | None, *, drained: bool = True, state: str = "drained") -> 
     return {"name": "node1", "state": state, "reason": "no route", "drained": drained, "tasks": tasks}
 
 
-class Controller:
+class Controller(Client):
     """Answers one after the other; an exception is raised."""
 
     def __init__(self, *answers: Any) -> None:
         self._answers: Iterator[Any] = iter(answers)
         self.asked: list[tuple[str, Any]] = []
 
-    def post(self, path: str, body: object) -> Any:
+    def post(self, path: str, body: object = None, **_: object) -> Any:
         self.asked.append((path, body))
         return self._next()
 

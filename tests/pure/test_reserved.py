@@ -369,7 +369,7 @@ def test_a_date_without_a_zone_is_local_time(zone: str, monkeypatch: pytest.Monk
         time.tzset()
 
 
-@pytest.mark.parametrize("text", ["", "tomorrow", "2026-13-01", "-2h", "0001-01-01", "8:00", "2026-11-22T25:00", "T"])
+@pytest.mark.parametrize("text", ["", "tomorrow", "2026-13-01", "-2h", "0001-01-01", "2026-11-22T25:00", "T"])
 def test_what_is_no_moment_is_refused_with_what_would_be(text: str) -> None:
     with pytest.raises(UsageError, match="is not a time; write 2026-11-22T08:00"):
         parse_moment(text, NOW)

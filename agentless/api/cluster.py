@@ -1,0 +1,207 @@
+"""`Cluster`: all that the command line can do, from Python."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Unpack
+
+from agentless.api.parse import parse
+from agentless.api.task import Task, moment, task
+from agentless.api.verb import Stream, Verb
+from agentless.client import Client
+from agentless.errors import AgentlessError, NotFound, UsageError, named
+from agentless.files import read_lines
+from agentless.model.view import CheckView, ControllerView, EventView, GpuView, NodeView, RecoveryView, ResumeView
+from agentless.rules.options import Options, Outside, Submission, submission
+
+_log = logging.getLogger("agentless")
+
+
+class _Client(Client):
+    """A client that lives as long as a program."""
+
+    def warned(self, text: str) -> None:
+        """Into Python's log, once as long as nothing else is said."""
+        if self.warnings != [text]:
+            self.warnings = [text]
+            _log.warning("%s", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What became of a submit to several targets: the tasks, and an error for each target that got none."""
+
+    tasks: tuple[Task, ...]
+    errors: tuple[AgentlessError, ...]
+
+
+class Cluster:
+    """The machines of an inventory: `inventory`, else `$AGENTLESS_INVENTORY`, `./inventory.yaml`, the config folder's.
+
+    Each method can also be awaited, as `await cluster.gpus.aio()`. They raise what is in `agentless.errors`. Nothing is
+    held open between two calls, so there is nothing to close, and threads and event loops may share one.
+    """
+
+    def __init__(self, inventory: str | os.PathLike[str] | None = None) -> None:
+        self._client = _Client.found(None if inventory is None else Path(inventory))
+
+    @Verb
+    def submit(self, *command: str, target: str | None = None, **options: Unpack[Options]) -> Task:
+        """Run a command on GPUs: exactly these, or any that will do. When they are busy, it waits for its turn.
+
+        Gives the task when it runs, waits, or may have been started by a node that then did not answer (its state is
+        `assigning` or `lost`). Raises Refused when it cannot be had, and what else keeps it from starting.
+        """
+        batch = self._submit(_one(_asked(command, () if target is None else (target,), options)))
+        for error in batch.errors:
+            raise error
+        return batch.tasks[0]
+
+    @Verb
+    def submit_batch(self, *command: str, targets: Iterable[str] = (), **options: Unpack[Options]) -> Batch:
+        """Run a command on each of these targets, and with spans in it (`span:[0.1,0.01]`) each combination of values.
+
+        Each task is served or fails alone; what cannot be meant raises.
+        """
+        return self._submit(_asked(command, targets, options))
+
+    @Verb
+    def dry_run(self, *command: str, target: str | None = None, **options: Unpack[Options]) -> str:
+        """The script that a submit would give to the `sh` of the node now; raises what a submit would."""
+        asked = _one(_asked(command, () if target is None else (target,), options))
+        (start,) = self._client.post("/v1/tasks", asked.request(dry_run=True))
+        if start["exit_code"]:
+            raise named("", start["message"], start["exit_code"])
+        return str(start["script"])
+
+    @Verb
+    def task(self, reference: str) -> Task:
+        """The task of this id, of this unique beginning of an id, or of this name; raises NotFound."""
+        return task(self._client, self._client.get(f"/v1/tasks/{_named(reference)}"))
+
+    @Verb
+    def tasks(
+        self,
+        *,
+        all: bool = False,  # noqa: A002 - as the command line has it
+        mine: bool = False,
+        batch: str | None = None,
+        limit: int = 100,
+    ) -> list[Task]:
+        """What is live on the nodes, whoever started it; with `all` also the newest `limit` that have ended.
+
+        `batch`: only those of the batch that this task is in.
+        """
+        return self._tasks(self._client.get("/v1/tasks", ended=all, mine=mine, batch=batch, limit=limit))
+
+    @Verb
+    def queue(self) -> list[Task]:
+        """Those who wait, in the order in which they come."""
+        return self._tasks(self._client.get("/v1/queue"))
+
+    @Verb
+    def gpus(self, node: str | None = None, *, free: bool = False) -> list[GpuView]:
+        """All GPUs, or those of a node; `free`: only those that can be had now."""
+        found = [parse(GpuView, each) for each in self._client.get("/v1/gpus", node=node)]
+        return [gpu for gpu in found if gpu.state == "free" or not free]
+
+    @Verb
+    def nodes(self) -> list[NodeView]:
+        """The nodes of the inventory."""
+        return [parse(NodeView, each) for each in self._client.get("/v1/nodes")]
+
+    @Verb
+    def node(self, name: str) -> NodeView:
+        """One node; raises NotFound."""
+        return parse(NodeView, self._client.get(f"/v1/nodes/{_named(name)}"))
+
+    @Verb
+    def drain(self, node: str, *, reason: str | None = None, wait: bool = False) -> NodeView:
+        """Let nothing new start on a node; what runs there goes on. `wait`: until no task of anybody lives there."""
+        found = self._client.post(f"/v1/nodes/{_named(node)}/drain", {"reason": reason})
+        if wait:
+            (found,) = deque(self._client.until_empty(node), maxlen=1)
+        return parse(NodeView, found)
+
+    @Verb
+    def resume(self, node: str, *, gpu: int | None = None) -> ResumeView:
+        """Let a drained node in again, and its GPUs that were found unhealthy, or this one `gpu`."""
+        return parse(ResumeView, self._client.post(f"/v1/nodes/{_named(node)}/resume", {"gpu": gpu}))
+
+    @Verb
+    def doctor(self, node: str | None = None) -> list[CheckView]:
+        """Checks of each node: can it be reached, does Docker work, is there a GPU, may Docker hand it out."""
+        return [parse(CheckView, each) for each in self._client.get("/v1/doctor", node=node)]
+
+    @Stream
+    def events(
+        self,
+        task: str | None = None,
+        *,
+        follow: bool = False,
+        last: int | None = None,
+        since: float | str | datetime | timedelta | None = None,
+    ) -> Iterator[EventView]:
+        """What has happened to tasks and nodes, and why; with `follow` also what happens from now on, without an end.
+
+        The `last` ones that are not older than `since`; without either, all of a `task`, or the last 50 of everything.
+        """
+        if last is None:
+            last = 50 if since is None and task is None else 1_000_000
+        oldest = None if since is None else moment(since)
+        for each in self._client.events(follow=follow, task=task, last=last, since=oldest):
+            yield parse(EventView, each)
+
+    @Verb
+    def recoverable(self) -> RecoveryView:
+        """The tasks of yours that the nodes carry and nobody here remembers, and the nodes that do not tell theirs."""
+        return parse(RecoveryView, self._client.get("/v1/recovery"))
+
+    @Verb
+    def recover(self, tasks: Iterable[str]) -> list[Task]:
+        """Remember these again, of those that are recoverable."""
+        return self._tasks(self._client.post("/v1/recovery", {"tasks": list(tasks)}))
+
+    @Verb
+    def controller(self) -> ControllerView:
+        """The process in the background that does all this."""
+        return parse(ControllerView, self._client.get("/v1/controller"))
+
+    def _tasks(self, found: list[Any]) -> list[Task]:
+        return [task(self._client, each) for each in found]
+
+    def _submit(self, asked: Submission) -> Batch:
+        tasks, errors = [], []
+        for start in self._client.post("/v1/tasks", asked.request()):
+            found = start["task"] and task(self._client, start["task"])
+            if found and (found.ended_at is None or found.container or not start["exit_code"]):
+                tasks.append(found)
+                if start["message"]:
+                    _log.warning("%s", start["message"])
+            else:
+                errors.append(named("", start["message"], start["exit_code"]))
+        return Batch(tuple(tasks), tuple(errors))
+
+
+def _asked(command: Iterable[str], targets: Iterable[str], options: Options) -> Submission:
+    return submission(command, targets, options, Outside(time.time(), os.environ, read_lines))
+
+
+def _one(asked: Submission) -> Submission:
+    if len(asked.sweep) > 1:
+        raise UsageError(f"with its spans it is {len(asked.sweep)} tasks; that is what submit_batch is for")
+    return asked
+
+
+def _named(word: str) -> str:
+    """A word that becomes a part of a path to the controller."""
+    if not word or "/" in word:
+        raise NotFound(f"nothing is named {word!r}")
+    return word

@@ -1,0 +1,134 @@
+"""A task as it was when it was asked about, and what can be done to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from agentless.api.lines import lines
+from agentless.api.parse import parse
+from agentless.api.verb import Stream, Verb
+from agentless.client import Client
+from agentless.model.moment import parse_past
+from agentless.model.task import first_try, numbered
+from agentless.model.view import EventView, ExplainView, TaskView
+from agentless.rules.options import seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Task(TaskView):
+    """A task. Its fields are what was so when it was asked about; what is done to it gives it anew.
+
+    A task that is tried again is one task: what is done or asked is of its last try, unless this is known to be an
+    earlier one (`retried_as`), which is then meant itself.
+
+    Each method can also be awaited, as `await task.wait.aio()`. They raise what is in `agentless.errors`.
+    """
+
+    _client: Client = field(kw_only=True, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    @Verb
+    def refresh(self) -> Task:
+        """The task as it is now."""
+        return task(self._client, self._client.get(self._path()))
+
+    @Verb
+    def wait(self, timeout: float | str | timedelta | None = None) -> Task:
+        """The task once it has ended. Raises TimeoutError if it has not by then, and then it goes on."""
+        found = task(self._client, self._client.wait(self._reference, None if timeout is None else seconds(timeout)))
+        if found.ended_at is None:
+            raise TimeoutError(f"task {self.id} is {found.state} and has not ended in {timeout}; it goes on")
+        return found
+
+    @Stream
+    def logs(
+        self,
+        *,
+        follow: bool = False,
+        tail: int | None = None,
+        since: float | str | datetime | timedelta | None = None,
+        stdout: bool = False,
+        stderr: bool = False,
+        timestamps: bool = False,
+    ) -> Iterator[str]:
+        """What it printed, line by line, and with `follow` until it has ended. `stdout`: only that; so `stderr`.
+
+        `since` is Unix seconds or a moment, or how long ago. What is no UTF-8 is replaced.
+        """
+        oldest = None if since is None else moment(since)
+        frames = self._client.frames(
+            self._path("/logs"), follow=follow, tail=tail, since=oldest, timestamps=timestamps or None
+        )
+        yield from lines(frames, {1, 2} if stdout == stderr else {1} if stdout else {2})
+
+    @Verb
+    def stop(self, grace: float | str | timedelta | None = None) -> Task:
+        """End it gently: SIGTERM, the grace time, then SIGKILL. Gives it when it has ended."""
+        body = {"grace": None if grace is None else seconds(grace)}
+        return task(self._client, self._client.post(self._path("/stop"), body))
+
+    @Verb
+    def kill(self) -> Task:
+        """End it at once: SIGKILL."""
+        return task(self._client, self._client.post(self._path("/kill")))
+
+    @Verb
+    def retry(self) -> Task:
+        """Try it again once it has ended; gives the next try."""
+        return task(self._client, self._client.post(self._path("/retry")))
+
+    @Verb
+    def pause(self) -> Task:
+        """Freeze it; it keeps its GPUs and what is in their memory."""
+        return task(self._client, self._client.post(self._path("/pause")))
+
+    @Verb
+    def resume(self) -> Task:
+        """Let it go on."""
+        return task(self._client, self._client.post(self._path("/resume")))
+
+    @Verb
+    def remove(self, *, force: bool = False) -> Task:
+        """Remove its container, its log and the record of it, and give it for the last time. `force` kills it first."""
+        return task(self._client, self._client.delete(self._path(), force=force))
+
+    @Verb
+    def explain(self) -> ExplainView:
+        """Why it does not start."""
+        return parse(ExplainView, self._client.get(self._path("/explain")))
+
+    @Verb
+    def events(self) -> list[EventView]:
+        """What has happened to it."""
+        return [parse(EventView, each) for each in self._client.get(self._path("/events"))]
+
+    @property
+    def _reference(self) -> str:
+        """This very try if it is known to have gone on as another one, else the last try, whichever that is by then."""
+        return numbered(self.id) if self.retried_as else first_try(self.id)
+
+    def _path(self, rest: str = "") -> str:
+        return f"/v1/tasks/{self._reference}{rest}"
+
+
+def task(client: Client, found: Any) -> Task:
+    """The task that is `found` as JSON."""
+    return parse(Task, found, _client=client)
+
+
+def moment(value: float | str | datetime | timedelta) -> float:
+    """Unix seconds of a moment, or of how long ago it was; of a number, that number."""
+    match value:
+        case datetime():
+            return value.timestamp()
+        case timedelta():
+            return time.time() - value.total_seconds()
+        case str():
+            return parse_past(value, time.time())
+    return value

@@ -1,0 +1,100 @@
+"""A method that is written once, plain, and can also be awaited: `task.wait()` and `await task.wait.aio()`.
+
+Awaited, it runs in a thread of its own, so that a thousand that wait keep nobody from being asked. What is cancelled
+breaks off its request, and the thread ends with it; what was asked for goes on, as it does after a Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import islice
+from types import MethodType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+
+from agentless import errors
+from agentless.client import RequestFailed
+
+S = TypeVar("S")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _Bound(Generic[P, R]):
+    """A method of one object. Its signature is that of the plain one."""
+
+    def __init__(self, plain: Callable[P, R]) -> None:
+        self.__wrapped__ = plain
+        self.__doc__ = plain.__doc__
+
+
+class BoundVerb(_Bound[P, R]):
+    """A method that gives one answer."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Ask, and wait for the answer."""
+        with _named_errors():
+            return self.__wrapped__(*args, **kwargs)
+
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Ask, and let others run until the answer is there."""
+        from agentless.api.thread import Thread  # noqa: PLC0415 - plain calls do without asyncio
+
+        with Thread() as thread:
+            return await thread.run(lambda: self(*args, **kwargs))
+
+
+class BoundStream(_Bound[P, Iterator[R]]):
+    """A method that gives one thing after the other."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        """Ask, and give each thing as it arrives."""
+        with _named_errors():
+            yield from self.__wrapped__(*args, **kwargs)
+
+    async def aio(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
+        """Ask, and let others run until the next thing arrives."""
+        from agentless.api.thread import Thread  # noqa: PLC0415 - plain calls do without asyncio
+
+        with Thread() as thread:
+            things = self(*args, **kwargs)
+            while found := await thread.run(lambda: list(islice(things, 1))):
+                yield found[0]
+
+
+class _Descriptor(Generic[S, P, R]):
+    def __init__(self, method: Callable[Concatenate[S, P], R]) -> None:
+        self.__wrapped__ = method
+        self.__name__ = method.__name__
+        self.__doc__ = method.__doc__
+
+
+class Verb(_Descriptor[S, P, R]):
+    """Decorates a method that gives one answer."""
+
+    @overload
+    def __get__(self, instance: None, owner: Any) -> Self: ...
+    @overload
+    def __get__(self, instance: S, owner: Any) -> BoundVerb[P, R]: ...
+    def __get__(self, instance: S | None, owner: Any) -> Self | BoundVerb[P, R]:
+        return self if instance is None else BoundVerb(MethodType(self.__wrapped__, instance))
+
+
+class Stream(_Descriptor[S, P, Iterator[R]]):
+    """Decorates a method that gives one thing after the other."""
+
+    @overload
+    def __get__(self, instance: None, owner: Any) -> Self: ...
+    @overload
+    def __get__(self, instance: S, owner: Any) -> BoundStream[P, R]: ...
+    def __get__(self, instance: S | None, owner: Any) -> Self | BoundStream[P, R]:
+        return self if instance is None else BoundStream(MethodType(self.__wrapped__, instance))
+
+
+@contextlib.contextmanager
+def _named_errors() -> Iterator[None]:
+    """Let the controller's errors be of the class that it raised."""
+    try:
+        yield
+    except RequestFailed as error:
+        raise errors.named(error.error, str(error), error.exit_code) from None

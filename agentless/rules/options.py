@@ -1,0 +1,255 @@
+"""The options of a submit, under the names that the command line and Python have for them, and how each is read.
+
+An option is one line of `Options`. Its kind says what may be written there and how that is read; its name says where it
+goes: to the field of that name of a TaskSpec, of its needs or of its terms, or to the plural of that name for what may
+be given several times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Annotated, Any, TypedDict, get_args, get_type_hints
+
+from agentless.errors import UsageError
+from agentless.model.moment import check_future, parse_future
+from agentless.model.needs import Needs, parse_gpu_memory, parse_gpu_types
+from agentless.model.spec import Mount, TaskSpec, check_spec, on_targets, parse_mount
+from agentless.model.terms import Terms, parse_retry_on, parse_signal
+from agentless.model.units import parse_duration, parse_size
+from agentless.rules.expand import Combination, expand
+from agentless.rules.nearest import nearest
+
+
+def seconds(value: float | str | timedelta, _: str = "") -> float:
+    """Seconds of a time: a number is seconds, a text is read as `parse_duration` does."""
+    return value.total_seconds() if isinstance(value, timedelta) else parse_duration(str(value))
+
+
+def _size(value: float | str, _: str) -> int:
+    return parse_size(str(value))
+
+
+def _gpu_memory(value: float | str, _: str) -> int:
+    return parse_gpu_memory(str(value))
+
+
+def _gpu_types(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    return parse_gpu_types(",".join(_texts(value, option)))
+
+
+def _signal(value: str, _: str) -> str:
+    return parse_signal(value)
+
+
+def _retry_on(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    return parse_retry_on(",".join(_texts(value, option)))
+
+
+def _policy(value: str, _: str) -> str:
+    return value.replace("-", "_")
+
+
+def _mounts(value: str | Iterable[str], option: str) -> tuple[Mount, ...]:
+    return tuple(map(parse_mount, _texts(value, option)))
+
+
+def _texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    found = (value,) if not isinstance(value, Iterable) or isinstance(value, str) else tuple(value)
+    for text in found:
+        if not isinstance(text, str):
+            raise UsageError(f"{option} takes a text, not {text!r}")
+    return found
+
+
+def _pairs(value: Mapping[str, str] | str | Iterable[str], option: str) -> dict[str, str]:
+    if isinstance(value, Mapping):
+        _texts((*value.keys(), *value.values()), option)
+        return dict(value)
+    found = {}
+    for text in _texts(value, option):
+        key, equals, word = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"{option} {text!r}: write KEY=VALUE")
+        found[key] = word
+    return found
+
+
+Time = Annotated[float | str | timedelta | None, seconds]
+"""Seconds, or a text like `8h`."""
+Size = Annotated[int | str | None, _size]
+"""Bytes, or a text like `16GiB`."""
+GpuMemory = Annotated[int | str | None, _gpu_memory]
+"""Megabytes, as GPU tools count, or a text like `40G`."""
+GpuTypes = Annotated[str | Iterable[str] | None, _gpu_types]
+Signal = Annotated[str | None, _signal]
+Endings = Annotated[str | Iterable[str] | None, _retry_on]
+Policy = Annotated[str | None, _policy]
+Texts = Annotated[str | Iterable[str] | None, _texts]
+Mounts = Annotated[str | Iterable[str] | None, _mounts]
+Pairs = Annotated[Mapping[str, str] | str | Iterable[str] | None, _pairs]
+"""A mapping, or texts like `rack=a`."""
+
+
+_WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True or False"}
+
+
+class Options(TypedDict, total=False):
+    """What may be asked for at a submit besides the targets; None is the same as not to ask."""
+
+    gpus: int | None
+    gpu_memory: GpuMemory
+    gpu_share: int | None
+    gpu_type: GpuTypes
+    node: Texts
+    exclude: Texts
+    on: Pairs
+    exclusive: bool
+    policy: Policy
+    priority: int
+    time_limit: Time
+    signal: Signal
+    signal_before: Time
+    at: str | datetime | None
+    after: Time
+    retries: int
+    retry_on: Endings
+    backoff: Time
+    max_parallel: int | None
+    zipped: bool
+    image: str | None
+    name: str | None
+    cores: float | None
+    memory: Size
+    shm_size: Size
+    env: Pairs
+    secret_env: Pairs
+    mount: Mounts
+    workdir: str | None
+    user: str | None
+    network: str | None
+    privileged: bool
+    share: bool
+    stop_grace: Time
+    label: Pairs
+    wait_for: Time
+    no_queue: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a submit needs of the world: Unix seconds, the user's variables, and the lines of files that spans name."""
+
+    now: float
+    environ: Mapping[str, str]
+    read_lines: Callable[[str], Iterable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What is sent: the spec, the targets that add to its needs, the values of its secrets.
+
+    `sweep` are the commands: one, which is that of the spec, or with spans in it all combinations.
+    """
+
+    spec: TaskSpec
+    targets: tuple[str, ...]
+    secrets: Mapping[str, str]
+    sweep: tuple[Combination, ...]
+
+    def request(self, *, dry_run: bool = False) -> dict[str, Any]:
+        """The body of `POST /v1/tasks`."""
+        varied = [each for each in self.sweep if each.parameters]
+        return {
+            "targets": list(self.targets),
+            "sweep": [{"command": each.argv, "parameters": dict(each.parameters)} for each in varied],
+            "spec": asdict(self.spec),
+            "secrets": dict(self.secrets),
+            "dry_run": dry_run,
+        }
+
+
+def submission(command: Iterable[str], targets: Iterable[str], options: Options, outside: Outside) -> Submission:
+    """Read the options, and check all that can be checked without a cluster; raises UsageError."""
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    for name in given.keys() - _kinds().keys():
+        raise UsageError(f"there is no option {name!r}{nearest(name, _kinds())}")
+    wanted = _texts(targets, "--target")
+    needed = any(name in given for name in ("gpus", "cores", "memory", "node", "on")) or given.get("exclusive")
+    if not wanted and not needed:
+        raise UsageError(
+            "what does it need? Name GPUs, like node1::0 or 2xA100, or say --gpus 1, or --gpus 0 for none; "
+            "agentless gpus shows what is free"
+        )
+    if "retry_on" in given and not given.get("retries"):
+        raise UsageError("--retry-on says when to try again; say how often, too: --retries 3")
+    words = tuple(command)
+    if not all(isinstance(word, str) for word in words):
+        raise UsageError(f"a command is words, one by one, like 'python', 'train.py', and not {words!r}")
+    sweep = expand(words, outside.read_lines, zipped=given.pop("zipped", False))
+    secrets = _variables(given.pop("secret_env", ()), "--secret-env", outside.environ)
+    given["env"] = _variables(given.pop("env", ()), "--env", outside.environ)
+    start_at = _start_at(given.pop("at", None), given.pop("after", None), outside.now)
+    if given.pop("no_queue", False):
+        given["wait_for"] = 0.0
+    spec = replace(_spec(given), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
+    spec = replace(spec, terms=replace(spec.terms, start_at=start_at))
+    for each in on_targets(spec, wanted):
+        check_spec(each)
+    return Submission(spec, wanted, secrets, sweep)
+
+
+def _start_at(at: str | datetime | None, after: float | str | timedelta | None, now: float) -> float | None:
+    if at is not None and after is not None:
+        raise UsageError("--at and --in say the same in two ways; leave one of them out")
+    if after is not None:
+        return now + seconds(after)
+    if isinstance(at, datetime):
+        return check_future(at.timestamp(), now, f"{at}")
+    try:
+        return None if at is None else parse_future(at, now)
+    except UsageError as error:
+        raise UsageError(f"--at {error}") from None
+
+
+def _spec(given: Mapping[str, Any]) -> TaskSpec:
+    parts: dict[type, dict[str, Any]] = {TaskSpec: {}, Needs: {}, Terms: {}}
+    for name, value in given.items():
+        kind, option = _kinds()[name], f"--{name.replace('_', '-')}"
+        for part, values in parts.items():
+            known = {field.name for field in fields(part)}
+            for field in {name, f"{name}s"} & known:
+                values[field] = _read(kind, value, option)
+    return TaskSpec((), **parts[TaskSpec], needs=Needs(**parts[Needs]), terms=Terms(**parts[Terms]))
+
+
+@cache
+def _kinds() -> dict[str, Any]:
+    return get_type_hints(Options, include_extras=True)
+
+
+def _read(kind: Any, value: Any, option: str) -> Any:
+    if hasattr(kind, "__metadata__"):
+        return kind.__metadata__[0](value, option)
+    types = get_args(kind) or (kind,)
+    if not isinstance(value, (*types, int) if float in types else types):
+        raise UsageError(f"{option} takes {_WORDS[types[0]]}, not {value!r}")
+    return value
+
+
+def _variables(
+    value: Mapping[str, str] | str | Iterable[str], option: str, environ: Mapping[str, str]
+) -> dict[str, str]:
+    if isinstance(value, Mapping):
+        return _pairs(value, option)
+    found = {}
+    for text in _texts(value, option):
+        name, equals, word = text.partition("=")
+        if not equals:
+            if name not in environ:
+                raise UsageError(f"{option} {name}: there is no such variable in your environment; write {name}=VALUE")
+            word = environ[name]
+        found[name] = word
+    return found

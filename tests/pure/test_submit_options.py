@@ -1,0 +1,162 @@
+"""What is asked for at a submit, from Python and from the command line, becomes a spec."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentless import errors
+from agentless.cli.submit import submit
+from agentless.model.needs import Needs
+from agentless.model.spec import Mount, TaskSpec
+from agentless.model.terms import Terms
+from agentless.rules.options import Options, Outside, Submission, submission
+
+NOW = 1_777_634_400.0  # 2026-05-01T11:20:00Z
+
+
+def ask(*command: str, targets=("node1",), environ=None, **options: object) -> Submission:
+    outside = Outside(NOW, environ or {}, {"seeds.txt": ["1", "2"]}.__getitem__)
+    return submission(command or ("true",), targets, Options(**options), outside)
+
+
+def test_options_are_read_as_the_command_line_reads_them():
+    spec = ask(
+        "python",
+        "train.py",
+        gpus=2,
+        gpu_memory="40G",
+        gpu_type="A100,H100",
+        on="rack=a",
+        time_limit="8h",
+        memory="16GiB",
+        mount="/data:/data:ro",
+        label=["team=vision"],
+        policy="best-fit",
+        stop_grace="1m",
+        targets=(),
+    ).spec
+    assert spec == TaskSpec(
+        ("python", "train.py"),
+        memory=16 * 2**30,
+        mounts=(Mount("/data", "/data", read_only=True),),
+        stop_grace=60.0,
+        labels={"team": "vision"},
+        needs=Needs(2, 40 * 10**9, ("A100", "H100"), on={"rack": "a"}, policy="best_fit"),
+        terms=Terms(time_limit=28800.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ({"time_limit": "90min"}, {"time_limit": timedelta(minutes=90)}),
+        ({"time_limit": "90min"}, {"time_limit": 5400}),
+        ({"memory": "512M"}, {"memory": 512 * 10**6}),
+        ({"gpus": 1, "gpu_memory": "40G"}, {"gpus": 1, "gpu_memory": 40_000}),
+        ({"gpus": 1, "gpu_type": "A100,H100"}, {"gpus": 1, "gpu_type": ["A100", "H100"]}),
+        ({"exclude": "node2"}, {"exclude": ["node2"]}),
+        ({"label": ["a=b", "c=d"]}, {"label": {"a": "b", "c": "d"}}),
+        ({"env": "A=1"}, {"env": {"A": "1"}}),
+        ({"no_queue": True}, {"wait_for": 0}),
+        ({"after": "1h"}, {"after": timedelta(hours=1)}),
+        ({"at": "2026-05-01T12:20:00Z"}, {"at": datetime(2026, 5, 1, 12, 20, tzinfo=UTC)}),
+        ({"at": "2026-05-01T12:20:00Z"}, {"after": 3600}),
+        ({"retries": 3, "retry_on": "oom,exit:75"}, {"retries": 3, "retry_on": ["oom", "exit:75"]}),
+        ({"time_limit": "1h", "signal": "SIGUSR1"}, {"time_limit": 3600, "signal": "usr1"}),
+        ({}, {"time_limit": None, "env": None, "node": None, "image": None}),
+    ],
+)
+def test_a_value_means_what_its_text_means(text, value):
+    targets = () if "gpus" in text else ("1x",)
+    assert ask(targets=targets, **text) == ask(targets=targets, **value)
+
+
+@given(st.floats(0.001, 1e8))
+def test_a_time_is_the_same_as_number_and_as_timedelta(seconds):
+    span = timedelta(seconds=seconds)
+    assert ask(time_limit=span).spec.terms.time_limit == span.total_seconds()
+    assert math.isclose(ask(time_limit=round(seconds, 3)).spec.terms.time_limit, seconds, abs_tol=0.001)
+
+
+def test_a_variable_without_a_value_is_the_users_own():
+    asked = ask(env=["HOME", "A=1"], secret_env=["TOKEN"], environ={"HOME": "/home/ann", "TOKEN": "s3cret"})
+    assert asked.spec.env == {"HOME": "/home/ann", "A": "1"}
+    assert (asked.spec.secret_env, asked.secrets) == (("TOKEN",), {"TOKEN": "s3cret"})
+
+
+def test_the_value_of_a_secret_is_not_in_the_spec():
+    asked = ask(secret_env={"TOKEN": "s3cret"})
+    assert "s3cret" not in repr(asked.spec)
+    assert asked.request()["secrets"] == {"TOKEN": "s3cret"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"gpu": 1}, "there is no option 'gpu' (did you mean 'gpus'?)"),
+        ({"gpus": "two"}, "--gpus takes a whole number, not 'two'"),
+        ({"cores": "four"}, "--cores takes a number, not 'four'"),
+        ({"image": 7}, "--image takes a text, not 7"),
+        ({"node": 7}, "--node takes a text, not 7"),
+        ({"env": {"A": 1}}, "--env takes a text, not 1"),
+        ({"on": "rack"}, "--on 'rack': write KEY=VALUE"),
+        ({"env": "NOWHERE"}, "--env NOWHERE: there is no such variable in your environment; write NOWHERE=VALUE"),
+        ({"time_limit": "soon"}, "'soon' is not a duration; write it like 30s, 10min, 2h30m or 1d"),
+        ({"at": "tomorrow"}, "--at 'tomorrow': write 18:30, 2026-05-01T18:30 or 2026-05-01T18:30Z"),
+        ({"at": "2026-05-01T10:20:00Z"}, "--at '2026-05-01T10:20:00Z' is over since 1h 0m"),
+        ({"at": datetime(2026, 5, 1, tzinfo=UTC)}, "'2026-05-01 00:00:00+00:00' is over since 11h 20m"),
+        ({"at": "12:00", "after": "1h"}, "--at and --in say the same in two ways; leave one of them out"),
+        ({"retry_on": "oom"}, "--retry-on says when to try again; say how often, too: --retries 3"),
+        ({"memory": -1}, "'-1' is not a size; write a positive number with a unit, like 512M, 1.5GB or 16GiB"),
+        ({"priority": 5000}, "--priority 5000: write a number from -1000 to 1000; the higher ones come first"),
+    ],
+)
+def test_what_cannot_be_meant_is_said_in_a_sentence(options, words):
+    with pytest.raises(errors.UsageError) as refused:
+        ask(**options)
+    assert str(refused.value) == words
+
+
+def test_spans_make_a_sweep():
+    asked = ask("train", "--lr", "span:[0.1,0.01]", "--seed", "span:[@seeds.txt]", zipped=True)
+    assert asked.request()["sweep"] == [
+        {"command": ("train", "--lr", "0.1", "--seed", "1"), "parameters": {"lr": "0.1", "seed": "1"}},
+        {"command": ("train", "--lr", "0.01", "--seed", "2"), "parameters": {"lr": "0.01", "seed": "2"}},
+    ]
+    assert ask("train").request()["sweep"] == []
+
+
+def test_a_command_in_one_list_is_refused():
+    with pytest.raises(errors.UsageError, match="a command is words, one by one"):
+        ask(["python", "train.py"])
+
+
+def test_a_submit_that_needs_nothing_is_refused():
+    with pytest.raises(errors.UsageError, match="what does it need"):
+        ask(targets=())
+
+
+def test_one_target_may_be_written_without_a_list():
+    assert ask(targets="node1::0").targets == ("node1::0",)
+
+
+def test_each_option_goes_to_just_one_field():
+    known = [field.name for part in (TaskSpec, Needs, Terms) for field in dataclasses.fields(part)]
+    homes = {
+        name: [field for field in known if field in (name, f"{name}s")]
+        for name in Options.__annotations__
+        if name not in ("no_queue", "at", "after", "zipped")
+    }
+    assert [name for name, found in homes.items() if len(found) != 1] == []
+
+
+def test_python_has_the_options_that_the_command_line_has():
+    own = {"context", "targets", "more_targets", "wait", "follow", "dry_run", "as_json"}
+    assert set(inspect.signature(submit).parameters) - own == set(Options.__annotations__)
