@@ -51,11 +51,15 @@ class _Response:
 
 
 class Client:
-    """The controller of one state folder. `inventory` is what it has to serve, None: whatever it serves."""
+    """The controller of one state folder. `inventory` is what it has to serve, None: whatever it serves.
 
-    def __init__(self, state: Path, inventory: Path | None) -> None:
+    `owner` is who asks, None: the controller's own.
+    """
+
+    def __init__(self, state: Path, inventory: Path | None, owner: str | None = None) -> None:
         self._state = state
         self._inventory = inventory
+        self._owner = owner
         self.warnings: list[str] = []
 
     def get(self, path: str, **query: object) -> Any:
@@ -117,6 +121,8 @@ class Client:
         head.append(f"X-Agentless-Version: {__version__}")
         if self._inventory is not None:
             head.append(f"X-Agentless-Inventory: {quote(str(self._inventory))}")
+        if self._owner is not None:
+            head.append(f"X-Agentless-Owner: {self._owner}")
         with self._connected() as connection:
             try:
                 connection.sendall("\r\n".join([*head, "", body]).encode())

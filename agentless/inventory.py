@@ -25,6 +25,7 @@ from agentless.inventory_file import Defaults, InventoryFile, Kept, Node, Queue
 from agentless.marked_yaml import BrokenYaml, Marked, Problem, Where, read_yaml
 from agentless.model.keep import Keep
 from agentless.model.node import NodeConfig
+from agentless.rules.fair_share import HALF_LIFE
 from agentless.ssh_hosts import read_ssh_hosts
 
 MAX_BYTES = 512 * 1024
@@ -51,6 +52,7 @@ class Inventory:
 
     `shared_dir` is a folder that all of them have, `image` the usual one, `policy` the usual way to choose a node.
     `stamp` is the file's as it was read: the inventory is out of date when `stamp_of(path)` is another one.
+    `half_life` is in how many seconds what an owner has used counts half.
     """
 
     path: Path
@@ -60,6 +62,7 @@ class Inventory:
     policy: str
     keep: Keep
     stamp: Stamp
+    half_life: float = HALF_LIFE
 
 
 def load(path: Path) -> Inventory:
@@ -80,8 +83,9 @@ def load(path: Path) -> Inventory:
     defaults = file.defaults or Defaults()
     nodes = {name: _config(name, node or Node(), defaults, path) for name, node in file.nodes.items()}
     keep = Keep(**(file.keep or Kept()).model_dump(exclude_none=True))
-    policy = (file.queue or Queue()).policy or "pack"
-    return Inventory(path, MappingProxyType(nodes), defaults.shared_dir, defaults.image, policy, keep, stamp)
+    queue = file.queue or Queue()
+    policy, half_life = queue.policy or "pack", queue.half_life or HALF_LIFE
+    return Inventory(path, MappingProxyType(nodes), defaults.shared_dir, defaults.image, policy, keep, stamp, half_life)
 
 
 def stamp_of(path: Path) -> Stamp | None:

@@ -180,12 +180,15 @@ class Kept(BaseModel):
 
 
 class Queue(BaseModel):
-    """How tasks are placed."""
+    """How tasks are placed, and in which order."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     policy: Policy | None = Field(
         default=None, description="Which node a task gets, of those that will do. Default: pack, the fullest one."
+    )
+    half_life: _Duration | None = Field(
+        default=None, description="In what time the GPU-hours that an owner has used count half. Default: 7d."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from agentless import paths
 from agentless.cli import complete
 from agentless.client import Client
 from agentless.errors import ControllerError, InventoryError, NotFound, UsageError
+from agentless.model.owner import check_owner
 from agentless.model.units import parse_duration
 
 WAIT_TURN = 30
@@ -59,9 +61,17 @@ def client(context: typer.Context) -> Client:
         inventory = None  # a controller that runs knows its own
         if not Client(paths.state_dir(), None).is_running():
             raise
-    served = Client(paths.state_dir(), inventory)
+    served = Client(paths.state_dir(), inventory, owner())
     context.call_on_close(lambda: _warn(served))
     return served
+
+
+def owner(option: str | None = None) -> str | None:
+    """Who asks: as the option `--owner` says, else `$AGENTLESS_OWNER`; None: the owner of the controller."""
+    if option is not None:
+        return check_owner(option, "--owner")
+    name = os.environ.get("AGENTLESS_OWNER")
+    return check_owner(name, "$AGENTLESS_OWNER") if name else None
 
 
 def wait_for(served: Client, task: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,15 +17,34 @@ def add_to(app: typer.Typer) -> None:
     app.command()(explain)
 
 
-def queue(context: typer.Context, as_json: Json = False) -> None:
+def queue(
+    context: typer.Context,
+    shares: Annotated[
+        bool, typer.Option("--shares", help="Show what each owner has used lately; who has used less comes first.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Show who waits, in the order in which they come, and when they start at the latest."""
+    if shares:
+        _shares(context, as_json)
+        return
     found = client(context).get("/v1/queue")
     if as_json:
         print_json(found)
     elif found:
-        show(_COLUMNS, found)
+        show([c for c in _COLUMNS if c.title != "OWNER" or not all(task["mine"] for task in found)], found)
     else:
         say("nobody waits")
+
+
+def _shares(context: typer.Context, as_json: bool) -> None:
+    found = client(context).get("/v1/shares")
+    if as_json:
+        print_json(found)
+    elif found:
+        show(_SHARE_COLUMNS, found)
+    else:
+        say("nobody has used a GPU lately, and nobody waits")
 
 
 def explain(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
@@ -48,8 +67,18 @@ def _start(task: dict[str, Any]) -> str:
 _COLUMNS = [
     Column("#", lambda task: str(task["position"]), right=True),
     Column("ID", lambda task: task["id"]),
+    Column("OWNER", lambda task: task["owner"]),
     Column("WANTS", lambda task: task["target"]),
     Column("PRIORITY", lambda task: str(task["priority"]), right=True),
     Column("STARTS", _start),
     Column("COMMAND", what, flexible=True),
+]
+
+_SHARE_COLUMNS = [
+    Column("OWNER", lambda share: share["owner"], flexible=True),
+    Column("GPU-HOURS", lambda share: f"{share['gpu_hours']:.2f}", right=True),
+    Column("RUNNING", lambda share: str(share["running"]), right=True),
+    Column("GPUS", lambda share: str(share["gpus"]), right=True),
+    Column("WAITING", lambda share: str(share["waiting"]), right=True),
+    Column("COUNTS AS", lambda share: f"{share['counted']:.2f}", right=True),
 ]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli import complete
+from agentless.cli import common, complete
 from agentless.cli.command import WithCommand, command_of
 from agentless.cli.common import Json, client, own_code, print_json, say, wait_for
 from agentless.cli.logs import copy_log
@@ -61,6 +61,9 @@ def submit(
     priority: Annotated[int, typer.Option(metavar="N", help="Higher ones come first; -1000 to 1000.")] = 0,
     time_limit: Annotated[
         str | None, typer.Option(metavar="TIME", help="How long it may run; short ones may fill gaps in the queue.")
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose it is; default: $AGENTLESS_OWNER, else you, as user@host.")
     ] = None,
     image: Annotated[str | None, typer.Option(help="The container image; default: the inventory's.")] = None,
     name: Annotated[str | None, typer.Option(help="A name to refer to it by.")] = None,
@@ -128,6 +131,7 @@ def submit(
         time_limit=None if time_limit is None else parse_duration(time_limit),
         wait_for=0.0 if no_queue else None if wait_for is None else parse_duration(wait_for),
     )
+    whose = common.owner(owner)
     secrets = _variables(secret_env, "--secret-env")
     spec = TaskSpec(
         command=command_of(context),
@@ -155,6 +159,7 @@ def submit(
         raise UsageError("--follow shows one task; submit to one target, or use agentless logs -f for each")
     served = client(context)
     request = {"targets": all_targets, "spec": asdict(spec), "secrets": secrets, "dry_run": dry_run}
+    request["owner"] = whose
     starts = _post(served, request)
     return _report(served, starts, wait=wait, follow=follow, dry_run=dry_run, as_json=as_json)
 

@@ -70,10 +70,14 @@ class Core(Ledger):
                         found[task.id] = task
         return found
 
-    def unremembered(self) -> dict[str, Task]:
-        """The tasks on the nodes that are this owner's, and that nobody here remembers."""
+    def unremembered(self, asking: str | None = None) -> dict[str, Task]:
+        """The tasks on the nodes that nobody here remembers, of this controller's owner and of the one who is asking.
+
+        What carries this controller's own label is taken in as soon as it is seen, whosever it is. A state that was
+        lost had another label: what it had started for others is theirs to ask for.
+        """
         found = sorted(self.others().items())
-        return {key: task for key, task in found if task.owner == self.owner and is_task_id(key)}
+        return {key: task for key, task in found if task.owner in (self.owner, asking) and is_task_id(key)}
 
     def silent(self) -> dict[str, str]:
         """The nodes that do not say which containers they have, and why."""

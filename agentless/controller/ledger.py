@@ -31,6 +31,7 @@ class Ledger:
 
     `trouble` is why something could not be written last, in words; `intruders` are by task, see `model/cluster.Gpu`;
     `forgotten` are the tasks that were dropped last; `outlook` tells of a task that waits when it will start.
+    `changed` is told of each change once it is on disk: the task before and after it.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Ledger:
         self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
         self.forgotten: dict[str, None] = {}
         self.outlook: Callable[[Task], Outlook] = lambda _: Outlook()
+        self.changed: Callable[[Task, Task], None] = lambda _, __: None
         self._leftover: set[str] = set()  # ended, and the state file has them still
         self._unrecorded: list[EventRow] = []
         self._store = store
@@ -104,6 +106,7 @@ class Ledger:
             if new != old or isinstance(event, (Adopted, Queued)):
                 self._store.save(new)
             self.tasks[task_id] = new
+        self.changed(old, new)
         if not new.live or new.container:
             self.secrets.remove(task_id)  # no launch of it will ever need them again
         self.flush()

@@ -13,7 +13,8 @@ from agentless.rules.nearest import nearest
 class SubmitRequest(BaseModel):
     """What `POST /v1/tasks` takes: the spec, the values of its secrets, and targets as written (`node1::0,1`).
 
-    Each target is a task, and what it says adds to what the spec needs; without any the spec is one task.
+    Each target is a task, and what it says adds to what the spec needs; without any the spec is one task. `owner` is
+    whose they are; absent: of the one who asks.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -21,6 +22,7 @@ class SubmitRequest(BaseModel):
     spec: TaskSpec
     secrets: dict[str, str] = {}
     dry_run: bool = False
+    owner: str | None = None
 
     @field_validator("spec", mode="before")
     @classmethod

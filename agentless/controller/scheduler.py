@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agentless import plugins
 from agentless.controller.core import Core
+from agentless.controller.past import Past
 from agentless.errors import AgentlessError, StateError
 from agentless.model.event import Assigned, GaveUp
 from agentless.model.task import Pending, Task
 from agentless.model.units import format_duration
-from agentless.model.view import ExplainView, ObstacleView
+from agentless.model.view import ExplainView, ObstacleView, ShareView
 from agentless.rules.explain import against, brief
 from agentless.rules.order import order
 from agentless.rules.plan import Outlook, Plan, plan
@@ -33,10 +34,12 @@ _log = logging.getLogger(__name__)
 class Scheduler:
     """Those who wait, in their order. `policy` is the one that the inventory names; `launch` begins a launch."""
 
-    def __init__(self, core: Core, launch: Callable[[str], None]) -> None:
+    def __init__(self, core: Core, launch: Callable[[str], None], past: Past) -> None:
         self.policy = "pack"
         self.plan = Plan()
         self._core = core
+        self._past = past
+        self._used: Mapping[str, float] = {}
         self._positions: dict[str, int] = {}
         self._reasons: dict[str, str] = {}
         core.outlook = self.outlook
@@ -47,14 +50,20 @@ class Scheduler:
     @property
     def queue(self) -> list[Task]:
         """The tasks that wait, those first that are next."""
-        return order(self._waiting())
+        return order(self._waiting(), self._used)
 
     def look(self, others: Iterable[Task] = ()) -> Plan:
         """What would happen now to those who wait, and to these others."""
         now = self._core.clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
         policies = {name: POLICIES[name or self.policy] for name in (None, *POLICIES)}
-        return plan(self._core.cluster(), order([*waiting, *others]), now, policies, self.plan)
+        cluster = self._core.cluster()
+        self._used = self._past.used(cluster)
+        return plan(cluster, order([*waiting, *others], self._used), now, policies, self.plan)
+
+    def shares(self) -> list[ShareView]:
+        """What each owner has used lately, holds and waits for."""
+        return self._past.shares(self._core.cluster())
 
     def outlook(self, task: Task) -> Outlook:
         """What one who waits is told."""

@@ -27,6 +27,7 @@ from agentless.controller.intake import Intake
 from agentless.controller.keeper import Keeper
 from agentless.controller.launch import Launcher
 from agentless.controller.link import Link
+from agentless.controller.past import Past
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.trust import Trust
 from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
@@ -85,7 +86,8 @@ class Controller:
         history = History(state / "history.sqlite")
         self.core = Core(owner, store, history, SecretStore(state / "secrets"), Hub(), self._clock)
         launcher = Launcher(self.core)
-        self.scheduler = Scheduler(self.core, launcher.begin)
+        self.past = Past(self.core, self._inventory.half_life)
+        self.scheduler = Scheduler(self.core, launcher.begin, self.past)
         self.intake = Intake(self.core, self.scheduler, launcher)
         logs = LogStore(state / "logs")
         self.actions = Actions(self.core, logs)
@@ -106,7 +108,10 @@ class Controller:
             started_at=timestamp(self._started_at) or "",
             live_tasks=len(self.core.tasks),
             nodes=len(self.core.links),
-            warnings=(*self._warnings, *filter(None, (self._problem, self.core.trouble, self.keeper.trouble))),
+            warnings=(
+                *self._warnings,
+                *filter(None, (self._problem, self.core.trouble, self.keeper.trouble, self.past.trouble)),
+            ),
         )
 
     def leave(self) -> None:
@@ -188,6 +193,7 @@ class Controller:
         self.core.image = inventory.image
         self.scheduler.policy = inventory.policy
         self.keeper.keep = inventory.keep
+        self.past.follow(inventory.half_life)
         for name in self.core.links.keys() - kept.keys():
             self.core.links[name].start()
         await asyncio.gather(*(link.close() for name, link in before.items() if name not in kept))

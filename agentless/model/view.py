@@ -132,6 +132,21 @@ class StartView:
 
 
 @dataclass(frozen=True, slots=True)
+class ShareView:
+    """What an owner has of the machines. `gpu_hours` are those used lately, decayed; `running` tasks hold `gpus` GPUs.
+
+    `counted` is what the queue goes by, less first: `gpu_hours`, and what the running tasks are expected to use yet.
+    """
+
+    owner: str
+    gpu_hours: float
+    running: int
+    gpus: int
+    waiting: int
+    counted: float
+
+
+@dataclass(frozen=True, slots=True)
 class RecoveryView:
     """Tasks that could be taken back. `silent` are the nodes that do not tell theirs, with the reason."""
 

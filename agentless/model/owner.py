@@ -1,0 +1,19 @@
+"""Whose a task is: a name that people type, or `user@host` of the one whose controller it is."""
+
+from __future__ import annotations
+
+import re
+
+from agentless.errors import UsageError
+
+_OWNER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,126}")
+
+
+def check_owner(name: str, said_by: str) -> str:
+    """The name; raises UsageError for one that is none. `said_by` is the option or the variable with it."""
+    if not _OWNER.fullmatch(name):
+        raise UsageError(
+            f"{said_by} {name[:80]!r}: an owner has up to 127 letters, digits, '.', '_', '-' and '@', "
+            "and begins with a letter or digit"
+        )
+    return name
