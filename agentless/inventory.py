@@ -21,8 +21,9 @@ from pydantic_core import ErrorDetails
 
 from agentless import paths
 from agentless.errors import InventoryError
-from agentless.inventory_file import Defaults, InventoryFile, Kept, Node, Queue
+from agentless.inventory_file import Defaults, Idle, InventoryFile, Kept, Node, Queue
 from agentless.marked_yaml import BrokenYaml, Marked, Problem, Where, read_yaml
+from agentless.model.idle import IdlePolicy
 from agentless.model.keep import Keep
 from agentless.model.node import NodeConfig
 from agentless.rules.fair_share import HALF_LIFE
@@ -62,7 +63,8 @@ class Inventory:
     policy: str
     keep: Keep
     stamp: Stamp
-    half_life: float = HALF_LIFE
+    half_life: float
+    idle: IdlePolicy
 
 
 def load(path: Path) -> Inventory:
@@ -85,7 +87,10 @@ def load(path: Path) -> Inventory:
     keep = Keep(**(file.keep or Kept()).model_dump(exclude_none=True))
     queue = file.queue or Queue()
     policy, half_life = queue.policy or "pack", queue.half_life or HALF_LIFE
-    return Inventory(path, MappingProxyType(nodes), defaults.shared_dir, defaults.image, policy, keep, stamp, half_life)
+    idle = IdlePolicy(**(file.idle or Idle()).model_dump(exclude_none=True))
+    return Inventory(
+        path, MappingProxyType(nodes), defaults.shared_dir, defaults.image, policy, keep, stamp, half_life, idle
+    )
 
 
 def stamp_of(path: Path) -> Stamp | None:
@@ -186,11 +191,13 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
         case "model_type" if not where and value is None:
             return "the file is empty; write a first one with: agentless init --force"
         case "model_type" if not where:
-            return f"the file holds {_shown(value)}; wants the keys version, defaults, keep, queue and nodes"
+            return f"the file holds {_shown(value)}; wants the keys version, defaults, keep, queue, idle and nodes"
         case "model_type" if where == ("keep",):
             return is_now + "wants a mapping, like {containers: 24h}"
         case "model_type" if where == ("queue",):
             return is_now + "wants a mapping, like {policy: spread}"
+        case "model_type" if where == ("idle",):
+            return is_now + "wants a mapping, like {report: 30min}"
         case "literal_error":
             return is_now + f"wants {limits['expected']}" + _nearest(value, re.findall("'(.*?)'", limits["expected"]))
         case "greater_than_equal":
@@ -206,7 +213,7 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
 def _model(where: Where) -> type[BaseModel]:
     if len(where) == 1:
         return InventoryFile
-    models: dict[str, type[BaseModel]] = {"defaults": Defaults, "keep": Kept, "queue": Queue}
+    models: dict[str, type[BaseModel]] = {"defaults": Defaults, "keep": Kept, "queue": Queue, "idle": Idle}
     return models.get(str(where[0]), Node)
 
 

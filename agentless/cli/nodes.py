@@ -10,7 +10,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import Json, client, named, print_json, say
 from agentless.cli.table import Column, or_dash, show
-from agentless.cli.words import process_words
+from agentless.cli.words import idle, process_words
 from agentless.errors import Refused
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
@@ -30,7 +30,7 @@ def _who(gpu: dict[str, Any]) -> str:
     if not gpu["task"]:
         return str(gpu["reason"])
     beside = "".join(f" + {process_words(process)}" for process in gpu["intruders"][:1])
-    return f"{gpu['task']} {gpu['owner']}{beside}"
+    return f"{gpu['task']} {gpu['owner']}{idle(gpu)}{beside}"
 
 
 _GPU_COLUMNS = [

@@ -55,6 +55,12 @@ def ran(task: dict[str, Any]) -> str:
     return format_duration(ended - _seconds(began))
 
 
+def idle(gpu: dict[str, Any]) -> str:
+    """For how long the task that holds it has not used it; empty when that is not reported."""
+    since = gpu["idle_since"]
+    return f" (idle for {format_duration(time.time() - _seconds(since))})" if since else ""
+
+
 def local(text: str | None) -> str | None:
     """A published time by the clock on the wall."""
     return None if text is None else datetime.fromtimestamp(_seconds(text)).strftime("%Y-%m-%d %H:%M:%S")

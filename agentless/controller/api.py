@@ -28,6 +28,7 @@ from agentless.controller.requests import RecoveryRequest, StopRequest, SubmitRe
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.trust import HostKey, Trust
 from agentless.errors import AgentlessError, ControllerError
+from agentless.model.cluster import Gpu
 from agentless.model.owner import check_owner
 from agentless.model.spec import on_targets
 from agentless.model.task import Task
@@ -240,7 +241,7 @@ def make(house: House) -> FastAPI:
         names = list(core.links) if node is None else [core.link(node).node.name]
         await core.heard(names)
         seen = core.cluster().nodes
-        return [gpu_view(name, gpu) for name in names if name in seen for gpu in seen[name].gpus]
+        return [_gpu(core, name, gpu) for name in names if name in seen for gpu in seen[name].gpus]
 
     @app.get("/v1/doctor")
     async def doctor(node: str | None = None) -> list[CheckView]:
@@ -298,6 +299,11 @@ class _Warnings:
             await send(message)
 
         await self._app(scope, receive, send_with_warning)
+
+
+def _gpu(core: Core, node: str, gpu: Gpu) -> GpuView:
+    idle = core.idle.get(gpu.holder.task) if gpu.holder else None
+    return gpu_view(node, gpu, idle.since.get(gpu.reading.uuid) if idle else None, core.clock.now())
 
 
 def _to(asking: str | None, view: TaskView) -> TaskView:

@@ -32,7 +32,8 @@ class Core(Ledger):
     """The ledger, and the links to the nodes that keep it true.
 
     `shared_dir` and `image` are those of the inventory's defaults.
-    `launching` are the tasks that a launch is under way for; `relaunch` begins another one.
+    `launching` are the tasks that a launch is under way for; `relaunch` begins another one. `sampled` is told of each
+    node that something new is known of, were it only fresh numbers.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Core(Ledger):
         self.image: str | None = None
         self.relaunch: Callable[[Task], None] | None = None
         self.launching: set[str] = set()
+        self.sampled: Callable[[Link], None] = lambda _: None
         self._gists: dict[str, object] = {}
         self._states: dict[str, tuple[str, str]] = {}
 
@@ -126,6 +128,7 @@ class Core(Ledger):
         """Something new is known of a node; publishes it when it is more than fresh numbers."""
         if self.links.get(link.node.name) is not link:
             return  # the inventory has changed
+        self.sampled(link)
         seen = link.observation
         gist = (seen.error, seen.sample and (seen.sample.error, seen.sample.processes), seen.engine)
         if self._gists.get(link.node.name) == gist:

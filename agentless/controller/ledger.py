@@ -12,6 +12,7 @@ from agentless.controller.hub import Hub, News
 from agentless.errors import StateError
 from agentless.model.event import Adopted, Dated, Event, Queued
 from agentless.model.gpu import GpuProcess
+from agentless.model.idle import Idle
 from agentless.model.task import Ended, Pending, Task
 from agentless.model.view import TaskView
 from agentless.ports import Clock
@@ -31,7 +32,8 @@ class Ledger:
 
     `trouble` is why something could not be written last, in words; `intruders` are by task, see `model/cluster.Gpu`;
     `forgotten` are the tasks that were dropped last; `outlook` tells of a task that waits when it will start.
-    `changed` is told of each change once it is on disk: the task before and after it.
+    `idle` are the GPUs that are not used, by task. `changed` is told of each change once it is on disk: the task before
+    and after it.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Ledger:
         self.tasks: dict[str, Task] = {}
         self.trouble: str | None = None
         self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
+        self.idle: dict[str, Idle] = {}
         self.forgotten: dict[str, None] = {}
         self.outlook: Callable[[Task], Outlook] = lambda _: Outlook()
         self.changed: Callable[[Task, Task], None] = lambda _, __: None
@@ -71,7 +74,10 @@ class Ledger:
     def view(self, task: Task) -> TaskView:
         """The task as it is published."""
         outlook = self.outlook(task) if isinstance(task.status, Pending) else Outlook()
-        return task_view(task, self.intruders.get(task.id, ()), outlook, mine=task.owner == self.owner)
+        idle, now = self.idle.get(task.id), self.clock.now()
+        return task_view(
+            task, self.intruders.get(task.id, ()), outlook, mine=task.owner == self.owner, idle=idle, now=now
+        )
 
     def knows(self, task_id: str) -> bool:
         """Whether a task is remembered here, live or ended."""

@@ -23,6 +23,7 @@ from agentless.controller import api
 from agentless.controller.actions import Actions
 from agentless.controller.core import Core
 from agentless.controller.hub import Hub
+from agentless.controller.idle import IdleWatch
 from agentless.controller.intake import Intake
 from agentless.controller.keeper import Keeper
 from agentless.controller.launch import Launcher
@@ -92,6 +93,7 @@ class Controller:
         logs = LogStore(state / "logs")
         self.actions = Actions(self.core, logs)
         self.keeper = Keeper(self.core, logs)
+        self.idle = IdleWatch(self.core)
         self.trust = Trust(self._known_hosts)
         self.traffic = Traffic(last=self._clock.now())
         self._chores: set[asyncio.Task[None]] = set()
@@ -165,6 +167,7 @@ class Controller:
                 self.core.lose_silent()
                 self.scheduler.tick()
                 self.keeper.tick()
+                self.idle.tick()
             except AgentlessError as error:
                 _log.warning("%s", error)
             except Exception:  # noqa: BLE001 - and once more at the next tick
@@ -194,6 +197,7 @@ class Controller:
         self.scheduler.policy = inventory.policy
         self.keeper.keep = inventory.keep
         self.past.follow(inventory.half_life)
+        self.idle.policy = inventory.idle
         for name in self.core.links.keys() - kept.keys():
             self.core.links[name].start()
         await asyncio.gather(*(link.close() for name, link in before.items() if name not in kept))

@@ -72,10 +72,14 @@ class LaunchFailed:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """Somebody wants it to end. `grace` is seconds between SIGTERM and SIGKILL, None: as submitted."""
+    """Somebody wants it to end. `grace` is seconds between SIGTERM and SIGKILL, None: as submitted.
+
+    `reason` is what its end will say, None when a person wanted it.
+    """
 
     how: StopKind
     grace: float | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

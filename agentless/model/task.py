@@ -107,7 +107,8 @@ Status = Pending | Assigning | Running | Paused | Lost | Ended
 class Task:
     """One command, and what has become of it. `created_at` is Unix seconds by the controller's clock.
 
-    `stop` is what was asked, `grace` the seconds between SIGTERM and SIGKILL that were asked with it.
+    `stop` is what was asked, `grace` the seconds between SIGTERM and SIGKILL that were asked with it, and `stop_reason`
+    what its end will say of it, None when a person asked.
     """
 
     id: str
@@ -118,6 +119,7 @@ class Task:
     status: Status = Pending()
     stop: StopKind | None = None
     grace: float | None = None
+    stop_reason: str | None = None
 
     @property
     def state(self) -> str:

@@ -16,6 +16,7 @@ class TaskView:
 
     `intruders` are processes outside its container that use its GPUs. `time_limit` is in seconds. `position` is its
     place in the queue, from 1 on, and `expected_start` when it starts at the latest, if nothing comes in before it.
+    `idle_since` is since when none of its GPUs is used, once that is reported.
     """
 
     id: str
@@ -45,6 +46,7 @@ class TaskView:
     time_limit: float | None
     position: int | None
     expected_start: str | None
+    idle_since: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,10 @@ class ExplainView:
 
 @dataclass(frozen=True, slots=True)
 class GpuView:
-    """A GPU. `task` is the id of the task that holds it, `reason` why it is not free."""
+    """A GPU. `task` is the id of the task that holds it, `reason` why it is not free.
+
+    `idle_since` is since when that task does not use it, once that is reported.
+    """
 
     node: str
     index: int
@@ -88,6 +93,7 @@ class GpuView:
     reason: str
     processes: tuple[GpuProcess, ...]
     intruders: tuple[GpuProcess, ...]
+    idle_since: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,12 @@ from datetime import UTC, datetime
 
 from agentless.model.cluster import Gpu, Node
 from agentless.model.gpu import GpuProcess
+from agentless.model.idle import Idle
 from agentless.model.node import NodeConfig
 from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Task
+from agentless.model.units import format_duration
 from agentless.model.view import CheckView, GpuView, NodeView, TaskView
+from agentless.rules.idle import words
 from agentless.rules.plan import Outlook
 
 
@@ -19,7 +22,15 @@ def timestamp(seconds: float | None) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def task_view(task: Task, intruders: tuple[GpuProcess, ...], outlook: Outlook, *, mine: bool) -> TaskView:
+def task_view(
+    task: Task,
+    intruders: tuple[GpuProcess, ...],
+    outlook: Outlook,
+    *,
+    mine: bool,
+    idle: Idle | None = None,
+    now: float = 0.0,
+) -> TaskView:
     """The task as people and scripts see it."""
     status, placement = task.status, task.placement
     started = status.started_at if isinstance(status, (Running, Paused, Lost, Ended)) else None
@@ -39,7 +50,7 @@ def task_view(task: Task, intruders: tuple[GpuProcess, ...], outlook: Outlook, *
         started_at=timestamp(started),
         ended_at=timestamp(status.ended_at) if isinstance(status, Ended) else None,
         exit_code=status.exit_code if isinstance(status, Ended) else None,
-        reason=outlook.reason or _reason(task),
+        reason=outlook.reason or _reason(task) or (words(idle, placement, now) if idle and placement else None),
         container=None if isinstance(status, (Pending, Assigning)) else status.container,
         target=str(task.spec.needs),
         cores=task.spec.cores,
@@ -51,6 +62,7 @@ def task_view(task: Task, intruders: tuple[GpuProcess, ...], outlook: Outlook, *
         time_limit=task.spec.terms.time_limit,
         position=outlook.position,
         expected_start=timestamp(outlook.promise.start) if outlook.promise else None,
+        idle_since=timestamp(idle.all_since) if idle else None,
     )
 
 
@@ -68,12 +80,13 @@ def _reason(task: Task) -> str | None:
         case Ended(reason=ended):
             return ended
         case _:
-            return _STOPPING[task.stop] if task.stop else None
+            return _STOPPING[task.stop] + (f": {task.stop_reason}" if task.stop_reason else "") if task.stop else None
 
 
-def gpu_view(node: str, gpu: Gpu) -> GpuView:
-    """The GPU as people and scripts see it."""
+def gpu_view(node: str, gpu: Gpu, idle_since: float | None = None, now: float = 0.0) -> GpuView:
+    """The GPU as people and scripts see it; `idle_since` is since when the task that holds it does not use it."""
     reading = gpu.reading
+    idle = "" if idle_since is None else f", idle for {format_duration(now - idle_since)}"
     return GpuView(
         node=node,
         index=reading.index,
@@ -90,9 +103,10 @@ def gpu_view(node: str, gpu: Gpu) -> GpuView:
         state=gpu.state,
         task=gpu.holder.task if gpu.holder else None,
         owner=gpu.holder.owner if gpu.holder else None,
-        reason=gpu.reason,
+        reason=gpu.reason + idle,
         processes=gpu.processes,
         intruders=gpu.intruders,
+        idle_since=timestamp(idle_since),
     )
 
 
