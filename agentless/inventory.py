@@ -53,7 +53,8 @@ class Inventory:
 
     `shared_dir` is a folder that all of them have, `image` the usual one, `policy` the usual way to choose a node.
     `stamp` is the file's as it was read: the inventory is out of date when `stamp_of(path)` is another one.
-    `half_life` is in how many seconds what an owner has used counts half.
+    `half_life` is in how many seconds what an owner has used counts half. `learn`: earlier
+    tasks tell how long one without a limit will take.
     """
 
     path: Path
@@ -65,6 +66,7 @@ class Inventory:
     stamp: Stamp
     half_life: float
     idle: IdlePolicy
+    learn: bool
 
 
 def load(path: Path) -> Inventory:
@@ -89,7 +91,16 @@ def load(path: Path) -> Inventory:
     policy, half_life = queue.policy or "pack", queue.half_life or HALF_LIFE
     idle = IdlePolicy(**(file.idle or Idle()).model_dump(exclude_none=True))
     return Inventory(
-        path, MappingProxyType(nodes), defaults.shared_dir, defaults.image, policy, keep, stamp, half_life, idle
+        path,
+        MappingProxyType(nodes),
+        defaults.shared_dir,
+        defaults.image,
+        policy,
+        keep,
+        stamp,
+        half_life,
+        idle,
+        queue.learn or False,
     )
 
 

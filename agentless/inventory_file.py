@@ -104,6 +104,12 @@ def _duration_or_never(text: object) -> object:
     return None if text == "never" else _positive(parse_duration, text, "wants a time above 0, like 2h, or never")
 
 
+def _bool(text: object) -> object:
+    if text not in ("true", "false"):
+        raise ValueError("wants true or false")
+    return text == "true"
+
+
 def _size(text: object) -> object:
     return _positive(parse_size, text, "wants a size above 0, like 16MiB or 1GB")
 
@@ -205,6 +211,11 @@ class Queue(BaseModel):
     )
     half_life: _Duration | None = Field(
         default=None, description="In what time the GPU-hours that an owner has used count half. Default: 7d."
+    )
+    learn: Annotated[bool, BeforeValidator(_bool)] | None = Field(
+        default=None,
+        description="Whether earlier tasks tell how long one without a limit takes; it may fill gaps then."
+        " Default: false.",
     )
 
 

@@ -61,7 +61,8 @@ def explain(context: typer.Context, task: TaskArgument, as_json: Json = False) -
 
 
 def _start(task: dict[str, Any]) -> str:
-    return local(task["expected_start"]) or "not known"
+    about = "about " if task["about"] else ""
+    return about + (local(task["expected_start"]) or "not known")
 
 
 _COLUMNS = [

@@ -47,7 +47,8 @@ def _seconds(text: str) -> float:
 def ran(task: dict[str, Any]) -> str:
     """How long it has run, or did; of one that waits when it will start, if that is known."""
     if task["expected_start"]:
-        return f"in {format_duration(_seconds(task['expected_start']) - time.time())}"
+        about = "about " if task["about"] else ""
+        return f"in {about}{format_duration(_seconds(task['expected_start']) - time.time())}"
     began = task["started_at"]
     if began is None:
         return "-"

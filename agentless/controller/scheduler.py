@@ -32,10 +32,14 @@ _log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """Those who wait, in their order. `policy` is the one that the inventory names; `launch` begins a launch."""
+    """Those who wait, in their order. `policy` is the one that the inventory names; `launch` begins a launch.
+
+    `learn`: tasks without a limit are expected to take as long as those of their kind took.
+    """
 
     def __init__(self, core: Core, launch: Callable[[str], None], past: Past) -> None:
         self.policy = "pack"
+        self.learn = False
         self.plan = Plan()
         self._core = core
         self._past = past
@@ -59,7 +63,8 @@ class Scheduler:
         policies = {name: POLICIES[name or self.policy] for name in (None, *POLICIES)}
         cluster = self._core.cluster()
         self._used = self._past.used(cluster)
-        return plan(cluster, order([*waiting, *others], self._used), now, policies, self.plan)
+        lengths = self._past.lengths(others) if self.learn else {}
+        return plan(cluster, order([*waiting, *others], self._used), now, policies, self.plan, lengths=lengths)
 
     def shares(self) -> list[ShareView]:
         """What each owner has used lately, holds and waits for."""
@@ -97,6 +102,8 @@ class Scheduler:
             start = outlook.promise.start
             left = format_duration(start - self._core.clock.now())
             when = f"it starts in {left} at the latest, on {outlook.promise.node}"
+            if outlook.promise.about:
+                when = f"it starts in about {left} on {outlook.promise.node}, as far as earlier tasks tell"
         summary = f"task {task.id} ({task.spec.needs}) is number {outlook.position} in the queue; {when}"
         return ExplainView(task.id, summary, timestamp(start), tuple(found))
 

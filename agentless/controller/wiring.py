@@ -196,6 +196,7 @@ class Controller:
         self.core.image = inventory.image
         self.scheduler.policy = inventory.policy
         self.keeper.keep = inventory.keep
+        self.scheduler.learn = inventory.learn
         self.past.follow(inventory.half_life)
         self.idle.policy = inventory.idle
         for name in self.core.links.keys() - kept.keys():

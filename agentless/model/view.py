@@ -16,7 +16,8 @@ class TaskView:
 
     `intruders` are processes outside its container that use its GPUs. `time_limit` is in seconds. `position` is its
     place in the queue, from 1 on, and `expected_start` when it starts at the latest, if nothing comes in before it.
-    `idle_since` is since when none of its GPUs is used, once that is reported.
+    `idle_since` is since when none of its GPUs is used, once that is reported. With `about`, `expected_start` rests on
+    how long earlier tasks took.
     """
 
     id: str
@@ -47,6 +48,7 @@ class TaskView:
     position: int | None
     expected_start: str | None
     idle_since: str | None
+    about: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,16 +79,14 @@ def live_uses(tasks: Iterable[Task], cluster: Cluster, now: float) -> list[Use]:
     """What is held now, by these tasks and on the nodes by those of other controllers, to the end that is expected."""
     uses, own = [], set()
     for task in tasks:
-        own.add(task.id)
-        if task.placement and task.live:
-            uses.append(
-                _use(task.owner, len(task.placement.gpu_uuids), _since(task, now), task.spec.terms.time_limit, now)
-            )
+        if (held := task.placement) and task.live:
+            own.add(task.id)
+            uses.append(_use(task.owner, len(held.gpu_uuids), _since(task, now), task.spec.terms.time_limit, now))
     for node in cluster.nodes.values():
-        for held in node.allocations:
-            if held.task not in own:
-                begin = now if held.since is None else held.since
-                uses.append(_use(held.owner, len(held.gpu_uuids), begin, held.limit, now))
+        for other in node.allocations:
+            if other.task not in own:
+                begin = now if other.since is None else other.since
+                uses.append(_use(other.owner, len(other.gpu_uuids), begin, other.limit, now))
     return uses
 
 

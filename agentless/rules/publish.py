@@ -63,6 +63,7 @@ def task_view(
         position=outlook.position,
         expected_start=timestamp(outlook.promise.start) if outlook.promise else None,
         idle_since=timestamp(idle.all_since) if idle else None,
+        about=outlook.promise.about if outlook.promise else False,
     )
 
 
