@@ -57,7 +57,7 @@ class IdleWatch:
         elif verdict.idle and verdict.what == "report":
             core.publish(task, "idle", words(verdict.idle, held, now))
         elif verdict.idle and verdict.what == "stop" and not task.stop:
-            core.apply(task.id, StopAsked("stop", reason=farewell(verdict.idle, now)), "idle: stop, in the inventory")
+            core.apply(task.id, StopAsked("stop", reason=farewell(verdict.idle, now)), "the inventory")
 
 
 def _put(known: dict[str, Value], task: str, value: Value | None) -> None:

@@ -103,7 +103,7 @@ async def test_by_policy_a_task_is_warned_and_then_stopped_gently(desk):
         assert over.status.reason.startswith("its GPUs were idle for 2m")
         warning, asked = events(controller, task)
         assert (warning[0], "to be stopped in" in warning[1]) == ("idle", True)
-        assert asked == ("stop-asked", "idle: stop, in the inventory")
+        assert asked == ("stop-asked", "the inventory")
 
 
 async def test_a_busy_or_paused_task_is_not_idle(desk):
