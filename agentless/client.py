@@ -93,21 +93,25 @@ class _Response:
 
 
 class Client:
-    """The controller of one state folder. `inventory` is what it has to serve, None: whatever it serves."""
+    """The controller of one state folder. `inventory` is what it has to serve, None: whatever it serves.
 
-    def __init__(self, state: Path, inventory: Path | None) -> None:
+    `owner` is who asks, None: the controller's own.
+    """
+
+    def __init__(self, state: Path, inventory: Path | None, owner: str | None = None) -> None:
         self._state = state
         self._inventory = inventory
+        self._owner = owner
         self.warnings: list[str] = []
 
     @classmethod
-    def found(cls, inventory: Path | None) -> Self:
+    def found(cls, inventory: Path | None, owner: str | None = None) -> Self:
         """The client for the inventory that is named, or found: in the environment, here, in the config folder."""
         state = paths.state_dir()
         try:
-            return cls(state, paths.find_inventory(inventory))
+            return cls(state, paths.find_inventory(inventory), owner)
         except InventoryError:
-            served = cls(state, None)  # a controller that runs knows its own
+            served = cls(state, None, owner)  # a controller that runs knows its own
             if inventory is not None or not served.is_running():
                 raise
             return served
@@ -227,6 +231,8 @@ class Client:
         head.append(f"X-Agentless-Version: {__version__}")
         if self._inventory is not None:
             head.append(f"X-Agentless-Inventory: {quote(str(self._inventory))}")
+        if self._owner is not None:
+            head.append(f"X-Agentless-Owner: {self._owner}")
         with self._connected() as connection:
             if breaker := BREAKER.get():
                 breaker.watch(connection)

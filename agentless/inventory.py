@@ -21,11 +21,13 @@ from pydantic_core import ErrorDetails
 
 from agentless import paths
 from agentless.errors import InventoryError
-from agentless.inventory_file import Defaults, Health, InventoryFile, Kept, Node, Queue
+from agentless.inventory_file import Defaults, Health, Idle, InventoryFile, Kept, Node, Queue
 from agentless.marked_yaml import BrokenYaml, Marked, Problem, Where, read_yaml
 from agentless.model.gate import HealthPolicy
+from agentless.model.idle import IdlePolicy
 from agentless.model.keep import Keep
 from agentless.model.node import NodeConfig
+from agentless.rules.fair_share import HALF_LIFE
 from agentless.ssh_hosts import read_ssh_hosts
 
 MAX_BYTES = 512 * 1024
@@ -51,8 +53,9 @@ class Inventory:
     """The nodes in the order of the file.
 
     `shared_dir` is a folder that all of them have, `image` the usual one, `policy` the usual way to choose a node,
-    `health` which GPUs are kept out. `stamp` is the file's as it was read: the inventory is out of date when
-    `stamp_of(path)` is another one.
+    `health` which GPUs are kept out. `half_life` is in how many seconds what an owner has used counts half. `learn`:
+    earlier tasks tell how long one without a limit will take. `stamp` is the file's as it was read: the inventory is
+    out of date when `stamp_of(path)` is another one.
     """
 
     path: Path
@@ -63,6 +66,9 @@ class Inventory:
     keep: Keep
     health: HealthPolicy
     stamp: Stamp
+    half_life: float
+    idle: IdlePolicy
+    learn: bool
 
 
 def load(path: Path) -> Inventory:
@@ -83,10 +89,20 @@ def load(path: Path) -> Inventory:
     defaults = file.defaults or Defaults()
     nodes = {name: _config(name, node or Node(), defaults, path) for name, node in file.nodes.items()}
     keep = Keep(**(file.keep or Kept()).model_dump(exclude_none=True))
-    policy = (file.queue or Queue()).policy or "pack"
-    health = file.health or Health()
-    gate = HealthPolicy(health.temperature, health.resume == "automatic")
-    return Inventory(path, MappingProxyType(nodes), defaults.shared_dir, defaults.image, policy, keep, gate, stamp)
+    queue, health = file.queue or Queue(), file.health or Health()
+    return Inventory(
+        path=path,
+        nodes=MappingProxyType(nodes),
+        shared_dir=defaults.shared_dir,
+        image=defaults.image,
+        policy=queue.policy or "pack",
+        keep=keep,
+        health=HealthPolicy(health.temperature, health.resume == "automatic"),
+        stamp=stamp,
+        half_life=queue.half_life or HALF_LIFE,
+        idle=IdlePolicy(**(file.idle or Idle()).model_dump(exclude_none=True)),
+        learn=queue.learn or False,
+    )
 
 
 def stamp_of(path: Path) -> Stamp | None:
@@ -187,13 +203,16 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
         case "model_type" if not where and value is None:
             return "the file is empty; write a first one with: agentless init --force"
         case "model_type" if not where:
-            return f"the file holds {_shown(value)}; wants the keys version, defaults, keep, queue, health and nodes"
+            wanted = "wants the keys version, defaults, keep, queue, health, idle and nodes"
+            return f"the file holds {_shown(value)}; {wanted}"
         case "model_type" if where == ("keep",):
             return is_now + "wants a mapping, like {containers: 24h}"
         case "model_type" if where == ("queue",):
             return is_now + "wants a mapping, like {policy: spread}"
         case "model_type" if where == ("health",):
             return is_now + "wants a mapping, like {temperature: 90}"
+        case "model_type" if where == ("idle",):
+            return is_now + "wants a mapping, like {report: 30min}"
         case "literal_error":
             return is_now + f"wants {limits['expected']}" + _nearest(value, re.findall("'(.*?)'", limits["expected"]))
         case "greater_than_equal":
@@ -209,7 +228,13 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
 def _model(where: Where) -> type[BaseModel]:
     if len(where) == 1:
         return InventoryFile
-    models: dict[str, type[BaseModel]] = {"defaults": Defaults, "keep": Kept, "queue": Queue, "health": Health}
+    models: dict[str, type[BaseModel]] = {
+        "defaults": Defaults,
+        "keep": Kept,
+        "queue": Queue,
+        "health": Health,
+        "idle": Idle,
+    }
     return models.get(str(where[0]), Node)
 
 

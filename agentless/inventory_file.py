@@ -11,13 +11,23 @@ import shlex
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from agentless.errors import UsageError
+from agentless.model.idle import IdlePolicy
 from agentless.model.needs import NODE_NAME
 from agentless.model.node import Connection
 from agentless.model.spec import LABEL_KEY
-from agentless.model.units import parse_duration, parse_size
+from agentless.model.units import format_duration, parse_duration, parse_size
 from agentless.ssh_hosts import HOST, parse_login
 
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,8})")
@@ -90,6 +100,16 @@ def _duration(text: object) -> object:
     return _positive(parse_duration, text, "wants a time above 0, like 24h, 90min or 7d")
 
 
+def _duration_or_never(text: object) -> object:
+    return None if text == "never" else _positive(parse_duration, text, "wants a time above 0, like 2h, or never")
+
+
+def _bool(text: object) -> object:
+    if text not in ("true", "false"):
+        raise ValueError("wants true or false")
+    return text == "true"
+
+
 def _size(text: object) -> object:
     return _positive(parse_size, text, "wants a size above 0, like 16MiB or 1GB")
 
@@ -110,6 +130,8 @@ Policy = Literal["pack", "spread", "first_fit", "best_fit", "least_loaded", "rou
 _POSITIVE = {"type": ["string", "integer"], "minimum": 1, "pattern": "^(?=.*[1-9])[0-9][0-9A-Za-z. ]*$"}
 _Duration = Annotated[float, BeforeValidator(_duration), WithJsonSchema(_POSITIVE)]
 _Size = Annotated[int, BeforeValidator(_size), WithJsonSchema(_POSITIVE)]
+_NEVER = {"anyOf": [_POSITIVE, {"const": "never"}]}
+_DurationOrNever = Annotated[float | None, BeforeValidator(_duration_or_never), WithJsonSchema(_NEVER)]
 _Word = Annotated[str, AfterValidator(_word)]
 _Label = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
 
@@ -180,13 +202,43 @@ class Kept(BaseModel):
 
 
 class Queue(BaseModel):
-    """How tasks are placed."""
+    """How tasks are placed, and in which order."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     policy: Policy | None = Field(
         default=None, description="Which node a task gets, of those that will do. Default: pack, the fullest one."
     )
+    half_life: _Duration | None = Field(
+        default=None, description="In what time the GPU-hours that an owner has used count half. Default: 7d."
+    )
+    learn: Annotated[bool, BeforeValidator(_bool)] | None = Field(
+        default=None,
+        description="Whether earlier tasks tell how long one without a limit takes; it may fill gaps then."
+        " Default: false.",
+    )
+
+
+class Idle(BaseModel):
+    """What becomes of GPUs that a task holds and does not use."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    report: _Duration | None = Field(
+        default=None, description="How long a GPU is at 0 % before it is reported. Default: 30min."
+    )
+    stop: _DurationOrNever | None = Field(
+        default=None,
+        description="How long all GPUs of a task are at 0 % before it is stopped, after a warning. Default: never.",
+    )
+
+    @field_validator("stop")
+    @classmethod
+    def _after_the_report(cls, stop: float | None, others: ValidationInfo) -> float | None:
+        report = others.data.get("report") or IdlePolicy().report
+        if stop is not None and stop <= report:
+            raise ValueError(f"wants a time longer than report: ({format_duration(report)}), which is the warning")
+        return stop
 
 
 class Health(BaseModel):
@@ -214,6 +266,7 @@ class InventoryFile(BaseModel):
     keep: Kept | None = Field(default=None, description="What is kept of tasks that have ended.")
     queue: Queue | None = Field(default=None, description="How tasks are placed.")
     health: Health | None = Field(default=None, description="Which GPUs are kept out, and until when.")
+    idle: Idle | None = Field(default=None, description="What becomes of GPUs that a task holds and does not use.")
     nodes: dict[Annotated[str, AfterValidator(_node_name)], Node | None] = Field(
         description="The machines by the name that targets use, like node1 in node1::0.",
         min_length=1,

@@ -18,6 +18,7 @@ from agentless.api.verb import Stream, Verb
 from agentless.client import Client
 from agentless.errors import AgentlessError, NotFound, UsageError, named
 from agentless.files import read_lines
+from agentless.model.owner import owner_of
 from agentless.model.view import CheckView, ControllerView, EventView, GpuView, NodeView, RecoveryView, ResumeView
 from agentless.rules.options import Options, Outside, Submission, submission
 
@@ -50,7 +51,7 @@ class Cluster:
     """
 
     def __init__(self, inventory: str | os.PathLike[str] | None = None) -> None:
-        self._client = _Client.found(None if inventory is None else Path(inventory))
+        self._client = _Client.found(None if inventory is None else Path(inventory), owner_of(os.environ))
 
     @Verb
     def submit(self, *command: str, target: str | None = None, **options: Unpack[Options]) -> Task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ import typer
 from agentless.cli import complete
 from agentless.client import Client
 from agentless.errors import NotFound, UsageError
+from agentless.model.owner import owner_of
 
 
 def named(words: Any) -> Any:
@@ -44,7 +46,7 @@ TaskArguments = Annotated[
 
 def client(context: typer.Context) -> Client:
     """The client for this command line: the inventory named by it, by the environment, or found here."""
-    served = Client.found(context.find_root().obj)
+    served = Client.found(context.find_root().obj, owner_of(os.environ))
     context.call_on_close(lambda: _warn(served))
     return served
 

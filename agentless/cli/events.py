@@ -55,6 +55,8 @@ def _line(event: dict[str, Any]) -> str:
     if event["kind"] == "task":
         task = event["task"]
         reason = task["reason"] if task["reason"] not in (None, "", event["cause"]) else ""
+        if event["event"] == "idle":
+            reason = ""  # the cause says it
         words = f"{event['event']:13} {task['state']:10} {task['target']:12} {event['cause']}"
         return printable(f"{when}  {task['id']}  {words}{': ' + reason if reason else ''}")
     if event["kind"] == "node" and "event" in event:

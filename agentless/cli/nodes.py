@@ -11,7 +11,7 @@ from agentless.cli import complete
 from agentless.cli.common import Json, client, named, print_json, say
 from agentless.cli.drain import drain, resume
 from agentless.cli.table import Column, or_dash, show
-from agentless.cli.words import process_words
+from agentless.cli.words import idle, process_words
 from agentless.errors import Refused
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
@@ -31,7 +31,8 @@ def _who(gpu: dict[str, Any]) -> str:
     if not gpu["task"] or gpu["state"] == "unhealthy" or gpu["shares"] > 1:
         return "; ".join(filter(None, (gpu["reason"], gpu["reserved"])))
     beside = "".join(f" + {process_words(process)}" for process in gpu["intruders"][:1])
-    return f"{gpu['task']} {gpu['owner']}{beside}" + (f"; {gpu['reserved']}" if gpu["reserved"] else "")
+    reserved = f"; {gpu['reserved']}" if gpu["reserved"] else ""
+    return f"{gpu['task']} {gpu['owner']}{idle(gpu)}{beside}{reserved}"
 
 
 _GPU_COLUMNS = [

@@ -24,15 +24,24 @@ def add_to(app: typer.Typer) -> None:
     app.command()(explain)
 
 
-def queue(context: typer.Context, as_json: Json = False) -> None:
+def queue(
+    context: typer.Context,
+    shares: Annotated[
+        bool, typer.Option("--shares", help="Show what each owner has used lately; who has used less comes first.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Show who waits, in the order in which they come, and when they start at the latest; * were moved by hand."""
     if context.invoked_subcommand is not None:
+        return
+    if shares:
+        _shares(context, as_json)
         return
     found = client(context).get("/v1/queue")
     if as_json:
         print_json(found)
     elif found:
-        show(_COLUMNS, found)
+        show([c for c in _COLUMNS if c.title != "OWNER" or not all(task["mine"] for task in found)], found)
     else:
         say("nobody waits")
 
@@ -69,6 +78,16 @@ def _move(context: typer.Context, task: str, where: dict[str, Any], *, as_json: 
         print(f"{found['id']}  number {found['position']} in the queue")
 
 
+def _shares(context: typer.Context, as_json: bool) -> None:
+    found = client(context).get("/v1/shares")
+    if as_json:
+        print_json(found)
+    elif found:
+        show(_SHARE_COLUMNS, found)
+    else:
+        say("nobody has used a GPU lately, and nobody waits")
+
+
 def explain(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
     """Say why a task does not start: what stands in the way on each node, and when it will start."""
     found = client(context).get(f"/v1/tasks/{task}/explain")
@@ -85,14 +104,25 @@ def explain(context: typer.Context, task: TaskArgument, as_json: Json = False) -
 def _start(task: dict[str, Any]) -> str:
     if task["scheduled_for"]:
         return f"after {local(task['scheduled_for'])}"
-    return local(task["expected_start"]) or "not known"
+    about = "about " if task["about"] else ""
+    return about + (local(task["expected_start"]) or "not known")
 
 
 _COLUMNS = [
     Column("#", lambda task: f"{task['position'] or '-'}{'*' if task['moved'] else ''}", right=True),
     Column("ID", lambda task: task["id"]),
+    Column("OWNER", lambda task: task["owner"]),
     Column("WANTS", lambda task: task["target"]),
     Column("PRIORITY", lambda task: str(task["priority"]), right=True),
     Column("STARTS", _start),
     Column("COMMAND", what, flexible=True),
+]
+
+_SHARE_COLUMNS = [
+    Column("OWNER", lambda share: share["owner"], flexible=True),
+    Column("GPU-HOURS", lambda share: f"{share['gpu_hours']:.2f}", right=True),
+    Column("RUNNING", lambda share: str(share["running"]), right=True),
+    Column("GPUS", lambda share: str(share["gpus"]), right=True),
+    Column("WAITING", lambda share: str(share["waiting"]), right=True),
+    Column("COUNTS AS", lambda share: f"{share['counted']:.2f}", right=True),
 ]

@@ -86,6 +86,9 @@ def submit(
     zipped: Annotated[
         bool, typer.Option("--zip", help="Of several spans the first values together, then the second ones.")
     ] = False,
+    owner: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose it is; default: $AGENTLESS_OWNER, else you, as user@host.")
+    ] = None,
     image: Annotated[str | None, typer.Option(help="The container image; default: the inventory's.")] = None,
     name: Annotated[str | None, typer.Option(help="A name to refer to it by.")] = None,
     cores: Annotated[float | None, typer.Option(help="CPU cores for it, like 4 or 0.5.")] = None,
@@ -157,6 +160,7 @@ def submit(
         backoff=backoff,
         max_parallel=max_parallel,
         zipped=zipped,
+        owner=owner,
         image=image,
         name=name,
         cores=cores,

@@ -47,12 +47,19 @@ def _seconds(text: str) -> float:
 def ran(task: dict[str, Any]) -> str:
     """How long it has run, or did; of one that waits how long it will, if that is known."""
     if coming := task["scheduled_for"] or task["expected_start"]:
-        return f"in {format_duration(_seconds(coming) - time.time())}"
+        about = "about " if task["about"] else ""
+        return f"in {about}{format_duration(_seconds(coming) - time.time())}"
     began = task["started_at"]
     if began is None:
         return "-"
     ended = _seconds(task["ended_at"]) if task["ended_at"] else time.time()
     return format_duration(ended - _seconds(began))
+
+
+def idle(gpu: dict[str, Any]) -> str:
+    """For how long the task that holds it has not used it; empty when that is not reported."""
+    since = gpu["idle_since"]
+    return f" (idle for {format_duration(time.time() - _seconds(since))})" if since else ""
 
 
 def local(text: str | None) -> str | None:

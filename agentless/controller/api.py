@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Annotated, Any, Protocol
 from urllib.parse import quote, unquote
 
@@ -38,6 +39,8 @@ from agentless.controller.reservations import Reservations
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.trust import HostKey, Trust
 from agentless.errors import AgentlessError, ControllerError
+from agentless.model.cluster import Gpu
+from agentless.model.owner import check_owner
 from agentless.model.task import Task
 from agentless.model.view import (
     CheckView,
@@ -48,6 +51,7 @@ from agentless.model.view import (
     RecoveryView,
     ReservationView,
     ResumeView,
+    ShareView,
     StartView,
     TaskView,
 )
@@ -56,6 +60,14 @@ from agentless.rules.reservations import notice
 from agentless.runtimes.docker import LogQuery
 
 _STATUS = {1: 500, 2: 400, 3: 409, 4: 503}
+
+
+def _asking(x_agentless_owner: Annotated[str | None, Header()] = None) -> str | None:
+    """The owner who asks, None: the controller's own."""
+    return check_owner(x_agentless_owner, "$AGENTLESS_OWNER") if x_agentless_owner else None
+
+
+Asking = Annotated[str | None, Depends(_asking)]
 
 
 class House(Protocol):
@@ -126,6 +138,7 @@ def make(house: House) -> FastAPI:
 
     @app.get("/v1/tasks")
     async def tasks(
+        me: Asking,
         ended: bool = False,
         mine: bool = False,
         batch: str | None = None,
@@ -139,24 +152,32 @@ def make(house: House) -> FastAPI:
         if batch is not None:
             of = core.find(batch).batch
             known = {t.id: t for t in (*core.history.batch(of), *known.values()) if t.batch == of}
-        views = [core.view(task) for _, task in sorted(known.items())]
+        views = [_to(me, core.view(task)) for _, task in sorted(known.items())]
         return [view for view in views if view.mine or not mine]
 
     @app.post("/v1/tasks")
-    async def submit(request: SubmitRequest) -> list[StartView]:
-        return await house.intake.submit(Submit(request.specs(), request.secrets, request.dry_run))
+    async def submit(request: SubmitRequest, me: Asking) -> list[StartView]:
+        asked = Submit(request.specs(), request.secrets, request.dry_run, request.owner or me)
+        found = await house.intake.submit(asked)
+        return [replace(start, task=_to(me, start.task)) if start.task else start for start in found]
 
     @app.get("/v1/tasks/{task}")
-    async def show(task: str) -> TaskView:
+    async def show(task: str, me: Asking) -> TaskView:
         if task not in core.tasks:
             await core.heard(core.links)
-        return core.view(core.find(task))
+        return _to(me, core.view(core.find(task)))
 
     @app.get("/v1/queue")
-    async def queue() -> list[TaskView]:
+    async def queue(me: Asking) -> list[TaskView]:
         """Those who wait, in their order."""
         await core.heard(core.links)
-        return [core.view(task) for task in house.scheduler.queue]
+        return [_to(me, core.view(task)) for task in house.scheduler.queue]
+
+    @app.get("/v1/shares")
+    async def shares() -> list[ShareView]:
+        """What each owner has used lately, holds and waits for; those first that are next."""
+        await core.heard(core.links)
+        return house.scheduler.shares()
 
     @app.post("/v1/tasks/{task}/move")
     async def move(task: str, request: MoveRequest) -> TaskView:
@@ -174,8 +195,8 @@ def make(house: House) -> FastAPI:
         return [{"seq": seq, **orjson.loads(event)} for seq, event in core.history.events(0, -1, core.find(task).id)]
 
     @app.get("/v1/tasks/{task}/wait")
-    async def wait(task: str, within: FiniteFloat | None = None) -> TaskView:
-        return core.view(await house.actions.wait(task, within))
+    async def wait(task: str, me: Asking, within: FiniteFloat | None = None) -> TaskView:
+        return _to(me, core.view(await house.actions.wait(task, within)))
 
     @app.get("/v1/tasks/{task}/logs")
     async def logs(
@@ -189,12 +210,12 @@ def make(house: House) -> FastAPI:
         return StreamingResponse(_frames(house.actions.logs(task, query)), media_type="application/octet-stream")
 
     @app.post("/v1/tasks/{task}/stop")
-    async def stop(task: str, request: StopRequest) -> TaskView:
-        return await house.actions.stop(task, "stop", request.grace)
+    async def stop(task: str, request: StopRequest, me: Asking) -> TaskView:
+        return _to(me, await house.actions.stop(task, "stop", request.grace))
 
     @app.post("/v1/tasks/{task}/kill")
-    async def kill(task: str) -> TaskView:
-        return await house.actions.stop(task, "kill")
+    async def kill(task: str, me: Asking) -> TaskView:
+        return _to(me, await house.actions.stop(task, "kill"))
 
     @app.post("/v1/tasks/{task}/retry")
     async def retry(task: str) -> TaskView:
@@ -202,31 +223,31 @@ def make(house: House) -> FastAPI:
         return house.actions.retry(task)
 
     @app.post("/v1/tasks/{task}/pause")
-    async def pause(task: str) -> TaskView:
-        return await house.actions.pause(task)
+    async def pause(task: str, me: Asking) -> TaskView:
+        return _to(me, await house.actions.pause(task))
 
     @app.post("/v1/tasks/{task}/resume")
-    async def resume(task: str) -> TaskView:
-        return await house.actions.resume(task)
+    async def resume(task: str, me: Asking) -> TaskView:
+        return _to(me, await house.actions.resume(task))
 
     @app.delete("/v1/tasks/{task}")
-    async def remove(task: str, force: bool = False) -> TaskView:
-        return await house.actions.remove(task, force=force)
+    async def remove(task: str, me: Asking, force: bool = False) -> TaskView:
+        return _to(me, await house.actions.remove(task, force=force))
 
     @app.get("/v1/recovery")
-    async def recoverable() -> RecoveryView:
+    async def recoverable(me: Asking) -> RecoveryView:
         """The tasks of this owner that the nodes carry and nobody here remembers, and the nodes that do not tell."""
         await core.heard(core.links)
-        return RecoveryView(tuple(core.view(task) for task in core.unremembered().values()), core.silent())
+        return RecoveryView(tuple(_to(me, core.view(task)) for task in core.unremembered(me).values()), core.silent())
 
     @app.post("/v1/recovery")
-    async def recover(request: RecoveryRequest) -> list[TaskView]:
+    async def recover(request: RecoveryRequest, me: Asking) -> list[TaskView]:
         """Remember these."""
-        found = core.unremembered()
+        found = core.unremembered(me)
         wanted = [found[task] for task in request.tasks if task in found]
         for task in wanted:
             core.adopt(task, "agentless recover")
-        return [core.view(task) for task in wanted]
+        return [_to(me, core.view(task)) for task in wanted]
 
     # ------------------------------------------------------------------ nodes
 
@@ -266,7 +287,7 @@ def make(house: House) -> FastAPI:
         seen = core.cluster().nodes
         now = core.clock.now()
         return [
-            gpu_view(name, gpu, notice(seen[name], gpu.reading.index, now))
+            _gpu(core, name, gpu, notice(seen[name], gpu.reading.index, now))
             for name in names
             if name in seen
             for gpu in seen[name].gpus
@@ -345,6 +366,16 @@ class _Warnings:
             await send(message)
 
         await self._app(scope, receive, send_with_warning)
+
+
+def _gpu(core: Core, node: str, gpu: Gpu, reserved: str | None) -> GpuView:
+    idle = core.idle.get(gpu.holder.task) if gpu.holder else None
+    return gpu_view(node, gpu, reserved, idle.since.get(gpu.reading.uuid) if idle else None, core.clock.now())
+
+
+def _to(asking: str | None, view: TaskView) -> TaskView:
+    """The view as the one who asks sees it: what is `mine` is theirs."""
+    return view if asking is None else replace(view, mine=view.owner == asking)
 
 
 def _problem(error: Exception) -> JSONResponse:

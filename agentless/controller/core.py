@@ -34,7 +34,8 @@ class Core(Ledger):
     """The ledger, and the links to the nodes that keep it true.
 
     `shared_dir` and `image` are those of the inventory's defaults; `reservations` are by id.
-    `launching` are the tasks that a launch is under way for; `relaunch` begins another one.
+    `launching` are the tasks that a launch is under way for; `relaunch` begins another one. `sampled` is told of each
+    node that something new is known of, were it only fresh numbers.
     `records` are what is remembered of nodes; `examine` brings the one of a node to what was seen, and gives what has
     happened by that, each as an event and its cause.
     """
@@ -51,6 +52,7 @@ class Core(Ledger):
         self.launching: set[str] = set()
         self.records: dict[str, NodeRecord] = {}
         self.examine: Callable[[Link], Iterable[tuple[str, str]]] = lambda _: ()
+        self.sampled: Callable[[Link], None] = lambda _: None
         self._gists: dict[str, object] = {}
         self._states: dict[str, tuple[str, str]] = {}
 
@@ -79,10 +81,14 @@ class Core(Ledger):
                         found[task.id] = task
         return found
 
-    def unremembered(self) -> dict[str, Task]:
-        """The tasks on the nodes that are this owner's, and that nobody here remembers."""
+    def unremembered(self, asking: str | None = None) -> dict[str, Task]:
+        """The tasks on the nodes that nobody here remembers, of this controller's owner and of the one who is asking.
+
+        What carries this controller's own label is taken in as soon as it is seen, whosever it is. A state that was
+        lost had another label: what it had started for others is theirs to ask for.
+        """
         found = sorted(self.others().items())
-        return {key: task for key, task in found if task.owner == self.owner and is_task_id(key)}
+        return {key: task for key, task in found if task.owner in (self.owner, asking) and is_task_id(key)}
 
     def silent(self) -> dict[str, str]:
         """The nodes that do not say which containers they have, and why."""
@@ -148,6 +154,7 @@ class Core(Ledger):
         """Something new is known of a node; publishes it when it is more than fresh numbers."""
         if self.links.get(link.node.name) is not link:
             return  # the inventory has changed
+        self.sampled(link)
         seen = link.observation
         happened = self.examine(link)
         record = self.records.get(link.node.name)

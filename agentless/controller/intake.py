@@ -12,6 +12,7 @@ from agentless.controller.scheduler import POLICIES, Scheduler
 from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable, UsageError
 from agentless.model.cluster import Cluster
 from agentless.model.event import Assigned, Delayed, Queued
+from agentless.model.owner import check_owner
 from agentless.model.spec import Mount, TaskSpec, check_spec
 from agentless.model.task import Assigning, Ended, Lost, Pending, Placement, Scheduled, Task, new_task_id
 from agentless.model.view import StartView
@@ -24,11 +25,12 @@ SHARED = "/shared"
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """One request: each spec becomes a task, all of them one batch."""
+    """One request: each spec becomes a task, all of them one batch. `owner` is None for the controller's own."""
 
     specs: tuple[TaskSpec, ...]
     secrets: Mapping[str, str]
     dry_run: bool = False
+    owner: str | None = None
 
 
 class Intake:
@@ -61,6 +63,7 @@ class Intake:
 
     def _tasks(self, request: Submit) -> list[Task]:
         core, tasks = self._core, list[Task]()
+        owner = core.owner if request.owner is None else check_owner(request.owner, "--owner")
         for spec in request.specs:
             node = core.link(spec.needs.node).node if spec.needs.node else None
             for name in (*spec.needs.nodes, *spec.needs.exclude):
@@ -77,7 +80,7 @@ class Intake:
             self._last_id = new_task_id(now, self._last_id)
             batch = tasks[0].id if tasks else self._last_id
             whole = replace(spec, image=image, mounts=self._mounts(spec))
-            tasks.append(Task(self._last_id, whole, batch, core.owner, now))
+            tasks.append(Task(self._last_id, whole, batch, owner, now))
         return tasks
 
     def _mounts(self, spec: TaskSpec) -> tuple[Mount, ...]:
@@ -113,9 +116,9 @@ class Intake:
                 core.add(task, Delayed(task.spec.terms.start_at or 0.0), f"submitted by {core.owner}")
             elif placement:
                 core.launching.add(task.id)
-                core.add(task, Assigned(placement), f"submitted by {core.owner}")
+                core.add(task, Assigned(placement), f"submitted by {task.owner}")
             else:
-                core.add(task, Queued(), f"submitted by {core.owner}")
+                core.add(task, Queued(), f"submitted by {task.owner}")
         except AgentlessError as error:
             core.launching.discard(task.id)
             core.secrets.remove(task.id)

@@ -12,6 +12,7 @@ from agentless.controller.hub import Hub, News
 from agentless.errors import StateError
 from agentless.model.event import Adopted, Dated, Delayed, Event, Queued, StopAsked
 from agentless.model.gpu import GpuProcess
+from agentless.model.idle import Idle
 from agentless.model.task import Ended, Lost, Pending, Task, next_try
 from agentless.model.view import TaskView
 from agentless.ports import Clock
@@ -32,6 +33,8 @@ class Ledger:
 
     `trouble` is why something could not be written last, in words; `intruders` are by task, see `model/cluster.Gpu`;
     `forgotten` are the tasks that were dropped last; `outlook` tells of a task that waits when it will start.
+    `idle` are the GPUs that are not used, by task. `changed` is told of each change once it is on disk: the task before
+    and after it.
     """
 
     def __init__(
@@ -45,8 +48,10 @@ class Ledger:
         self.tasks: dict[str, Task] = {}
         self.trouble: str | None = None
         self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
+        self.idle: dict[str, Idle] = {}
         self.forgotten: dict[str, None] = {}
         self.outlook: Callable[[Task], Outlook] = lambda _: Outlook()
+        self.changed: Callable[[Task, Task], None] = lambda _, __: None
         self._leftover: set[str] = set()  # ended, and the state file has them still
         self._unrecorded: list[EventRow] = []
         self._store = store
@@ -77,6 +82,8 @@ class Ledger:
             outlook,
             mine=task.owner == self.owner,
             retried_as=later if later and self.knows(later) else None,
+            idle=self.idle.get(task.id),
+            now=self.clock.now(),
         )
 
     def knows(self, task_id: str) -> bool:
@@ -113,6 +120,7 @@ class Ledger:
             if new != old or isinstance(event, (Adopted, Queued, Delayed)):
                 self._store.save(new)
             self.tasks[task_id] = new
+        self.changed(old, new)
         if not new.live or (new.container and new.attempt > new.spec.terms.retries):
             self.secrets.remove(task_id)  # no launch of it will ever need them again
         self.flush()

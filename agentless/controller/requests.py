@@ -22,7 +22,7 @@ class SubmitRequest(BaseModel):
     """What `POST /v1/tasks` takes: the spec, the values of its secrets, and targets as written (`node1::0,1`).
 
     Each target is a task, and what it says adds to what the spec needs; without any the spec is one task. With a
-    `sweep` it is one for each variation, on each target.
+    `sweep` it is one for each variation, on each target. `owner` is whose they are; absent: of the one who asks.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -31,6 +31,7 @@ class SubmitRequest(BaseModel):
     spec: TaskSpec
     secrets: dict[str, str] = {}
     dry_run: bool = False
+    owner: str | None = None
 
     def specs(self) -> tuple[TaskSpec, ...]:
         """The tasks that are asked for; raises UsageError for a target that contradicts the spec."""

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agentless import plugins
 from agentless.controller.core import Core
+from agentless.controller.past import Past
 from agentless.errors import AgentlessError, Refused, StateError, UsageError
 from agentless.model.event import Assigned, Moved
 from agentless.model.task import Pending, Scheduled, Task
 from agentless.model.units import format_duration
-from agentless.model.view import ExplainView, ObstacleView
+from agentless.model.view import ExplainView, ObstacleView, ShareView
 from agentless.rules.batches import released
 from agentless.rules.explain import against, brief
 from agentless.rules.order import order
@@ -33,12 +34,18 @@ _log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """Those who wait, in their order. `policy` is the one that the inventory names; `launch` begins a launch."""
+    """Those who wait, in their order. `policy` is the one that the inventory names; `launch` begins a launch.
 
-    def __init__(self, core: Core, launch: Callable[[str], None]) -> None:
+    `learn`: tasks without a limit are expected to take as long as those of their kind took.
+    """
+
+    def __init__(self, core: Core, launch: Callable[[str], None], past: Past) -> None:
         self.policy = "pack"
+        self.learn = False
         self.plan = Plan()
         self._core = core
+        self._past = past
+        self._used: Mapping[str, float] = {}
         self._positions: dict[str, int] = {}
         self._reasons: dict[str, str] = {}
         core.outlook = self.outlook
@@ -54,15 +61,22 @@ class Scheduler:
             for task in self._core.tasks.values()
             if isinstance(task.status, Scheduled)
         ]
-        return order(self._waiting()) + [task for *_, task in sorted(later)]
+        return order(self._waiting(), self._used) + [task for *_, task in sorted(later)]
 
     def look(self, others: Iterable[Task] = ()) -> Plan:
         """What would happen now to those who wait, and to these others."""
         now = self._core.clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
         policies = {name: POLICIES[name or self.policy] for name in (None, *POLICIES)}
-        queue = released(order([*waiting, *others]), self._core.tasks.values())
-        return plan(self._core.cluster(), queue, now, policies, self.plan)
+        cluster = self._core.cluster()
+        self._used = self._past.used(cluster)
+        lengths = self._past.lengths(others) if self.learn else {}
+        queue = released(order([*waiting, *others], self._used), self._core.tasks.values())
+        return plan(cluster, queue, now, policies, self.plan, lengths=lengths)
+
+    def shares(self) -> list[ShareView]:
+        """What each owner has used lately, holds and waits for."""
+        return self._past.shares(self._core.cluster())
 
     def outlook(self, task: Task) -> Outlook:
         """What one who waits is told."""
@@ -99,6 +113,8 @@ class Scheduler:
             start = outlook.promise.start
             left = format_duration(start - self._core.clock.now())
             when = f"it starts in {left} at the latest, on {outlook.promise.node}"
+            if outlook.promise.about:
+                when = f"it starts in about {left} on {outlook.promise.node}, as far as earlier tasks tell"
         summary = f"task {task.id} ({task.spec.needs}) is number {outlook.position} in the queue; {when}"
         return ExplainView(task.id, summary, timestamp(start), tuple(found))
 

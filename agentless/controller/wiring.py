@@ -23,10 +23,12 @@ from agentless.controller.actions import Actions
 from agentless.controller.core import Core
 from agentless.controller.gate import Gate
 from agentless.controller.hub import Hub
+from agentless.controller.idle import IdleWatch
 from agentless.controller.intake import Intake
 from agentless.controller.keeper import Keeper
 from agentless.controller.launch import Launcher
 from agentless.controller.link import Link
+from agentless.controller.past import Past
 from agentless.controller.reservations import Reservations
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.timer import Timer
@@ -90,13 +92,15 @@ class Controller:
         self.core = Core(owner, store, history, SecretStore(state / "secrets"), Hub(), self._clock)
         self.gate = Gate(self.core, GateStore(store.storage))
         launcher = Launcher(self.core)
-        self.scheduler = Scheduler(self.core, launcher.begin)
+        self.past = Past(self.core, self._inventory.half_life)
+        self.scheduler = Scheduler(self.core, launcher.begin, self.past)
         self.intake = Intake(self.core, self.scheduler, launcher)
         logs = LogStore(state / "logs")
         self.actions = Actions(self.core, logs)
         self.timer = Timer(self.core, self.actions)
         self.keeper = Keeper(self.core, logs)
         self.reservations = Reservations(self.core, ReservationStore(store))
+        self.idle = IdleWatch(self.core)
         self.trust = Trust(self._known_hosts)
         self.traffic = Traffic(last=self._clock.now())
 
@@ -112,7 +116,10 @@ class Controller:
             started_at=timestamp(self._started_at) or "",
             live_tasks=len(self.core.tasks),
             nodes=len(self.core.links),
-            warnings=(*self._warnings, *filter(None, (self._problem, self.core.trouble, self.keeper.trouble))),
+            warnings=(
+                *self._warnings,
+                *filter(None, (self._problem, self.core.trouble, self.keeper.trouble, self.past.trouble)),
+            ),
         )
 
     def leave(self) -> None:
@@ -170,6 +177,7 @@ class Controller:
                 self.core.lose_silent()
                 self.reservations.tick()
                 self.keeper.tick()
+                self.idle.tick()
             except AgentlessError as error:
                 _log.warning("%s", error)
             except Exception:  # noqa: BLE001 - and once more at the next tick
@@ -196,6 +204,9 @@ class Controller:
         self.scheduler.policy = inventory.policy
         self.keeper.keep = inventory.keep
         self.gate.policy = inventory.health
+        self.scheduler.learn = inventory.learn
+        self.past.follow(inventory.half_life)
+        self.idle.policy = inventory.idle
         for name in self.core.links.keys() - kept.keys():
             self.core.links[name].start()
         await asyncio.gather(*(link.close() for name, link in before.items() if name not in kept))

@@ -87,10 +87,14 @@ class LaunchFailed:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
-    """It is to end. `grace` is seconds between the gentle signal and SIGKILL, None: as submitted."""
+    """It is to end. `grace` is seconds between the gentle signal and SIGKILL, None: as submitted.
+
+    `reason` is what its end will say, None when a person wanted it.
+    """
 
     how: StopKind
     grace: float | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,8 +132,8 @@ class Rank:
 class Task:
     """One command, and what has become of it. `created_at` is Unix seconds by the controller's clock.
 
-    `stop` is what was asked, `grace` the seconds between SIGTERM and SIGKILL that were asked with it; `rank` is its
-    place in the queue if it was given by hand.
+    `stop` is what was asked, `grace` the seconds between SIGTERM and SIGKILL that were asked with it, and `stop_reason`
+    what its end will say of it, None when a person asked. `rank` is its place in the queue if it was given by hand.
     """
 
     id: str
@@ -145,6 +145,7 @@ class Task:
     stop: StopKind | None = None
     grace: float | None = None
     rank: Rank | None = None
+    stop_reason: str | None = None
 
     @property
     def state(self) -> str:

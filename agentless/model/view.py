@@ -16,9 +16,10 @@ class TaskView:
 
     `intruders` are processes outside its container that use its GPUs. `time_limit` is in seconds. `position` is its
     place in the queue, from 1 on, and `expected_start` when it starts at the latest, if nothing comes in before it;
-    `moved` whether that place was given by hand. `scheduled_for` is when it goes into the queue. It is try number
-    `attempt`, `retries` more than one are allowed, and the next one is the task `retried_as`. `parameters` are the
-    values by which its command differs from those of its batch.
+    with `about`, that rests on how long earlier tasks took. `moved` is whether the place was given by hand.
+    `scheduled_for` is when it goes into the queue. It is try number `attempt`, `retries` more than one are allowed, and
+    the next one is the task `retried_as`. `parameters` are the values by which its command differs from those of its
+    batch. `idle_since` is since when none of its GPUs is used, once that is reported.
     """
 
     id: str
@@ -54,6 +55,8 @@ class TaskView:
     retried_as: str | None
     parameters: dict[str, str]
     moved: bool
+    idle_since: str | None
+    about: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,8 @@ class GpuView:
     """A GPU. `task` is the id of the task that holds it, `reason` why it is not free.
 
     `tasks` are all that hold it, several where they share it; `shares` is how many may, 1 where nobody shares.
-    `reserved` says for whom it is reserved and when, in words, if it is now or will be within a day.
+    `reserved` says for whom it is reserved and when, in words, if it is now or will be within a day. `idle_since` is
+    since when the task that holds it does not use it, once that is reported.
     """
 
     node: str
@@ -104,6 +108,7 @@ class GpuView:
     tasks: tuple[str, ...]
     shares: int
     reserved: str | None
+    idle_since: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +182,21 @@ class StartView:
     exit_code: int
     message: str
     script: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShareView:
+    """What an owner has of the machines. `gpu_hours` are those used lately, decayed; `running` tasks hold `gpus` GPUs.
+
+    `counted` is what the queue goes by, less first: `gpu_hours`, and what the running tasks are expected to use yet.
+    """
+
+    owner: str
+    gpu_hours: float
+    running: int
+    gpus: int
+    waiting: int
+    counted: float
 
 
 @dataclass(frozen=True, slots=True)

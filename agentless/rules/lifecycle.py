@@ -48,15 +48,17 @@ def apply(task: Task, event: Event, now: float) -> Task:
         case _, Adopted():
             return task
         case Ended(placement=Placement() as placement, container=str(container)), Restarted() as event:
-            return replace(task, stop=None, grace=None, status=_again(task, placement, container, event, now))
+            again = _again(task, placement, container, event, now)
+            return replace(task, stop=None, grace=None, stop_reason=None, status=again)
         case Ended(placement=Placement() as placement, exit_code=None) as ended, Launched(container=container):
             return replace(task, status=Running(placement, container, ended.started_at or now, ended.run))
         case Ended(), _:
             raise IllegalMove(f"task {task.id} has ended ({task.state})")
         case ((Scheduled() | Pending()), StopAsked(how=how)):
             return replace(task, stop=how, status=Ended("cancelled", now, reason="stopped before it started"))
-        case _, StopAsked(how=how, grace=grace):
-            return replace(task, stop="kill" if task.stop == "kill" else how, grace=grace)
+        case _, StopAsked(how=how, grace=grace, reason=reason):
+            why = task.stop_reason if task.stop else reason
+            return replace(task, stop="kill" if task.stop == "kill" else how, grace=grace, stop_reason=why)
         case Pending(), Delayed(until=until, reason=reason):
             return replace(task, status=Scheduled(until, reason))
         case Scheduled(), Queued():
@@ -135,7 +137,7 @@ def _ended(task: Task, status: Running | Paused | Lost, exited: Exited, now: flo
         word,
         ended,
         exit_code=exited.exit_code,
-        reason=exited.error or ("out of memory: the kernel ended it" if word == "killed_oom" else None),
+        reason=exited.error or ("out of memory: the kernel ended it" if word == "killed_oom" else task.stop_reason),
         placement=status.placement,
         container=status.container,
         started_at=began,

@@ -16,6 +16,7 @@ from typing import Annotated, Any, TypedDict, get_args, get_type_hints
 from agentless.errors import UsageError
 from agentless.model.moment import check_future, parse_future
 from agentless.model.needs import Needs, parse_gpu_memory, parse_gpu_types
+from agentless.model.owner import check_owner
 from agentless.model.spec import Mount, TaskSpec, check_spec, on_targets, parse_mount
 from agentless.model.terms import Terms, parse_retry_on, parse_signal
 from agentless.model.units import parse_duration, parse_size
@@ -46,6 +47,10 @@ def _signal(value: str, _: str) -> str:
 
 def _retry_on(value: str | Iterable[str], option: str) -> tuple[str, ...]:
     return parse_retry_on(",".join(_texts(value, option)))
+
+
+def _owner(value: str, option: str) -> str:
+    return check_owner(value, option)
 
 
 def _policy(value: str, _: str) -> str:
@@ -87,6 +92,7 @@ GpuTypes = Annotated[str | Iterable[str] | None, _gpu_types]
 Signal = Annotated[str | None, _signal]
 Endings = Annotated[str | Iterable[str] | None, _retry_on]
 Policy = Annotated[str | None, _policy]
+Owner = Annotated[str | None, _owner]
 Texts = Annotated[str | Iterable[str] | None, _texts]
 Mounts = Annotated[str | Iterable[str] | None, _mounts]
 Pairs = Annotated[Mapping[str, str] | str | Iterable[str] | None, _pairs]
@@ -119,6 +125,7 @@ class Options(TypedDict, total=False):
     backoff: Time
     max_parallel: int | None
     zipped: bool
+    owner: Owner
     image: str | None
     name: str | None
     cores: float | None
@@ -151,13 +158,15 @@ class Outside:
 class Submission:
     """What is sent: the spec, the targets that add to its needs, the values of its secrets.
 
-    `sweep` are the commands: one, which is that of the spec, or with spans in it all combinations.
+    `sweep` are the commands: one, which is that of the spec, or with spans in it all combinations. `owner` is whose
+    the tasks are, None: of the one who asks.
     """
 
     spec: TaskSpec
     targets: tuple[str, ...]
     secrets: Mapping[str, str]
     sweep: tuple[Combination, ...]
+    owner: str | None = None
 
     def request(self, *, dry_run: bool = False) -> dict[str, Any]:
         """The body of `POST /v1/tasks`."""
@@ -168,6 +177,7 @@ class Submission:
             "spec": asdict(self.spec),
             "secrets": dict(self.secrets),
             "dry_run": dry_run,
+            "owner": self.owner,
         }
 
 
@@ -194,11 +204,12 @@ def submission(command: Iterable[str], targets: Iterable[str], options: Options,
     start_at = _start_at(given.pop("at", None), given.pop("after", None), outside.now)
     if given.pop("no_queue", False):
         given["wait_for"] = 0.0
+    whose = _owner(given.pop("owner"), "--owner") if "owner" in given else None
     spec = replace(_spec(given), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
     spec = replace(spec, terms=replace(spec.terms, start_at=start_at))
     for each in on_targets(spec, wanted):
         check_spec(each)
-    return Submission(spec, wanted, secrets, sweep)
+    return Submission(spec, wanted, secrets, sweep, whose)
 
 
 def _start_at(at: str | datetime | None, after: float | str | timedelta | None, now: float) -> float | None:

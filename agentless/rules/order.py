@@ -1,24 +1,26 @@
-"""The order of the queue: what was given by hand, then priority, then owners in turn, then who came first."""
+"""The order of the queue: as given by hand, then by priority, a fair share for each owner, and who came first."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from agentless.model.task import Task
+from agentless.rules.fair_share import expected
 from agentless.rules.rank import by_hand
 
+_NOBODY: Mapping[str, float] = {}
 
-def order(tasks: Iterable[Task]) -> list[Task]:
-    """Those first that are next.
 
-    Of equal priority, the owner comes first of whom less is in front already: two owners take turns, and nobody has
-    to wait for all that another one has sent off at once. A task counts by its GPUs, and one without GPUs as one.
+def order(tasks: Iterable[Task], used: Mapping[str, float] = _NOBODY) -> list[Task]:
+    """Those first that are next; `used` are the GPU-hours that each owner has used lately.
+
+    Of equal priority, the owner comes first who has used less, together with what is in front already: two owners who
+    have used the same take turns, and nobody has to wait for all that another one has sent off at once.
     """
-    in_front: Counter[tuple[int, str]] = Counter()
+    in_front = dict(used)
     ranked = []
     for task in sorted(tasks, key=lambda task: (-task.spec.terms.priority, task.created_at, task.id)):
-        priority, whose = task.spec.terms.priority, task.owner
-        ranked.append((-priority, in_front[priority, whose], task.created_at, task.id, task))
-        in_front[priority, whose] += max(1, task.spec.needs.gpus)
+        hours = in_front.get(task.owner, 0.0)
+        ranked.append((-task.spec.terms.priority, round(hours, 6), task.created_at, task.id, task))
+        in_front[task.owner] = hours + expected(task)
     return by_hand([entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:-1])])

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 
 from agentless.model.cluster import Cluster
 from agentless.model.sharing import Sharing
-from agentless.model.spec import TaskSpec
 from agentless.model.task import Placement, Task
-from agentless.rules.room import FAR, Load, Room
+from agentless.rules.room import FAR, NOTHING, Load, Room
 from agentless.rules.search import Cost, Index, Search
 from agentless.rules.seat import Seat
 from agentless.rules.shape import Amounts, Shape, shape_of
@@ -31,11 +30,20 @@ STARTS = 500
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Where a task will start, and when (Unix seconds) at the latest; None: when something ends that has no limit."""
+    """Where a task will start, and when (Unix seconds) at the latest; None: when something ends that has no limit.
+
+    It starts `about` then where that rests on what was learned of tasks without a limit.
+    """
 
     node: str
     start: float | None
     gpu_uuids: tuple[str, ...] = ()
+    about: bool = False
+
+    @property
+    def firm(self) -> bool:
+        """Whether it names a certain time."""
+        return self.start is not None and not self.about
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,22 +84,24 @@ def plan(
     *,
     promises: int = PROMISES,
     starts: int = STARTS,
+    lengths: Mapping[str, float] = NOTHING,
 ) -> Plan:
     """The plan for a queue that is in order, after the plan `before`.
 
-    `policies` by name, under None the one that is used otherwise.
+    `policies` by name, under None the one that is used otherwise. `lengths` are the seconds that tasks without a limit
+    are expected to take, by task: see `rules/learned`.
     """
-    rooms = [Room(node, order, now) for order, node in enumerate(cluster.nodes.values())]
+    rooms = [Room(node, order, now, lengths) for order, node in enumerate(cluster.nodes.values())]
     favoured = _favoured(rooms, queue)
-    kept = _kept({room.name: room for room in rooms}, queue, now, before or Plan(), favoured)
+    kept = _kept({room.name: room for room in rooms}, queue, now, before or Plan(), favoured, lengths)
     indices: dict[tuple[str | None, Sharing], Index] = {}
     searches: dict[Shape, Search] = {}
     begun: dict[str, Placement] = {}
     promised: dict[str, Promise | None] = {}
     weak: dict[str, _Place] = {}  # promised in this look where something is reserved
-    given = 0
+    given, about = 0, False
     for task in queue:
-        shape, amounts = _shaped(task, favoured), amounts_of(task.spec)
+        shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
         mine = kept.pop(task.id, None)
         if mine:
             mine.room.take_back(mine.seats, mine.load)
@@ -109,9 +119,16 @@ def plan(
             begun[task.id] = room.placement(shape, seats)
         elif given < promises and (coming := search.later(amounts)):
             moment, room, seats = coming
-            load = room.put(shape, amounts, seats, moment)
-            start = None if moment >= FAR else moment
-            promised[task.id] = promise = Promise(room.name, start, tuple(seat.uuid for seat in seats))
+            if mine and mine.promise.firm and room.unsure:
+                # A certain time is worth more than one that rests on what was learned.
+                moment, room, seats, promise = mine.load.begin, mine.room, list(mine.seats), mine.promise
+            else:
+                start = None if moment >= FAR else moment
+                # Whoever is in front and not sure of its place may come to want this one.
+                about = about or (start is not None and room.unsure)
+                promise = Promise(room.name, start, tuple(seat.uuid for seat in seats), about and start is not None)
+            load = room.put(shape, amounts, seats, moment, firm=promise.firm)
+            promised[task.id] = promise
             if room.reservations:
                 weak[task.id] = _Place(room, shape, amounts, seats, load, promise)
                 promised[task.id] = None
@@ -139,7 +156,12 @@ def _shaped(task: Task, favoured: frozenset[str]) -> Shape:
 
 
 def _kept(
-    rooms: Mapping[str, Room], queue: Iterable[Task], now: float, before: Plan, favoured: frozenset[str]
+    rooms: Mapping[str, Room],
+    queue: Iterable[Task],
+    now: float,
+    before: Plan,
+    favoured: frozenset[str],
+    lengths: Mapping[str, float],
 ) -> dict[str, _Place]:
     """What was promised before, put in again, up to the first task that is new or whose promise cannot be kept.
 
@@ -151,13 +173,14 @@ def _kept(
             break
         if (promise := before.promises[task.id]) is None:
             continue
-        shape, amounts = _shaped(task, favoured), amounts_of(task.spec)
+        shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
         room = rooms.get(promise.node)
         seats = [seat for seat in room.seats if seat.uuid in promise.gpu_uuids] if room else []
         begin = FAR if promise.start is None else max(promise.start, now)
         if room is None or len(seats) < shape.gpus or not room.has_room(shape, amounts, seats, begin):
             break
-        kept[task.id] = _Place(room, shape, amounts, seats, room.put(shape, amounts, seats, begin), promise)
+        load = room.put(shape, amounts, seats, begin, firm=promise.firm)
+        kept[task.id] = _Place(room, shape, amounts, seats, load, promise)
     return kept
 
 
@@ -183,7 +206,7 @@ def _instead(
             _changed(indices, room)
             return room, seats
         for task, place in there.items():
-            again = room.put(place.shape, place.amounts, place.seats, place.load.begin)
+            again = room.put(place.shape, place.amounts, place.seats, place.load.begin, firm=place.load.firm)
             (kept if task in kept else weak)[task] = replace(place, load=again)
     return None
 
@@ -204,6 +227,8 @@ def _changed(indices: Iterable[Index], room: Room) -> None:
         index.changed(room)
 
 
-def amounts_of(spec: TaskSpec) -> Amounts:
-    """What a task wants of cores and memory, and for how long."""
-    return Amounts(spec.cores or 0.0, float(spec.memory or 0), spec.ends_within or math.inf)
+def amounts_of(task: Task, lengths: Mapping[str, float] = NOTHING) -> Amounts:
+    """What a task wants of cores and memory, and for how long: by its limit, else by what was learned."""
+    spec, limit = task.spec, task.spec.ends_within
+    learned = lengths.get(task.id) if limit is None else None
+    return Amounts(spec.cores or 0.0, float(spec.memory or 0), limit or learned or math.inf, learned is None)

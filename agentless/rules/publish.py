@@ -6,10 +6,13 @@ from datetime import UTC, datetime
 
 from agentless.model.cluster import Gpu, Node
 from agentless.model.gpu import GpuProcess
+from agentless.model.idle import Idle
 from agentless.model.node import NodeConfig
 from agentless.model.reservation import Reservation
 from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
+from agentless.model.units import format_duration
 from agentless.model.view import CheckView, GpuView, NodeView, ReservationView, TaskView
+from agentless.rules.idle import words
 from agentless.rules.plan import Outlook
 
 
@@ -21,7 +24,14 @@ def timestamp(seconds: float | None) -> str | None:
 
 
 def task_view(
-    task: Task, intruders: tuple[GpuProcess, ...], outlook: Outlook, *, mine: bool, retried_as: str | None = None
+    task: Task,
+    intruders: tuple[GpuProcess, ...],
+    outlook: Outlook,
+    *,
+    mine: bool,
+    retried_as: str | None = None,
+    idle: Idle | None = None,
+    now: float = 0.0,
 ) -> TaskView:
     """The task as people and scripts see it."""
     status, placement = task.status, task.placement
@@ -42,7 +52,7 @@ def task_view(
         started_at=timestamp(started),
         ended_at=timestamp(status.ended_at) if isinstance(status, Ended) else None,
         exit_code=status.exit_code if isinstance(status, Ended) else None,
-        reason=outlook.reason or _reason(task),
+        reason=outlook.reason or _reason(task) or (words(idle, placement, now) if idle and placement else None),
         container=task.container,
         target=str(task.spec.needs),
         cores=task.spec.cores,
@@ -60,6 +70,8 @@ def task_view(
         retried_as=retried_as,
         parameters=dict(task.spec.parameters),
         moved=task.rank is not None and isinstance(status, Pending),
+        idle_since=timestamp(idle.all_since) if idle else None,
+        about=outlook.promise.about if outlook.promise else False,
     )
 
 
@@ -77,12 +89,19 @@ def _reason(task: Task) -> str | None:
         case Ended(reason=ended):
             return ended
         case _:
-            return _STOPPING[task.stop] if task.stop else None
+            return _STOPPING[task.stop] + (f": {task.stop_reason}" if task.stop_reason else "") if task.stop else None
 
 
-def gpu_view(node: str, gpu: Gpu, reserved: str | None = None) -> GpuView:
-    """The GPU as people and scripts see it; `reserved` is what there is to say of its reservations."""
+def gpu_view(
+    node: str, gpu: Gpu, reserved: str | None = None, idle_since: float | None = None, now: float = 0.0
+) -> GpuView:
+    """The GPU as people and scripts see it.
+
+    `reserved` is what there is to say of its reservations, `idle_since` since when the task that holds it does not use
+    it.
+    """
     reading = gpu.reading
+    idle = "" if idle_since is None else f", idle for {format_duration(now - idle_since)}"
     return GpuView(
         node=node,
         index=reading.index,
@@ -99,12 +118,13 @@ def gpu_view(node: str, gpu: Gpu, reserved: str | None = None) -> GpuView:
         state=gpu.state,
         task=gpu.holder.task if gpu.holder else None,
         owner=gpu.holder.owner if gpu.holder else None,
-        reason=gpu.reason,
+        reason=gpu.reason + idle,
         processes=gpu.processes,
         intruders=gpu.intruders,
         tasks=tuple(holder.task for holder in gpu.holders),
         shares=gpu.shares,
         reserved=reserved,
+        idle_since=timestamp(idle_since),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -24,6 +24,9 @@ from agentless.rules.shape import Amounts, Shape
 FAR = 1e15
 """Later than any time that is known, and not for ever."""
 
+NOTHING: Mapping[str, float] = {}
+"""No length is learned of any task."""
+
 Kinds = tuple[tuple[str, int, int], ...]
 """The GPUs of a node by name, memory (bytes) and number."""
 
@@ -32,7 +35,8 @@ Kinds = tuple[tuple[str, int, int], ...]
 class Load:
     """A task on the node between two times: its cores, its memory in bytes, and whether it wants to be alone.
 
-    `sharing` is on which terms it has its GPUs.
+    `sharing` is on which terms it has its GPUs. Its end is `sure` unless it was learned; its begin is `firm` when it is
+    the certain time of a promise.
     """
 
     begin: float
@@ -41,15 +45,19 @@ class Load:
     memory: float
     exclusive: bool
     sharing: Sharing = ALONE
+    sure: bool = True
+    firm: bool = False
 
 
 class Room:
     """One node. `order` is its place in the inventory, `closed` why nothing may start there now (empty: it may).
 
-    `cores` and `memory` (bytes) are all there is, `free_cores` and `free_memory` what nobody has now.
+    `cores` and `memory` (bytes) are all there is, `free_cores` and `free_memory` what nobody has now. `lengths` are the
+    seconds that are expected of tasks without a limit, by task: a learned length counts as endless as long as somebody
+    was promised a certain time here.
     """
 
-    def __init__(self, node: Node, order: int, now: float) -> None:
+    def __init__(self, node: Node, order: int, now: float, lengths: Mapping[str, float] = NOTHING) -> None:
         host = node.observation.host
         self.node = node
         self.name = node.name
@@ -62,7 +70,7 @@ class Room:
         )
         self.last_start = node.last_start
         self.reservations = node.reservations
-        self._exclusive = 0
+        self._exclusive = self._firm = self._unsure = 0
         self._openings: dict[Sharing, list[float]] = {}
         self.loads: list[Load] = []
         near = {bus: numa.id for numa in (host.numa if host else ()) for bus in numa.gpus}
@@ -77,10 +85,12 @@ class Room:
         by_uuid = {seat.uuid: seat for seat in self.seats}
         for allocation in node.allocations:
             # It may be over its time, and is there all the same.
-            end = FAR if allocation.ends_at is None else max(allocation.ends_at, now + 1)
+            learned = lengths.get(allocation.task) if allocation.limit is None else None
+            ends_at = allocation.ends_at if learned is None else (allocation.since or now) + learned
+            end = FAR if ends_at is None else max(ends_at, now + 1)
             seats = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
-            cores, memory, sharing = allocation.cores, allocation.memory, allocation.sharing
-            self._put(seats, Load(-math.inf, end, cores, memory, allocation.exclusive, sharing))
+            wants = allocation.cores, allocation.memory, allocation.exclusive, allocation.sharing
+            self._put(seats, Load(-math.inf, end, *wants, sure=learned is None))
         for seat in self.seats:
             if seat.foreign or seat.intruded:
                 seat.taken.append((-math.inf, FAR, ALONE))
@@ -107,7 +117,7 @@ class Room:
 
     def fit(self, shape: Shape, amounts: Amounts, begin: float) -> list[Seat] | None:
         """The seats that a task gets if it runs from `begin` on; None when it does not fit."""
-        end = begin + amounts.length
+        end = self._end(amounts, begin)
         if self.closed or not self._has_room(shape, amounts, begin, end):
             return None
         if not shape.gpus:
@@ -157,6 +167,11 @@ class Room:
         return bisect.bisect_right(self.openings(sharing), self.now)
 
     @property
+    def unsure(self) -> bool:
+        """Whether the end of anything here was learned."""
+        return self._unsure > 0
+
+    @property
     def in_use(self) -> float:
         """The share of its cores, or of its memory if that is more, that is set aside now; 0 to 1."""
         cores = 0.0 if self.cores == math.inf else 1 - self.free_cores / self.cores
@@ -184,9 +199,12 @@ class Room:
         self.last_start = self.now
         self.put(shape, amounts, seats, self.now)
 
-    def put(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat], begin: float) -> Load:
+    def put(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat], begin: float, *, firm: bool = False) -> Load:
         """Take seats, cores and memory for a task."""
-        load = Load(begin, begin + amounts.length, amounts.cores, amounts.memory, shape.exclusive, shape.sharing)
+        end = self._end(amounts, begin)
+        sure = amounts.sure or end == math.inf
+        wants = amounts.cores, amounts.memory, shape.exclusive, shape.sharing
+        load = Load(begin, end, *wants, sure=sure, firm=firm)
         self._put(seats, load)
         return load
 
@@ -199,7 +217,7 @@ class Room:
 
     def has_room(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat], begin: float) -> bool:
         """Whether a task may have exactly these seats from then on."""
-        end = begin + amounts.length
+        end = self._end(amounts, begin)
         return (
             not self.closed
             and all(self._lets(s, shape, begin, end) for s in seats)
@@ -217,7 +235,12 @@ class Room:
             self.free_cores -= times * load.cores
             self.free_memory -= times * load.memory
         self._exclusive += times * load.exclusive
+        self._firm += times * load.firm
+        self._unsure += times * (not load.sure)
         self._openings.clear()
+
+    def _end(self, amounts: Amounts, begin: float) -> float:
+        return begin + (amounts.length if amounts.sure or not self._firm else math.inf)
 
     def _released(self, what: str, wanted: float) -> float:
         """When so much more of this is free than now."""

@@ -58,15 +58,18 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """Cores, bytes of memory, and for how many seconds."""
+    """Cores, bytes of memory, and for how many seconds; the length is `sure` unless it was learned."""
 
     cores: float
     memory: float
     length: float
+    sure: bool = True
 
     def within(self, other: Amounts) -> bool:
         """Whether it is not more than the other in anything."""
-        return self.cores <= other.cores and self.memory <= other.memory and self.length <= other.length
+        # A learned length may count as endless, so a sure one is no more than it, and not the other way round.
+        lengths = self.length <= other.length and (self.sure or not other.sure)
+        return self.cores <= other.cores and self.memory <= other.memory and lengths
 
 
 def shape_of(spec: TaskSpec, owner: str = "") -> Shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from agentless.errors import StateError
+from agentless.model.run import Run, kind_of
 from agentless.model.task import Task
 from agentless.stores.upgrades import with_needs
 
@@ -42,6 +44,18 @@ SELECT document FROM tasks WHERE id IN (
   SELECT * FROM (SELECT id FROM tasks WHERE name = ? ORDER BY id DESC LIMIT ?)
 ) ORDER BY id DESC LIMIT ?
 """
+# An index of what stands in the documents: there is no column that older versions would have to have filled in.
+_INDEX = """
+CREATE INDEX IF NOT EXISTS tasks_ended ON tasks (json_extract(CAST(document AS TEXT), '$.status.ended_at'))
+WHERE json_extract(CAST(document AS TEXT), '$.status.started_at') IS NOT NULL
+"""
+_RUNS = """
+SELECT owner, json_extract(CAST(document AS TEXT), '$.status.started_at', '$.status.ended_at', '$.status.state',
+  '$.status.placement.gpu_uuids', '$.spec.image', '$.spec.command')
+FROM tasks WHERE json_extract(CAST(document AS TEXT), '$.status.started_at') IS NOT NULL
+  AND json_extract(CAST(document AS TEXT), '$.status.ended_at') > ?
+ORDER BY json_extract(CAST(document AS TEXT), '$.status.ended_at') DESC LIMIT ?
+"""
 
 
 class History:
@@ -61,6 +75,8 @@ class History:
             if version < 2:
                 self._db.create_function("with_needs", 1, lambda old: orjson.dumps(with_needs(orjson.loads(old))))
                 self._db.executescript("BEGIN;" + (_UPGRADE if version else _SCHEMA) + "COMMIT;")
+            with contextlib.suppress(sqlite3.OperationalError):  # a full disk: it is done without for now
+                self._db.execute(_INDEX)
         except sqlite3.Error as error:
             raise StateError(f"the history {path} cannot be used ({error}); make it readable or move it away") from None
 
@@ -97,6 +113,15 @@ class History:
     def batch(self, batch: str) -> list[Task]:
         """The ended tasks of one batch."""
         return self._tasks("SELECT document FROM tasks WHERE batch = ? ORDER BY id", (batch,))
+
+    def runs(self, since: float, limit: int) -> list[Run]:
+        """The last `limit` runs that ended after `since` (Unix seconds), the oldest first."""
+        found = []
+        for owner, document in reversed(self._rows(_RUNS, (since, limit))):
+            began, ended, state, uuids, image, command = orjson.loads(document)
+            gpus = len(uuids or ())
+            found.append(Run(owner, began, ended, gpus, kind_of(owner, image, gpus, command), state == "completed"))
+        return found
 
     def remove(self, task_id: str) -> None:
         """Forget an ended task; its events stay."""

@@ -1,0 +1,43 @@
+"""What earlier tasks tell, on simulated nodes: n1 has four GPUs, n2 has one that somebody else uses."""
+
+from __future__ import annotations
+
+from agentless.controller.intake import Submit
+from agentless.model.needs import parse_target
+from agentless.model.spec import TaskSpec
+from tests.fleet.client import until
+
+
+async def submit(controller, target, seconds):
+    """A task of always the same kind, without a limit."""
+    spec = TaskSpec(("sh", "-c", "sleep $LONG"), env={"LONG": str(seconds)}, needs=parse_target(target))
+    (start,) = await controller.intake.submit(Submit((spec,), {}))
+    return start.task.id
+
+
+async def busy_after_short_ones(controller):
+    """A task that waits for GPUs that are held by tasks like five that were short."""
+    for _ in range(5):
+        await controller.actions.wait(await submit(controller, "4x", 0), 20)
+    holder = await submit(controller, "4x", 600)
+    waiting = await submit(controller, "4x", 600)
+    await until(lambda: controller.scheduler.plan.promises.get(waiting))
+    return holder, waiting
+
+
+async def test_who_waits_is_told_about_when_it_starts_and_nobody_is_stopped(desk):
+    desk.inventory.write_text(desk.inventory.read_text() + "queue: {learn: true}\n")
+    async with desk.running() as controller:
+        holder, waiting = await busy_after_short_ones(controller)
+        task = controller.core.find(waiting)
+        view = controller.core.view(task)
+        assert (view.about, view.expected_start is not None) == (True, True)
+        assert "it starts in about " in controller.scheduler.explain(task).summary
+        assert (controller.core.find(holder).state, task.state) == ("running", "pending")
+
+
+async def test_nothing_is_learned_unless_the_inventory_says_so(desk):
+    async with desk.running() as controller:
+        _, waiting = await busy_after_short_ones(controller)
+        view = controller.core.view(controller.core.find(waiting))
+        assert (view.about, view.expected_start) == (False, None)

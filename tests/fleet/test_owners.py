@@ -1,0 +1,134 @@
+"""Several owners of one controller, on simulated nodes: n1 has four GPUs, n2 has one that somebody else uses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from urllib.parse import urlencode
+
+import pytest
+
+from agentless.controller import api
+from agentless.controller.intake import Submit
+from agentless.errors import UsageError
+from agentless.model.needs import parse_target
+from agentless.model.spec import TaskSpec
+from agentless.model.terms import Terms
+from tests.fleet.client import until
+from tests.fleet.desk import Desk
+
+
+async def submit(controller, owner, target="1x", command=("sleep", "600"), **terms):
+    spec = TaskSpec(command, needs=parse_target(target), terms=Terms(**terms))
+    (start,) = await controller.intake.submit(Submit((spec,), {}, owner=owner))
+    return start.task.id
+
+
+async def ask(controller, method, path, owner=None, body=None, **query):
+    """One request to the API in this process: its status and what it answers."""
+    app, sent = api.make(controller), []
+    headers = [(b"content-type", b"application/json")]
+    headers += [(b"x-agentless-owner", owner.encode())] if owner else []
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "path": path,
+        "raw_path": path.encode(), "query_string": urlencode(query).encode(), "headers": headers, "root_path": "",
+        "scheme": "http", "server": ("a", 80), "client": ("a", 1), "state": {},
+    }  # fmt: skip
+    waiting = [{"type": "http.request", "body": json.dumps(body or {}).encode(), "more_body": False}]
+
+    async def receive():
+        return waiting.pop() if waiting else await asyncio.Event().wait()
+
+    async def send(message):
+        sent.append(message)
+
+    await app(scope, receive, send)
+    return sent[0]["status"], json.loads(b"".join(part.get("body", b"") for part in sent[1:]))
+
+
+async def test_who_has_used_less_is_next_although_the_other_has_waited_for_longer(desk):
+    async with desk.running() as controller:
+        held = await submit(controller, "ann", "n1::0-3", time_limit=3600.0)
+        again = await submit(controller, "ann", "n1::0-3")
+        other = await submit(controller, "bob", "n1::0-3")
+        await until(lambda: [task.id for task in controller.scheduler.queue] == [other, again])
+        await controller.actions.stop(held, "kill")
+        await until(lambda: controller.core.find(other).state == "running")
+        assert controller.core.find(again).state == "pending"
+
+
+async def test_what_was_used_is_known_after_a_restart_and_what_runs_counts_too(desk):
+    async with desk.running() as controller:
+        task = await submit(controller, "ann", "n1::0,1")
+        await submit(controller, "bob", "n1::2")
+        desk.clock.ahead = 3600
+        desk.fleet.nodes["n1"].set_clock(3600)
+        await controller.actions.stop(task, "kill")
+        (_, before) = await ask(controller, "GET", "/v1/shares")
+    async with desk.running() as controller:
+        desk.clock.ahead = 3600
+        (_, after) = await ask(controller, "GET", "/v1/shares")
+    assert [share["owner"] for share in before] == ["bob", "ann"]
+    bob, ann = after
+    assert (ann["gpu_hours"], ann["running"]) == (pytest.approx(2, rel=0.05), 0)
+    assert (bob["running"], bob["gpus"], bob["waiting"]) == (1, 1, 0)
+    assert ann["gpu_hours"] == pytest.approx(before[1]["gpu_hours"], rel=0.05)
+
+
+async def test_a_task_belongs_to_whom_the_submit_names_or_the_one_who_asks_or_the_controllers_owner(desk):
+    body = {"targets": ["n1::0"], "spec": {"command": ["sleep", "600"]}}
+    async with desk.running() as controller:
+        owners = []
+        for who, named, target in ((None, None, "n1::0"), ("ann", None, "n1::1"), ("ann", "bob", "n1::2")):
+            _, (start,) = await ask(controller, "POST", "/v1/tasks", who, body | {"targets": [target], "owner": named})
+            owners.append((start["task"]["owner"], start["task"]["mine"]))
+        assert owners == [(controller.core.owner, True), ("ann", True), ("bob", False)]
+        _, hers = await ask(controller, "GET", "/v1/tasks", "ann", mine="true")
+        _, its = await ask(controller, "GET", "/v1/tasks", None, mine="true")
+        assert [task["owner"] for task in hers] == ["ann"]
+        assert [task["owner"] for task in its] == [controller.core.owner]
+        await until(lambda: len(controller.core.links["n1"].containers) == 3)
+        labels = {container.labels["agentless.owner"] for container in controller.core.links["n1"].containers}
+        assert labels == {owner for owner, _ in owners}
+
+
+@pytest.mark.parametrize("name", ["", "a b", "-x", "a\nb", "é", "x" * 128])
+async def test_what_is_no_name_is_refused(desk, name):
+    async with desk.running() as controller:
+        with pytest.raises(UsageError, match="--owner"):
+            await submit(controller, name)
+        assert not controller.core.tasks
+
+
+async def test_a_header_that_is_no_name_is_refused(desk):
+    async with desk.running() as controller:
+        status, answer = await ask(controller, "GET", "/v1/tasks", "a b")
+        assert (status, answer["exit_code"], "$AGENTLESS_OWNER" in answer["message"]) == (400, 2, True)
+
+
+async def test_who_lost_the_state_gets_its_own_back_and_others_get_theirs_when_they_ask(desk, tmp_path):
+    async with desk.running() as controller:
+        own, hers = await submit(controller, None), await submit(controller, "ann")
+        await submit(controller, "bob")
+    fresh = Desk(tmp_path / "fresh", desk.fleet)
+    async with fresh.running() as controller:
+        await until(lambda: len(controller.core.others()) == 3)
+        _, found = await ask(controller, "GET", "/v1/recovery")
+        assert [task["id"] for task in found["tasks"]] == [own]
+        _, found = await ask(controller, "GET", "/v1/recovery", "ann")
+        assert [(task["id"], task["mine"]) for task in found["tasks"]] == [(own, False), (hers, True)]
+        _, taken = await ask(controller, "POST", "/v1/recovery", "ann", {"tasks": [hers]})
+        assert [(task["id"], task["owner"]) for task in taken] == [(hers, "ann")]
+        assert list(controller.core.tasks) == [hers]
+
+
+async def test_a_torn_state_takes_back_what_its_own_label_names_whosever_it_is(desk):
+    async with desk.running() as controller:
+        hers = await submit(controller, "ann")
+        name = controller.core.controller
+        await until(lambda: controller.core.find(hers).state == "running")
+        controller.core._store.remove(hers)
+    async with desk.running() as controller:
+        assert controller.core.controller == name
+        await until(lambda: hers in controller.core.tasks)
+        assert controller.core.tasks[hers].owner == "ann"
