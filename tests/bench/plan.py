@@ -1,0 +1,145 @@
+"""One look at a long queue in a large cluster, and how it grows: `rules/plan.py`, without a controller."""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agentless.controller.scheduler import POLICIES
+from agentless.model.cluster import Allocation, Cluster, Gpu, Node, Observation
+from agentless.model.gpu import GpuReading
+from agentless.model.needs import Needs
+from agentless.model.node import HostFacts, NodeConfig
+from agentless.model.spec import TaskSpec
+from agentless.model.task import Task
+from agentless.model.terms import Terms
+from agentless.rules.plan import Plan, plan
+from tests.bench.measure import Row, milliseconds
+
+NODES, GPUS, TASKS = 1000, 8, 10_000
+MOST = 0.2
+PARTS = (8, 4, 2, 1)
+LEAST_TIMES = 3
+_NOW = 1.8e9
+_GB = 10**9
+_MODELS = (("NVIDIA A100-SXM4-80GB", 81920), ("NVIDIA H100 PCIe", 81559), ("NVIDIA GeForce RTX 3090", 24576))
+_LIMITS = (None, 600, 3600)
+_POLICIES = {None: POLICIES["pack"], **POLICIES}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A cluster of which the share `busy` of the GPUs is taken, and how each task of the queue is drawn."""
+
+    name: str
+    busy: float
+    spec: Callable[[random.Random], TaskSpec]
+    waited: bool = False
+
+
+def bench(runs: int) -> list[Row]:
+    """Each case in turn, then once more, so that whatever else the machine does meets all of them."""
+    times = max(LEAST_TIMES, runs // 3)
+    cases = [(case, _cluster(case.busy, NODES), _queue(case, TASKS)) for case in CASES]
+    return [*(_look(*each, times) for each in cases), _growth(times)]
+
+
+def _look(case: Case, cluster: Cluster, queue: Sequence[Task], times: int) -> Row:
+    before = plan(cluster, queue, _NOW, _POLICIES) if case.waited else None
+    now = _NOW + 2 if case.waited else _NOW
+    seconds = [_timed(cluster, queue, now, before) for _ in range(times)]
+    found = statistics.median(seconds)
+    what = f"one look at {TASKS:,} waiting tasks in {NODES:,} nodes of {GPUS} GPUs: {case.name}"
+    spread = f"{milliseconds(min(seconds))} … {milliseconds(max(seconds))}; n={times}"
+    return Row(what, f"≤ {milliseconds(MOST)}", f"**{milliseconds(found)}** ({spread})", found <= MOST)
+
+
+def _growth(times: int) -> Row:
+    """The slope in a plot of both logarithms, that of n log n taken off: 0 grows like n log n, more faster."""
+    case = CASES[0]
+    sizes = [TASKS // part for part in PARTS]
+    houses = [(_cluster(case.busy, NODES // part), _queue(case, TASKS // part)) for part in PARTS]
+    rounds = [[_timed(cluster, queue, _NOW, None) for cluster, queue in houses] for _ in range(2 * times)]
+    seconds = [min(column) for column in zip(*rounds, strict=True)]
+    ratios = [s / (n * math.log(n)) for s, n in zip(seconds, sizes, strict=True)]
+    worst = max(b / a for a, b in zip(ratios, ratios[1:], strict=False))
+    ends = " · ".join(milliseconds(each) for each in seconds)
+    what = f"the same at {', '.join(f'1/{part}' for part in PARTS[:-1])} and all of the size: time over n log n, the last : the first"
+    measured = f"**{ratios[-1] / ratios[0]:.2f} ×** ({ends}; the worst doubling {worst:.2f} ×)"
+    return Row(what, "≤ 1 ×", measured, ratios[-1] <= ratios[0])
+
+
+def _timed(cluster: Cluster, queue: Sequence[Task], now: float, before: Plan | None) -> float:
+    gc.collect()
+    began = time.perf_counter()
+    plan(cluster, queue, now, _POLICIES, before)
+    return time.perf_counter() - began
+
+
+def _cluster(busy: float, nodes: int) -> Cluster:
+    draw, made = random.Random(1), {}
+    for number in range(nodes):
+        name = f"node{number}"
+        model, mib = draw.choice(_MODELS)
+        gpus, allocations = [], []
+        for index in range(GPUS):
+            reading = GpuReading(index, f"GPU-{number}-{index}", model, memory_total_mib=mib, memory_used_mib=0)
+            held = None
+            if draw.random() < busy:
+                limit = draw.randint(10, 100_000) if draw.random() < 0.8 else None
+                held = Allocation(f"t{number}-{index}", "me", (reading.uuid,), 4, 0, False, _NOW - 5, limit)
+                allocations.append(held)
+            gpus.append(Gpu(reading, "allocated" if held else "free", "", held))
+        seen = Observation(None, host=HostFacts(64, 512 * 1024))
+        made[name] = Node(NodeConfig(name, name), "online", "", tuple(gpus), seen, tuple(allocations))
+    return Cluster(made)
+
+
+def _queue(case: Case, tasks: int) -> list[Task]:
+    draw = random.Random(2)
+    return [Task(f"q{number}", case.spec(draw), "b", "me", _NOW) for number in range(tasks)]
+
+
+def _spec(
+    gpus: int, limit: float | None, memory: int | None = None, cores: int | None = None, **needs: object
+) -> TaskSpec:
+    return TaskSpec(("x",), needs=Needs(gpus=gpus, **needs), terms=Terms(time_limit=limit), cores=cores, memory=memory)  # type: ignore[arg-type]
+
+
+def _mixed(draw: random.Random) -> TaskSpec:
+    return _spec(
+        draw.choice((1, 1, 1, 2, 4, 8)),
+        draw.choice((*_LIMITS, draw.randint(60, 86_400))),
+        draw.choice((None, 8 * _GB)),
+        draw.choice((None, 2, 4)),
+        gpu_memory=draw.choice((None, 10 * _GB, 40 * _GB)),
+        gpu_types=draw.choice(((), ("A100",), ("H100", "A100"))),
+    )
+
+
+def _distinct(draw: random.Random) -> TaskSpec:
+    return _spec(
+        draw.randint(1, 8),
+        draw.randint(60, 86_400),
+        draw.randint(1, 64 * _GB),
+        draw.randint(1, 32),
+        gpu_memory=draw.randint(1, 80 * _GB),
+    )
+
+
+CASES = (
+    Case("nine in ten GPUs taken, mixed tasks", 0.9, _mixed),
+    Case("all GPUs taken, mixed tasks", 1.0, _mixed),
+    Case("all GPUs taken, and the promises of a look before kept", 1.0, _mixed, waited=True),
+    Case("all GPUs free, mixed tasks", 0.0, _mixed),
+    Case("all GPUs taken, each task wants 8", 1.0, lambda draw: _spec(8, draw.choice(_LIMITS))),
+    Case("half taken, each task wants 8", 0.5, lambda draw: _spec(8, draw.choice(_LIMITS))),
+    Case("all GPUs taken, each time limit another", 1.0, lambda draw: _spec(1, draw.randint(60, 86_400))),
+    Case("nine in ten taken, each task of another shape", 0.9, _distinct),
+    Case("all GPUs taken, each task of another shape", 1.0, _distinct),
+)
