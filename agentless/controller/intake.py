@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agentless.controller.core import Core
@@ -54,7 +54,7 @@ class Intake:
         placements = self._scheduler.look(tasks).starts
         if request.dry_run:
             return [self._rehearse(task, placements.get(task.id), request.secrets) for task in tasks]
-        taken = [self._take_in(task, placements.get(task.id), request.secrets) for task in tasks]
+        taken = self._take_in(tasks, placements, request.secrets)
         return list(
             await asyncio.gather(*(self._answer(task, error) for task, error in zip(tasks, taken, strict=True)))
         )
@@ -102,27 +102,34 @@ class Intake:
         command = self._core.link(placement.node).runtime.launch(task, placement, secrets)
         return StartView(target, None, 0, "", command.text(masked=True))
 
-    def _take_in(self, task: Task, placement: Placement | None, secrets: Mapping[str, str]) -> AgentlessError | None:
-        """Remember a task, placed or queued; why it is refused, None when it is not."""
-        core = self._core
+    def _take_in(
+        self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str]
+    ) -> list[AgentlessError | None]:
+        """Remember tasks, placed or queued, in one write; of each why it is refused, None when it is not."""
+        core, cluster = self._core, self._core.cluster()
+        refused: dict[str, AgentlessError | None] = {}
+        like: Task | None = None
+        for task in tasks:
+            if task.id not in placements:
+                again = like and like.spec == task.spec  # as with many targets that are the same
+                refused[task.id] = refused[like.id] if like and again else self._turned_away(cluster, task)
+                like = task
+        kept = [task for task in tasks if not refused.get(task.id)]
+        events = [(task, Assigned(placements[task.id]) if task.id in placements else Queued()) for task in kept]
         try:
-            if placement is None and (error := self._turned_away(task)):
-                return error
-            core.secrets.put(task.id, secrets)
-            if placement:
-                core.launching.add(task.id)
-                core.add(task, Assigned(placement), f"submitted by {core.owner}")
-            else:
-                core.add(task, Queued(), f"submitted by {core.owner}")
+            for task in kept:
+                core.secrets.put(task.id, secrets)
+            core.launching.update(placements)
+            core.add_all(events, f"submitted by {core.owner}")
         except AgentlessError as error:
-            core.launching.discard(task.id)
-            core.secrets.remove(task.id)
-            return error
-        return None
+            core.launching.difference_update(placements)
+            for task in kept:
+                core.secrets.remove(task.id)
+            return [refused.get(task.id) or error for task in tasks]
+        return [refused.get(task.id) for task in tasks]
 
-    def _turned_away(self, task: Task) -> AgentlessError | None:
+    def _turned_away(self, cluster: Cluster, task: Task) -> AgentlessError | None:
         """Why a task that does not start now is not queued either."""
-        cluster = self._core.cluster()
         if words := never(cluster, task.spec):
             return Refused(words)
         error = _refusal(cluster, task)
