@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import statistics
 import threading
 import time
 from collections.abc import Iterable
@@ -38,7 +37,10 @@ def bench(_runs: int) -> list[Row]:
             end(root, held)
             held = news.started(AT_ONCE)
             wall, used = time.perf_counter() - began, _cpu_seconds(pid) - before
-            print(f"{AT_ONCE / wall:.0f}/s wall, {1e3 * used / AT_ONCE:.2f} ms CPU a start: {AT_ONCE / used:.0f}/s, first..last {news.span:.2f}", flush=True)
+            print(
+                f"{AT_ONCE / wall:.0f}/s wall, {1e3 * used / AT_ONCE:.2f} ms CPU a start: {AT_ONCE / used:.0f}/s, first..last {news.span:.2f}",
+                flush=True,
+            )
     return []
 
 
