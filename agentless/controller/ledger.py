@@ -162,7 +162,7 @@ class Ledger:
             if change.new.container:
                 self.secrets.remove(change.new.id)  # no launch of it will ever need them again
             if isinstance(change.event, Dated):
-                # Nothing has happened, it is only known better: the next write takes it along, or the node says it again.
+                # Only known better: the next write takes it along, or the node says it again.
                 self._dated.add(change.new.id)
         for change in changes:
             if not isinstance(change.event, Dated):

@@ -11,8 +11,8 @@ from agentless.model.event import Event
 class Together:
     """A way into the ledger for what many tasks go through at once, like the answers to their launches.
 
-    The first event is written at once. Those that come soon after a write wait for as long as it took, so that the state
-    is not written more than half of the time, however many there are.
+    The first event is written at once. Those that come soon after a write wait for as long as it took, so that the
+    state is written half of the time at most, however many there are.
     """
 
     def __init__(self, ledger: Ledger) -> None:

@@ -104,6 +104,12 @@ def end(root: Path, tasks: set[str]) -> None:
             os.kill(int(process.name), signal.SIGKILL)
 
 
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far, see proc(5)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def docker_run(node: Node, name: str) -> list[str]:
     """What `agentless submit node::0 -- true` runs on the node, as one would type it: the same without the labels."""
     options = ["--detach", "--pull", "never", "--name", name, "--gpus", f"device={node.gpu_uuids[0]}"]

@@ -22,9 +22,9 @@ def draw(bars: Bars, names: Sequence[str]) -> str:
     titles = list(dict.fromkeys(title for _, title in bars))
     width = len(titles) * (WIDE + GAP) + GAP
     height = TOP + len(rows) * (HIGH + 56) + 8
+    about = f'role="img" aria-label="{escape(", ".join(titles))}"'
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{escape(", ".join(titles))}">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {about}>',
         f"<style>{_STYLE}</style>",
     ]
     left = GAP

@@ -43,7 +43,10 @@ class Ran:
 
 
 class Fifo:
-    """`nodes` are their GPUs. Strictly first come, first served, on the first node with enough free GPUs: who does not fit holds up the rest."""
+    """First come, first served, on the first node with enough free GPUs: who does not fit holds up the rest.
+
+    `nodes` are the numbers of their GPUs.
+    """
 
     def __init__(self, nodes: Sequence[int]) -> None:
         self._free = list(nodes)
@@ -65,7 +68,7 @@ class Fifo:
 
 
 class Agentless:
-    """The queue of the controller. `nodes` are their GPUs; `limits` false: nobody says how long a job takes."""
+    """The queue of the controller. `limits` false: nobody says how long a job takes."""
 
     def __init__(self, nodes: Sequence[int], *, policy: str = "pack", limits: bool = True) -> None:
         self._policies = {None: POLICIES[policy], **POLICIES}
