@@ -67,7 +67,7 @@ def _rows(case: Case, times: int) -> Iterator[Row]:
 
 
 def _look(case: Case, cluster: Cluster, queue: Sequence[Task], times: int) -> Row:
-    before = plan(cluster, queue, _NOW, _POLICIES) if case.waited else None
+    before = plan(cluster, order(queue), _NOW, _POLICIES) if case.waited else None
     now = _NOW + 2 if case.waited else _NOW
     seconds = [_timed(cluster, queue, now=now, before=before) for _ in range(times)]
     found = statistics.median(seconds)

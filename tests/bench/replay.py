@@ -86,7 +86,7 @@ def _simulate() -> None:
         "95 % wait less than, hours": lambda figures: figures.p95 / HOUR,
     }
     bars = {
-        (shape, title): {f"{load:.0%}": [value(f) for f in found[shape, load].values()] for load in LOADS}
+        (shape, title): {f"load {load:.0%}": [value(f) for f in found[shape, load].values()] for load in LOADS}
         for shape in SHAPES
         for title, value in panels.items()
     }
