@@ -10,7 +10,7 @@ import pytest
 from agentless.controller.ledger import Ledger
 from agentless.controller.together import Together
 from agentless.errors import StateError
-from agentless.model.event import Assigned, Dated, Event, Exited, Launched, Queued, Restarted
+from agentless.model.event import Assigned, Dated, Event, Exited, Launched, Queued, Restarted, Unplaced
 from agentless.stores.tinydb import TaskStore
 from tests.pure.build import CID, NOW, placement, task
 from tests.pure.test_ledger import full, opened, told
@@ -142,6 +142,8 @@ def test_who_is_gone_does_not_hold_up_the_others(ledger: Ledger) -> None:
 def test_the_tasks_of_a_node_are_those_that_are_there_now(ledger: Ledger) -> None:
     queued(ledger, "t1", "t2", "t3")
     ledger.apply_all({key: (Assigned(placement()), "its turn") for key in ("t1", "t2")})
+    ledger.apply("t1", Unplaced("taken"), "the node refused it")
+    ledger.apply("t1", Assigned(placement("elsewhere")), "its turn")
     ledger.forget(ledger.tasks["t2"], "removed", "rm")
     node = placement().node
-    assert ([each.id for each in ledger.on_node(node)], ledger.on_node("elsewhere")) == (["t1"], [])
+    assert ([each.id for each in ledger.on_node("elsewhere")], ledger.on_node(node)) == (["t1"], [])
