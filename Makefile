@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test check bench faults clean
+.PHONY: demo test check bench replay faults clean
 
 demo: $(STAMP)
 	@$(BIN)/agentless demo
@@ -18,6 +18,9 @@ check: $(STAMP)  ## the fast part of `make test`: style, types, imports
 
 bench: $(STAMP)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench
+
+replay: $(STAMP)  ## the queue against first come, first served, on jobs as a public trace has them
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench.replay --real
 
 faults: $(STAMP)  ## thousands of steps on simulated nodes, then every fault on real ones, as root; an hour and a half
 	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENTLESS_FAULTS=1 $(BIN)/pytest -q -s tests/fleet/test_truth.py

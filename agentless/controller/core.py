@@ -162,7 +162,8 @@ class Core(Ledger):
         if self._gists.get(link.node.name) == gist:
             return
         self._gists[link.node.name] = gist
-        node = self.cluster([link.node.name]).nodes[link.node.name]
+        name = link.node.name
+        node = survey({name: link.node}, {name: seen}, self.on_node(name), self.clock.now()).nodes[name]
         self._watch_gpus(node)
         before, now = self._states.get(node.name), (node.state, node.reason)
         news = {"kind": "node", "at": self.clock.now(), "node": node.name, "state": node.state, "reason": node.reason}
@@ -197,9 +198,10 @@ class Core(Ledger):
             self.trouble = str(error)  # tried again, see `retry`
 
     def retry(self) -> None:
-        """After the state could not be written: bring all tasks to what their nodes have said last."""
-        if self.trouble:
-            self.flush()
+        """Write what was left; after the state could not be written, bring all tasks to what their nodes said last."""
+        troubled = self.trouble is not None
+        self.flush()
+        if troubled:
             for link in self.links.values():
                 if link.online:
                     self.sighted(link, Sighting(link.containers, asked_at=0.0))
@@ -252,10 +254,6 @@ class Core(Ledger):
             elif link.offline_since is not None and self.clock.now() - link.offline_since >= LOST_AFTER:
                 why = link.observation.error or "it does not answer"
                 self.apply(task.id, LostContact(why), f"no answer for {LOST_AFTER:.0f} s")
-
-    def on_node(self, node: str) -> list[Task]:
-        """The live tasks that are placed on a node."""
-        return [t for t in self.tasks.values() if t.placement and t.placement.node == node]
 
     def _settle(self, task: Task, container: Container | None) -> None:
         for event in reconcile(task, container, self.clock.now()):

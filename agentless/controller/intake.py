@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agentless.controller.core import Core
@@ -11,7 +11,7 @@ from agentless.controller.launch import Launcher
 from agentless.controller.scheduler import POLICIES, Scheduler
 from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable, UsageError
 from agentless.model.cluster import Cluster
-from agentless.model.event import Assigned, Delayed, Queued
+from agentless.model.event import Assigned, Delayed, Event, Queued
 from agentless.model.owner import check_owner
 from agentless.model.spec import Mount, TaskSpec, check_spec
 from agentless.model.task import Assigning, Ended, Lost, Pending, Placement, Scheduled, Task, new_task_id
@@ -56,7 +56,7 @@ class Intake:
         placements = self._scheduler.look(task for task in tasks if not self._is_for_later(task)).starts
         if request.dry_run:
             return [self._rehearse(task, placements.get(task.id), request.secrets) for task in tasks]
-        taken = [self._take_in(task, placements.get(task.id), request.secrets) for task in tasks]
+        taken = self._take_in(tasks, placements, request.secrets)
         return list(
             await asyncio.gather(*(self._answer(task, error) for task, error in zip(tasks, taken, strict=True)))
         )
@@ -105,32 +105,43 @@ class Intake:
         command = self._core.link(placement.node).runtime.launch(task, placement, secrets)
         return StartView(target, None, 0, "", command.text(masked=True))
 
-    def _take_in(self, task: Task, placement: Placement | None, secrets: Mapping[str, str]) -> AgentlessError | None:
-        """Remember a task, placed or queued; why it is refused, None when it is not."""
-        core = self._core
+    def _take_in(
+        self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str]
+    ) -> list[AgentlessError | None]:
+        """Remember tasks, placed or queued, in one write; of each why it is refused, None when it is not."""
+        core, cluster = self._core, self._core.cluster()
+        refused: dict[str, AgentlessError | None] = {}
+        like: Task | None = None
+        for task in tasks:
+            if task.id not in placements:
+                again = like and like.spec == task.spec  # as with many targets that are the same
+                refused[task.id] = refused[like.id] if like and again else self._turned_away(cluster, task)
+                like = task
+        kept = [task for task in tasks if not refused.get(task.id)]
+        events = [(task, self._first(task, placements.get(task.id))) for task in kept]
+        begun = {task.id for task in kept if task.id in placements}
         try:
-            if placement is None and (error := self._turned_away(task)):
-                return error
-            core.secrets.put(task.id, secrets)
-            if self._is_for_later(task):
-                core.add(task, Delayed(task.spec.terms.start_at or 0.0), f"submitted by {core.owner}")
-            elif placement:
-                core.launching.add(task.id)
-                core.add(task, Assigned(placement), f"submitted by {task.owner}")
-            else:
-                core.add(task, Queued(), f"submitted by {task.owner}")
+            for task in kept:
+                core.secrets.put(task.id, secrets)
+            core.launching.update(begun)
+            core.add_all(events, f"submitted by {kept[0].owner}" if kept else "")
         except AgentlessError as error:
-            core.launching.discard(task.id)
-            core.secrets.remove(task.id)
-            return error
-        return None
+            core.launching.difference_update(begun)
+            for task in kept:
+                core.secrets.remove(task.id)
+            return [refused.get(task.id) or error for task in tasks]
+        return [refused.get(task.id) for task in tasks]
 
     def _is_for_later(self, task: Task) -> bool:
         return (task.spec.terms.start_at or 0.0) > self._core.clock.now()
 
-    def _turned_away(self, task: Task) -> AgentlessError | None:
+    def _first(self, task: Task, placement: Placement | None) -> Event:
+        if self._is_for_later(task):
+            return Delayed(task.spec.terms.start_at or 0.0)
+        return Assigned(placement) if placement else Queued()
+
+    def _turned_away(self, cluster: Cluster, task: Task) -> AgentlessError | None:
         """Why a task that does not start now is not queued either."""
-        cluster = self._core.cluster()
         if words := never(cluster, task.spec, task.owner):
             return Refused(words)
         if self._is_for_later(task):

@@ -9,6 +9,7 @@ from typing import Any
 
 from agentless.controller.core import Core
 from agentless.controller.link import Link
+from agentless.controller.together import Together
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, TemplateError
 from agentless.model.event import Event, Launched, LaunchFailed, Step, Unplaced
 from agentless.model.task import Assigning, Lost, Task
@@ -27,6 +28,7 @@ class Launcher:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._together = Together(core)
         self._background: set[asyncio.Task[None]] = set()
         core.relaunch = self._relaunch
 
@@ -101,7 +103,7 @@ class Launcher:
             except ImageMissing:
                 await self._pull(link, task)
                 container = await self._try(link, task)
-            self._settle(task_id, Launched(container), f"docker run on {link.node.name} answered")
+            await self._together.apply(task_id, Launched(container), f"docker run on {link.node.name} answered")
         except (RuntimeFailed, TemplateError) as error:
             self._settle(task_id, LaunchFailed(str(error)), f"the launch on {task.node} failed")
         finally:

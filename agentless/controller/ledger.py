@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import asdict
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import orjson
 
@@ -26,6 +28,27 @@ from agentless.stores.tinydb import TaskStore
 
 FORGOTTEN = 1000
 """So many of the tasks that were dropped are remembered as such: answers are on their way for seconds only."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What an event makes of a task, and who says so."""
+
+    old: Task
+    event: Event
+    cause: str
+    new: Task
+
+    @property
+    def ends(self) -> bool:
+        return isinstance(self.new.status, Ended)
+
+    @property
+    def matters(self) -> bool:
+        """Whether it has to be on disk before anybody hears of it."""
+        if isinstance(self.event, Dated):
+            return False
+        return self.new != self.old or isinstance(self.event, (Adopted, Queued, Delayed))
 
 
 class Ledger:
@@ -52,7 +75,9 @@ class Ledger:
         self.forgotten: dict[str, None] = {}
         self.outlook: Callable[[Task], Outlook] = lambda _: Outlook()
         self.changed: Callable[[Task, Task], None] = lambda _, __: None
+        self._placed: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by node; some may be elsewhere by now
         self._leftover: set[str] = set()  # ended, and the state file has them still
+        self._dated: set[str] = set()  # of these the state file does not know the engine's date yet
         self._unrecorded: list[EventRow] = []
         self._store = store
         for task in store.load().values():
@@ -60,7 +85,7 @@ class Ledger:
             if history.has(task.id):
                 self._leftover.add(task.id)
             else:
-                self.tasks[task.id] = task
+                self._remember(task)
                 self._complete(task)
         for task_id in secrets.tasks():
             if task_id not in self.tasks:
@@ -92,11 +117,16 @@ class Ledger:
 
     def add(self, task: Task, event: Event, cause: str) -> Task:
         """Take in a new task with its first event; it is on disk before this returns."""
-        self.tasks[task.id] = task
+        return self.add_all([(task, event)], cause)[0]
+
+    def add_all(self, begun: Sequence[tuple[Task, Event]], cause: str) -> list[Task]:
+        """Take in new tasks, each with its first event, in one write: all of them or none."""
+        self.tasks.update({task.id: task for task, _ in begun})
         try:
-            return self.apply(task.id, event, cause)
+            return self.apply_all({task.id: (event, cause) for task, event in begun})
         except BaseException:
-            self.tasks.pop(task.id, None)
+            for task, _ in begun:
+                self.tasks.pop(task.id, None)
             raise
 
     def apply(self, task_id: str, event: Event, cause: str) -> Task:
@@ -104,39 +134,78 @@ class Ledger:
 
         Raises IllegalMove or StateError; then nothing has changed.
         """
-        old = self.tasks[task_id]
-        now = self.clock.now()
-        new = apply(old, event, now)
-        again = self._try_again(old, new, now)
-        news = self._news(new, _words(event), cause, now)
-        if isinstance(new.status, Ended):
-            self.history.add(new, [*self._unrecorded, (now, task_id, orjson.dumps(news))])
-            # It has happened: what cannot be tidied up now is tidied up later.
-            self._unrecorded.clear()
-            self._leftover.add(task_id)
-            del self.tasks[task_id]
-            self.intruders.pop(task_id, None)
-        else:
-            if new != old or isinstance(event, (Adopted, Queued, Delayed)):
-                self._store.save(new)
-            self.tasks[task_id] = new
-        self.changed(old, new)
-        if not new.live or (new.container and new.attempt > new.spec.terms.retries):
-            self.secrets.remove(task_id)  # no launch of it will ever need them again
-        self.flush()
-        if isinstance(new.status, Ended):
-            self.hub.publish(news)
-        elif not isinstance(event, Dated):  # with that nothing has happened, it is only known better
-            self.tell(news, task_id)
-        if again:
-            self.tell(self._news(again, "retried", f"{new.id} is {new.state}", now), again.id)
-        if again and new.live:
-            return self.apply(task_id, StopAsked("kill"), f"it goes on as {again.id}")
-        return new
+        return self.apply_all({task_id: (event, cause)})[0]
 
-    def _try_again(self, old: Task, new: Task, now: float) -> Task | None:
+    def apply_all(self, events: Mapping[str, tuple[Event, str]]) -> list[Task]:
+        """Likewise one event each of several tasks, in one write of the state: all of them or none.
+
+        An end is written by itself, so it is the only event that it comes with.
+        """
+        now = self.clock.now()
+        moves = [(self.tasks[key], event, cause) for key, (event, cause) in events.items()]
+        changes = [_Change(old, event, cause, apply(old, event, now)) for old, event, cause in moves]
+        tries = [self._try_again(change, now) for change in changes]
+        if any(change.ends for change in changes):
+            [change] = changes
+            self._end(change, now)
+        else:
+            self._keep(changes, now)
+        for change, again in zip(changes, tries, strict=True):
+            if again:
+                self.tell(self._news(again, "retried", f"{change.new.id} is {change.new.state}", now), again.id)
+            if again and change.new.live:
+                self.apply(change.new.id, StopAsked("kill"), f"it goes on as {again.id}")
+        return [self.tasks.get(change.new.id, change.new) for change in changes]
+
+    def _end(self, change: _Change, now: float) -> None:
+        task_id, news = change.new.id, self._news(change.new, _words(change.event), change.cause, now)
+        self.history.add(change.new, [*self._unrecorded, (now, task_id, orjson.dumps(news))])
+        # It has happened. The next write of the state file tidies up there, or the next `flush`.
+        self._unrecorded.clear()
+        self._leftover.add(task_id)
+        del self.tasks[task_id]
+        self._dated.discard(task_id)
+        self.intruders.pop(task_id, None)
+        self.changed(change.old, change.new)
+        self.secrets.remove(task_id)
+        self._record()
+        self.hub.publish(news)
+
+    def _keep(self, changes: Iterable[_Change], now: float) -> None:
+        if changed := [change.new for change in changes if change.matters]:
+            saved = {task.id for task in changed}
+            dated = [self.tasks[key] for key in self._dated - saved]
+            self._leftover -= saved  # what had ended may live again
+            self._store.save(*changed, *dated, gone=self._leftover)
+            self._dated.clear()
+            self._leftover.clear()
+        for change in changes:
+            self._remember(change.new)
+            self.changed(change.old, change.new)
+            if change.new.container and change.new.attempt > change.new.spec.terms.retries:
+                self.secrets.remove(change.new.id)  # no launch of it will ever need them again
+            if isinstance(change.event, Dated):
+                # Only known better: the next write takes it along, or the node says it again.
+                self._dated.add(change.new.id)
+        for change in changes:
+            if not isinstance(change.event, Dated):
+                self.tell(self._news(change.new, _words(change.event), change.cause, now), change.new.id)
+
+    def _remember(self, task: Task) -> None:
+        self.tasks[task.id] = task
+        if task.placement:
+            self._placed[task.placement.node][task.id] = None
+
+    def on_node(self, node: str) -> list[Task]:
+        """The live tasks that are placed on a node."""
+        known = [self.tasks[key] for key in self._placed[node] if key in self.tasks]
+        found = [task for task in known if task.placement and task.placement.node == node]
+        self._placed[node] = {task.id: None for task in found}
+        return found
+
+    def _try_again(self, change: _Change, now: float) -> Task | None:
         """Take in the next try, before the end of this one is on disk: what crashes in between does it once more."""
-        found = another_try(old, new, now)
+        found = another_try(change.old, change.new, now)
         if found is None:
             return None
         task, delay = found
@@ -144,8 +213,8 @@ class Ledger:
         if fresh:
             task = apply(task, delay, now)
             self._store.save(task)
-            self.tasks[task.id] = task
-        self.secrets.hand_on(new.id, task.id)
+            self._remember(task)
+        self.secrets.hand_on(change.new.id, task.id)
         return task if fresh else None
 
     def adopt(self, task: Task, cause: str) -> None:
@@ -155,6 +224,7 @@ class Ledger:
     def forget(self, task: Task, word: str, cause: str) -> None:
         """Drop a task, and all that is remembered of it but its events; `word` is what they call it."""
         self._store.remove(task.id)
+        self._dated.discard(task.id)
         self.forgotten[task.id] = None  # a container of it may still be in an answer that is on its way
         while len(self.forgotten) > FORGOTTEN:
             del self.forgotten[next(iter(self.forgotten))]
@@ -168,20 +238,27 @@ class Ledger:
         self.tell(self._news(task, event, cause, self.clock.now()), task.id)
 
     def _news(self, task: Task, event: str, cause: str, now: float) -> News:
-        return {"kind": "task", "at": now, "event": event, "cause": cause, "task": asdict(self.view(task))}
+        return {"kind": "task", "at": now, "event": event, "cause": cause, "task": _fields(self.view(task))}
 
     def tell(self, news: News, task: str = "") -> None:
         """Record and publish. What has happened has happened: news that the disk has no room for are kept for later."""
         self._unrecorded.append((news["at"], task, orjson.dumps(news)))
-        self.flush()
+        self._record()
         self.hub.publish(news)
 
     def flush(self) -> None:
-        """Write what there was no room for so far; `trouble` says whether there is now."""
+        """Write what was left for later, or had no room so far; `trouble` says whether there is now."""
         try:
-            for task_id in list(self._leftover):
-                self._store.remove(task_id)
-                self._leftover.discard(task_id)
+            if self._leftover:
+                self._store.remove(*self._leftover)
+                self._leftover.clear()
+        except StateError as error:
+            self.trouble = str(error)
+        else:
+            self._record()
+
+    def _record(self) -> None:
+        try:
             while self._unrecorded:
                 self.history.record(*self._unrecorded[0])
                 self._unrecorded.pop(0)
@@ -203,3 +280,8 @@ class Ledger:
 def _words(event: Event) -> str:
     """`stop-asked` for StopAsked."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(event).__name__).lower()
+
+
+def _fields(view: TaskView) -> dict[str, Any]:
+    """What `asdict` gives, without a copy of each value: orjson writes those that are dataclasses as they are."""
+    return {field.name: getattr(view, field.name) for field in fields(view)}

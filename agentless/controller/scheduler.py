@@ -187,13 +187,14 @@ class Scheduler:
             self.plan = Plan()
             return
         self.plan = self.look()
-        for task, placement in self.plan.starts.items():
-            self._core.launching.add(task)
-            try:
-                self._core.apply(task, Assigned(placement), "its turn in the queue")
-            except AgentlessError:
-                self._core.launching.discard(task)
-                raise
+        starts = {task: (Assigned(placement), "its turn in the queue") for task, placement in self.plan.starts.items()}
+        self._core.launching.update(starts)
+        try:
+            self._core.apply_all(starts)
+        except AgentlessError:
+            self._core.launching.difference_update(starts)
+            raise
+        for task in starts:
             self._launch(task)
 
     def _waits(self, reference: str) -> Task:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -242,6 +243,11 @@ class Counting:
             self._traffic.last = time.time()
 
 
+COLLECT_AFTER = 50_000
+"""New objects after which Python looks for garbage in circles. Its own 700 would have it look through everything in the
+middle of each look at a long queue, and there is hardly such garbage here."""
+
+
 def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bool) -> None:
     """Be the controller until told to leave; raises ControllerError when there is one, or what is wrong with the files.
 
@@ -255,6 +261,7 @@ def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bo
         raise ControllerError(f"a controller runs already for {state}; agentless controller status shows it") from None
     except OSError as error:
         raise StateError(f"the state folder {state} cannot be used: {error.strerror}") from None
+    gc.set_threshold(COLLECT_AFTER)
     with lock:
         controller = Controller(state, inventory)
         listener = _listen(state)

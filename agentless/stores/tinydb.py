@@ -12,7 +12,7 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -155,9 +155,15 @@ class _Tasks(Table):
 
     document_id_class = str  # type: ignore[assignment]
 
-    def put(self, documents: dict[str, Document]) -> None:
-        """Insert or replace all of these in one write of the file."""
-        self._update_table(lambda table: table.update(documents))  # type: ignore[arg-type]
+    def put(self, documents: dict[str, Document], gone: Iterable[str] = ()) -> None:
+        """Insert or replace all of these, and drop those, in one write of the file."""
+
+        def change(table: dict[str, Any]) -> None:
+            table.update(documents)
+            for task in gone:
+                table.pop(task, None)
+
+        self._update_table(change)  # type: ignore[arg-type]
 
 
 class TaskStore:
@@ -203,13 +209,11 @@ class TaskStore:
             tasks[task.id] = task
         return tasks
 
-    def save(self, *tasks: Task) -> None:
-        """Keep these, on disk, in one write, before this returns."""
-        self._tasks.put(
-            {t.id: Document(_TASK.dump_python(t, mode="json"), doc_id=t.id) for t in tasks}  # type: ignore[arg-type]
-        )
+    def save(self, *tasks: Task, gone: Iterable[str] = ()) -> None:
+        """Keep these and forget those, on disk, in one write, before this returns."""
+        self._tasks.put({t.id: Document(_TASK.dump_python(t, mode="json"), doc_id=t.id) for t in tasks}, gone)  # type: ignore[arg-type]
 
-    def remove(self, task_id: str) -> None:
-        """Forget this one."""
-        if self._tasks.contains(doc_id=task_id):  # type: ignore[arg-type]
-            self._tasks.remove(doc_ids=[task_id])  # type: ignore[list-item]
+    def remove(self, *task_ids: str) -> None:
+        """Forget these."""
+        if any(self._tasks.contains(doc_id=task_id) for task_id in task_ids):  # type: ignore[arg-type]
+            self.save(gone=task_ids)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -87,6 +88,26 @@ def forget(client: Client, task: str) -> None:
     """Wait for the end of a task and remove it with its container."""
     client.get(f"/v1/tasks/{task}/wait")
     client.delete(f"/v1/tasks/{task}")
+
+
+def end(root: Path, tasks: set[str]) -> None:
+    """End the processes of these tasks on simulated nodes, as the machine's own kill would."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if str(root).encode() not in environment:
+            continue
+        words = dict(word.split(b"=", 1) for word in environment.split(b"\0") if b"=" in word)
+        if words.get(b"AGENTLESS_TASK_ID", b"").decode() in tasks:
+            os.kill(int(process.name), signal.SIGKILL)
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far, see proc(5)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def docker_run(node: Node, name: str) -> list[str]:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from agentless.client import Client
-from tests.bench.houses import AGENTLESS, controller, request, simulated_env, simulated_nodes
+from tests.bench.houses import AGENTLESS, controller, end, request, simulated_env, simulated_nodes
 from tests.bench.measure import Row, milliseconds, timed
 
 NODES, PER_NODE = 100, 10
@@ -28,7 +28,7 @@ def bench(runs: int) -> list[Row]:
         for _ in range(max(3, runs // 7)):
             _kill(client)
             gone = {live.pop() for _ in range(ENDED)}
-            _end(root, gone)
+            end(root, gone)
             took, printed = timed([AGENTLESS, "ps", "--json"], env)
             assert {task["id"] for task in json.loads(printed)} == live
             assert {client.get(f"/v1/tasks/{task}")["state"] for task in gone} == {"failed"}
@@ -54,20 +54,6 @@ def _kill(client: Client) -> None:
     os.kill(pid, signal.SIGKILL)
     while Path(f"/proc/{pid}/stat").exists():
         pass
-
-
-def _end(root: Path, tasks: set[str]) -> None:
-    """End the processes of these tasks, as the machine's own kill would."""
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (process / "environ").read_bytes()
-        except OSError:
-            continue
-        if str(root).encode() not in environment:
-            continue
-        words = dict(word.split(b"=", 1) for word in environment.split(b"\0") if b"=" in word)
-        if words.get(b"AGENTLESS_TASK_ID", b"").decode() in tasks:
-            os.kill(int(process.name), signal.SIGKILL)
 
 
 def _forget(client: Client, tasks: set[str], _env: Mapping[str, str]) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from datetime import datetime
 from pathlib import Path
 
 from agentless.client import Client
-from tests.bench.houses import controller, simulated_env, simulated_nodes
+from tests.bench.houses import controller, cpu_seconds, simulated_env, simulated_nodes
 from tests.bench.measure import Row
 
 NODES, GPUS = 100, 8
@@ -22,9 +21,9 @@ def bench(_runs: int) -> list[Row]:
     with simulated_nodes(NODES, GPUS) as root, controller(simulated_env(root)) as client:
         pid = client.get("/v1/controller")["pid"]
         time.sleep(SETTLE)
-        began, before = time.perf_counter(), _cpu_seconds(pid)
+        began, before = time.perf_counter(), cpu_seconds(pid)
         time.sleep(WATCHED)
-        share = 100 * (_cpu_seconds(pid) - before) / (time.perf_counter() - began)
+        share = 100 * (cpu_seconds(pid) - before) / (time.perf_counter() - began)
         megabytes = _resident_mb(pid)
         every = _sampled_every(client)
     what = f"a controller with {NODES} nodes of {GPUS} GPUs, each sampled every {every:.1f} s: "
@@ -32,12 +31,6 @@ def bench(_runs: int) -> list[Row]:
         Row(what + "CPU", f"≤ {MOST_CPU:g} % of a core", f"**{share:.1f} %** over {WATCHED:.0f} s", share <= MOST_CPU),
         Row(what + "memory", f"≤ {MOST_MB:g} MB", f"**{megabytes:.0f} MB** resident", megabytes <= MOST_MB),
     ]
-
-
-def _cpu_seconds(pid: int) -> float:
-    """User and system time, see proc(5)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _resident_mb(pid: int) -> float:

@@ -37,7 +37,7 @@ def opened(folder: Path) -> Ledger:
     return Ledger("me@here", store, history, SecretStore(folder / "secrets"), Hub(), clock)
 
 
-def full(*_: object) -> None:
+def full(*_: object, **__: object) -> None:
     raise StateError("the disk is full")
 
 
@@ -112,6 +112,7 @@ def test_an_end_is_told_once_although_the_state_file_cannot_forget_it_yet(
     with monkeypatch.context() as patch:
         patch.setattr(ledger._store, "remove", full)
         ledger.apply("t1", Exited(0), "seen")
+        ledger.flush()
         assert (ledger.tasks, ledger.trouble) == ({}, "the disk is full")
         again = opened(folder)  # it starts on the full disk, too
         assert again.tasks == {}

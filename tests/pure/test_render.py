@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from agentless.errors import TemplateError
 from agentless.model.sharing import Sharing
 from agentless.paths import template_dir
-from agentless.render import Renderer
+from agentless.render import Renderer, _split
 
 NASTY = [
     "", " ", "-", "--rm", "-e", "a b", "'", '"', "''", "\\", "\\n", "a\nb", "\n", "\t", "$HOME", "${IFS}", "$(exit 9)",
@@ -353,3 +353,15 @@ def test_a_template_that_does_not_render_is_named(tmp_path: Path, text: bytes, w
 def test_a_template_that_is_not_there_is_named() -> None:
     with pytest.raises(TemplateError, match=r"nothing\.j2 is missing"):
         renderer.script("nothing.j2")
+
+
+@given(st.text(alphabet="ab'\"\\ \t\n\r\f#$é\u00a0", max_size=30))
+def test_words_are_split_as_shlex_does(text: str) -> None:
+    assert outcome(_split, text) == outcome(shlex.split, text)
+
+
+def outcome(split: Callable[[str], list[str]], text: str) -> list[str] | str:
+    try:
+        return split(text)
+    except ValueError as error:
+        return str(error)

@@ -1,0 +1,176 @@
+"""One look at a long queue in a large cluster, and how it grows: `rules/plan.py`, without a controller.
+
+It waits for nothing and has one thread, so its seconds are those of the processor: whatever else runs does not count.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from agentless.controller.scheduler import POLICIES
+from agentless.controller.wiring import COLLECT_AFTER
+from agentless.model.cluster import Allocation, Cluster, Gpu, Node, Observation
+from agentless.model.gpu import GpuReading
+from agentless.model.needs import Needs
+from agentless.model.node import HostFacts, NodeConfig
+from agentless.model.spec import TaskSpec
+from agentless.model.task import Task
+from agentless.model.terms import Terms
+from agentless.rules.order import order
+from agentless.rules.plan import PROMISES, STARTS, Plan, plan
+from tests.bench.measure import Row, milliseconds, paired, ratio
+
+NODES, GPUS, TASKS = 1000, 8, 10_000
+MOST = 0.2
+MOST_OF_PEER = 1.0
+PARTS = (8, 4, 2, 1)
+LEAST_TIMES = 3
+_WHAT = f"one look at {TASKS:,} waiting tasks, {NODES:,} nodes of {GPUS} GPUs"
+_NOW = 1.8e9
+_GB = 10**9
+_MODELS = (("NVIDIA A100-SXM4-80GB", 81920), ("NVIDIA H100 PCIe", 81559), ("NVIDIA GeForce RTX 3090", 24576))
+_LIMITS = (None, 600, 3600)
+_POLICIES = {None: POLICIES["pack"], **POLICIES}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A cluster of which the share `busy` of the GPUs is taken, and how each task of the queue is drawn."""
+
+    name: str
+    busy: float
+    spec: Callable[[random.Random], TaskSpec]
+    waited: bool = False
+
+
+def bench(runs: int) -> list[Row]:
+    """Each case by itself: what lies about of another one would be looked through for garbage, too."""
+    gc.set_threshold(COLLECT_AFTER)  # as the controller does
+    times = max(LEAST_TIMES, runs // 3)
+    return [row for case in CASES for row in _rows(case, times)]
+
+
+def _rows(case: Case, times: int) -> Iterator[Row]:
+    cluster, queue = _cluster(case.busy, NODES), _queue(case, TASKS)
+    yield _look(case, cluster, queue, times)
+    if case in (CASES[0], CASES[-1]):
+        pairs = paired(partial(_timed, cluster, queue), partial(_peer, cluster, queue), times)
+        yield ratio("the same : a plain loop over tasks and nodes", MOST_OF_PEER, pairs)
+        yield _growth(case, times)
+
+
+def _look(case: Case, cluster: Cluster, queue: Sequence[Task], times: int) -> Row:
+    before = plan(cluster, order(queue), _NOW, _POLICIES) if case.waited else None
+    now = _NOW + 2 if case.waited else _NOW
+    seconds = [_timed(cluster, queue, now=now, before=before) for _ in range(times)]
+    found = statistics.median(seconds)
+    spread = f"{milliseconds(min(seconds))} … {milliseconds(max(seconds))}; n={times}"
+    measured = f"**{milliseconds(found)}** ({spread})"
+    return Row(f"{_WHAT}: {case.name}", f"≤ {milliseconds(MOST)}", measured, found <= MOST)
+
+
+def _growth(case: Case, times: int) -> Row:
+    """What is done at most in one look grows along, or it would hide how the rest grows."""
+    sizes = [TASKS // part for part in PARTS]
+    houses = [(_cluster(case.busy, NODES // part), _queue(case, TASKS // part), part) for part in PARTS]
+    rounds = [[_timed(cluster, queue, part=part) for cluster, queue, part in houses] for _ in range(2 * times)]
+    seconds = [min(column) for column in zip(*rounds, strict=True)]
+    over = [each / (size * math.log(size)) for each, size in zip(seconds, sizes, strict=True)]
+    smaller = ", ".join(f"1/{part}" for part in PARTS[:-1])
+    what = "the same over n log n : that with an eighth of nodes, tasks, starts and promises"
+    measured = f"**{over[-1] / over[0]:.2f} ×** (at {smaller} and all: {' · '.join(map(milliseconds, seconds))})"
+    return Row(what, "≤ 1 ×", measured, over[-1] <= over[0])
+
+
+def _timed(
+    cluster: Cluster, queue: Sequence[Task], *, now: float = _NOW, before: Plan | None = None, part: int = 1
+) -> float:
+    gc.collect()
+    began = time.process_time()
+    plan(cluster, order(queue), now, _POLICIES, before, promises=PROMISES // part, starts=STARTS // part)
+    return time.process_time() - began
+
+
+def _peer(cluster: Cluster, queue: Sequence[Task]) -> float:
+    """The first node with enough free GPUs for one task after the other; no types, no cores, nothing about later."""
+    gc.collect()
+    began = time.process_time()
+    free = [sum(gpu.state == "free" for gpu in node.gpus) for node in cluster.nodes.values()]
+    for task in sorted(queue, key=lambda task: task.created_at):
+        wanted = task.spec.needs.gpus
+        for number, each in enumerate(free):
+            if each >= wanted:
+                free[number] -= wanted
+                break
+    return time.process_time() - began
+
+
+def _cluster(busy: float, nodes: int) -> Cluster:
+    draw, made = random.Random(1), {}
+    for number in range(nodes):
+        name = f"node{number}"
+        model, mib = draw.choice(_MODELS)
+        gpus, allocations = [], []
+        for index in range(GPUS):
+            reading = GpuReading(index, f"GPU-{number}-{index}", model, memory_total_mib=mib, memory_used_mib=0)
+            held = None
+            if draw.random() < busy:
+                limit = draw.randint(10, 100_000) if draw.random() < 0.8 else None
+                held = Allocation(f"t{number}-{index}", "me", (reading.uuid,), 4, 0, False, _NOW - 5, limit)
+                allocations.append(held)
+            gpus.append(Gpu(reading, "allocated" if held else "free", "", held))
+        seen = Observation(None, host=HostFacts(64, 512 * 1024))
+        made[name] = Node(NodeConfig(name, name), "online", "", tuple(gpus), seen, tuple(allocations))
+    return Cluster(made)
+
+
+def _queue(case: Case, tasks: int) -> list[Task]:
+    draw = random.Random(2)
+    return [Task(f"q{number}", case.spec(draw), "b", "me", _NOW) for number in range(tasks)]
+
+
+def _spec(
+    gpus: int, limit: float | None, memory: int | None = None, cores: int | None = None, **needs: object
+) -> TaskSpec:
+    return TaskSpec(("x",), needs=Needs(gpus=gpus, **needs), terms=Terms(time_limit=limit), cores=cores, memory=memory)  # type: ignore[arg-type]
+
+
+def _mixed(draw: random.Random) -> TaskSpec:
+    return _spec(
+        draw.choice((1, 1, 1, 2, 4, 8)),
+        draw.choice((*_LIMITS, draw.randint(60, 86_400))),
+        draw.choice((None, 8 * _GB)),
+        draw.choice((None, 2, 4)),
+        gpu_memory=draw.choice((None, 10 * _GB, 40 * _GB)),
+        gpu_types=draw.choice(((), ("A100",), ("H100", "A100"))),
+    )
+
+
+def _distinct(draw: random.Random) -> TaskSpec:
+    return _spec(
+        draw.randint(1, 8),
+        draw.randint(60, 86_400),
+        draw.randint(1, 64 * _GB),
+        draw.randint(1, 32),
+        gpu_memory=draw.randint(1, 80 * _GB),
+    )
+
+
+CASES = (
+    Case("nine in ten GPUs taken, mixed tasks", 0.9, _mixed),
+    Case("all GPUs taken, mixed tasks", 1.0, _mixed),
+    Case("all GPUs taken, and the promises of a look before kept", 1.0, _mixed, waited=True),
+    Case("all GPUs free, mixed tasks", 0.0, _mixed),
+    Case("all GPUs taken, each task wants 8", 1.0, lambda draw: _spec(8, draw.choice(_LIMITS))),
+    Case("half taken, each task wants 8", 0.5, lambda draw: _spec(8, draw.choice(_LIMITS))),
+    Case("all GPUs taken, each time limit another", 1.0, lambda draw: _spec(1, draw.randint(60, 86_400))),
+    Case("nine in ten taken, each task of another shape", 0.9, _distinct),
+    Case("all GPUs taken, each task of another shape", 1.0, _distinct),
+)

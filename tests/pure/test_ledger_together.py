@@ -1,0 +1,149 @@
+"""Several tasks in one write of the state: all of them or none, and each as if it were alone."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from agentless.controller.ledger import Ledger
+from agentless.controller.together import Together
+from agentless.errors import StateError
+from agentless.model.event import Assigned, Dated, Event, Exited, Launched, Queued, Restarted, Unplaced
+from agentless.stores.tinydb import TaskStore
+from tests.pure.build import CID, NOW, placement, task
+from tests.pure.test_ledger import full, opened, told
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return opened(tmp_path)
+
+
+def on_disk(ledger: Ledger) -> dict[str, str]:
+    return {key: each.state for key, each in TaskStore(ledger._store._path).load().items()}
+
+
+def writes(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """The tasks of each write from now on."""
+    counted: list[set[str]] = []
+    save = ledger._store.save
+
+    def counting(*tasks: object, **more: object) -> None:
+        counted.append({each.id for each in tasks})  # type: ignore[attr-defined]
+        save(*tasks, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ledger._store, "save", counting)
+    return counted
+
+
+def queued(ledger: Ledger, *ids: str) -> None:
+    ledger.add_all([(task(key, state="pending"), Queued()) for key in ids], "submitted")
+
+
+def test_tasks_that_come_together_are_one_write(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = writes(ledger, monkeypatch)
+    queued(ledger, "t1", "t2")
+    ledger.apply_all({key: (Assigned(placement()), "its turn") for key in ("t1", "t2")})
+    assert counted == [{"t1", "t2"}, {"t1", "t2"}]
+    assert on_disk(ledger) == {"t1": "assigning", "t2": "assigning"}
+    assert told(ledger, "t2") == [("queued", "pending"), ("assigned", "assigning")]
+
+
+def test_of_tasks_that_come_together_none_is_kept_when_the_write_fails(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queued(ledger, "t1", "t2")
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger._store, "save", full)
+        with pytest.raises(StateError):
+            ledger.apply_all({key: (Assigned(placement()), "its turn") for key in ("t1", "t2")})
+    assert {key: each.state for key, each in ledger.tasks.items()} == {"t1": "pending", "t2": "pending"}
+    assert told(ledger, "t1") == [("queued", "pending")]
+
+
+def test_an_engines_date_is_written_with_the_next_task(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.adopt(task("t1"), "found")
+    counted = writes(ledger, monkeypatch)
+    ledger.apply("t1", Dated(NOW - 5, NOW - 5), "seen")
+    assert counted == []
+    queued(ledger, "t2")
+    assert counted == [{"t1", "t2"}]
+
+
+def test_an_ended_task_leaves_the_state_file_with_the_next_write(ledger: Ledger) -> None:
+    ledger.adopt(task("t1"), "found")
+    ledger.apply("t1", Exited(0), "seen")
+    queued(ledger, "t2")
+    assert on_disk(ledger) == {"t2": "pending"}
+
+
+def test_an_ended_task_leaves_the_state_file_although_nothing_else_is_written(ledger: Ledger) -> None:
+    ledger.adopt(task("t1"), "found")
+    ledger.apply("t1", Exited(0), "seen")
+    ledger.flush()
+    assert on_disk(ledger) == {}
+
+
+def test_an_ended_task_that_lives_again_stays_in_the_state_file(ledger: Ledger) -> None:
+    ledger.adopt(task("t1"), "found")
+    ended = ledger.apply("t1", Exited(0), "seen")
+    ledger.add(ended, Restarted(NOW, NOW), "by hand")
+    ledger.flush()
+    assert on_disk(ledger) == {"t1": "running"}
+
+
+def test_answers_that_come_together_are_two_writes_at_most(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first one does not wait for the others, and the others share one."""
+    ids = [f"t{number}" for number in range(50)]
+    queued(ledger, *ids)
+    ledger.apply_all({key: (Assigned(placement()), "its turn") for key in ids})
+    counted = writes(ledger, monkeypatch)
+
+    async def answer() -> None:
+        together, launched = Together(ledger), Launched(CID)
+        await asyncio.gather(*(together.apply(key, launched, "docker run answered") for key in ids))
+
+    asyncio.run(answer())
+    assert set.union(*counted) == set(ids)
+    assert len(counted) <= 2
+    assert set(on_disk(ledger).values()) == {"running"}
+
+
+def test_each_of_those_that_come_together_hears_that_the_disk_is_full(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queued(ledger, "t1", "t2")
+    ledger.apply_all({key: (Assigned(placement()), "its turn") for key in ("t1", "t2")})
+    monkeypatch.setattr(ledger._store, "save", full)
+
+    async def answer() -> list[BaseException | None]:
+        together, launched = Together(ledger), Launched(CID)
+        waits = (together.apply(key, launched, "docker run answered") for key in ("t1", "t2"))
+        return await asyncio.gather(*waits, return_exceptions=True)
+
+    assert [type(error) for error in asyncio.run(answer())] == [StateError, StateError]
+
+
+def test_who_is_gone_does_not_hold_up_the_others(ledger: Ledger) -> None:
+    queued(ledger, "t1")
+    ledger.apply("t1", Assigned(placement()), "its turn")
+    event: Event = Launched(CID)
+
+    async def answer() -> None:
+        together = Together(ledger)
+        await asyncio.gather(together.apply("gone", event, "a"), together.apply("t1", event, "b"))
+
+    asyncio.run(answer())
+    assert on_disk(ledger) == {"t1": "running"}
+
+
+def test_the_tasks_of_a_node_are_those_that_are_there_now(ledger: Ledger) -> None:
+    queued(ledger, "t1", "t2", "t3")
+    ledger.apply_all({key: (Assigned(placement()), "its turn") for key in ("t1", "t2")})
+    ledger.apply("t1", Unplaced("taken"), "the node refused it")
+    ledger.apply("t1", Assigned(placement("elsewhere")), "its turn")
+    ledger.forget(ledger.tasks["t2"], "removed", "rm")
+    node = placement().node
+    assert ([each.id for each in ledger.on_node("elsewhere")], ledger.on_node(node)) == (["t1"], [])
