@@ -111,9 +111,11 @@ def plan(
             if key not in indices:
                 indices[key] = Index(rooms, policies[shape.policy], shape.sharing.rough)
             search = searches[shape] = Search(shape, indices[key])
-        if found := search.now(amounts, mine.room if mine else None) or _instead(
-            kept, weak, indices.values(), shape, amounts
-        ):
+        found = search.now(amounts, mine.room if mine else None)
+        if found is None and (found := _instead(kept, weak, indices.values(), shape, amounts)):
+            for other in searches.values():
+                other.forget()  # whoever gave way may have left more room than was taken
+        if found:
             room, seats = found
             room.start(shape, amounts, seats)
             begun[task.id] = room.placement(shape, seats)

@@ -100,6 +100,10 @@ class Search:
         self._failed = [failed for failed in self._failed if not amounts.within(failed)] + [amounts]
         return None
 
+    def forget(self) -> None:
+        """Room has become more: what did not fit may fit now."""
+        self._failed.clear()
+
     def later(self, amounts: Amounts) -> tuple[float, Room, list[Seat]] | None:
         """The first place that will be free so long; of several the one where the fewest GPUs are still missing."""
         best: tuple[Later, Room, list[Seat]] | None = None

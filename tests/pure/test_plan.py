@@ -253,6 +253,17 @@ def test_who_has_to_wait_is_promised_the_end_of_the_first_that_ends() -> None:
     assert promises(look(busy, wish("a"))) == {"a": ("node2", 30)}
 
 
+def test_where_one_promise_gives_way_there_is_room_for_more_than_one() -> None:
+    """`large` is promised all of node1 for later; then it is empty, and those in front are three."""
+    full = two_nodes(runs("t", "node1::0,1", 0, 100), runs("u", "node2::0,1", 0, 300), gpus=2)
+    large, others = wish("large", "2x", 300), [wish(name, limit=300) for name in ("a", "b")]
+    before = look(full, large)
+    assert promises(before) == {"large": ("node1", 100)}
+    free = two_nodes(runs("u", "node2::0,1", 0, 300), gpus=2)
+    found = plan(free, [*others, large], NOW, POLICIES, Plan({}, {"a": None, "b": None, **before.promises}))
+    assert set(found.starts) == {"a", "b"}
+
+
 def test_promises_follow_each_other() -> None:
     busy = two_nodes(runs("t1", "node1::0", 60, 100), runs("t2", "node2::0", 60, 90), gpus=1)
     found = look(busy, wish("a", limit=100), wish("b", limit=100), wish("c", limit=100))
