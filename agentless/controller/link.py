@@ -112,6 +112,12 @@ class Link:
         return self.observation.error is None
 
     @property
+    def has_stranger(self) -> bool:
+        """Whether a process outside all containers uses one of its GPUs."""
+        sample = self.observation.sample
+        return sample is not None and any(process.container is None for process in sample.processes or ())
+
+    @property
     def silence(self) -> str | None:
         """Why it does not say which containers of ours it has, None when it does."""
         seen = self.observation

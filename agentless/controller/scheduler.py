@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agentless import plugins
 from agentless.controller.core import Core
+from agentless.controller.link import SAMPLE_EVERY, SAMPLE_SOON
 from agentless.controller.past import Past
 from agentless.errors import AgentlessError, Refused, StateError, UsageError
 from agentless.model.event import Assigned, Moved
@@ -183,7 +184,10 @@ class Scheduler:
         """Start those whose turn it is."""
         self._positions.clear()
         self._reasons.clear()
-        if not self._waiting():
+        waiting = self._waiting()
+        for link in self._core.links.values():
+            link.sample_every = SAMPLE_SOON if waiting and link.has_stranger else SAMPLE_EVERY
+        if not waiting:
             self.plan = Plan()
             return
         self.plan = self.look()

@@ -69,7 +69,7 @@ async def test_idle_gpus_are_reported_in_ps_gpus_and_events_and_nothing_is_stopp
         assert (view.reason.startswith("idle for 2m"), view.idle_since is not None) == (True, True)
         found = controller.core.cluster(["n1"]).nodes["n1"].gpus[0]
         since = controller.core.idle[task].since[found.reading.uuid]
-        assert ", idle for 2m" in gpu_view("n1", found, since, controller.core.clock.now()).reason
+        assert ", idle for 2m" in gpu_view("n1", found, idle_since=since, now=controller.core.clock.now()).reason
         await pass_time(desk, controller, 200)
         assert controller.core.find(task).state == "running"
 

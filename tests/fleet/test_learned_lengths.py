@@ -33,7 +33,8 @@ async def test_who_waits_is_told_about_when_it_starts_and_nobody_is_stopped(desk
         view = controller.core.view(task)
         assert (view.about, view.expected_start is not None) == (True, True)
         assert "it starts in about " in controller.scheduler.explain(task).summary
-        assert (controller.core.find(holder).state, task.state) == ("running", "pending")
+        await until(lambda: controller.core.find(holder).state == "running")
+        assert task.state == "pending"
 
 
 async def test_nothing_is_learned_unless_the_inventory_says_so(desk):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentless.controller.intake import Submit
+from agentless.controller.link import SAMPLE_EVERY, SAMPLE_SOON
 from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
 from agentless.model.terms import Terms
@@ -138,3 +139,15 @@ async def test_explain_names_the_holders_and_the_time_at_which_it_starts(desk):
         assert all(any(holder in line for line in on_n1.details) for holder in holders)
         running = controller.scheduler.explain(controller.core.find(holders[0]))
         assert running.summary == f"task {holders[0]} is running: it waits for nothing"
+
+
+async def test_a_node_is_looked_at_more_often_while_somebody_waits_for_a_stranger_to_leave(desk):
+    """n2's GPU is a stranger's."""
+    async with desk.running() as controller:
+        link = controller.core.links["n2"]
+        assert link.sample_every == SAMPLE_EVERY
+        task = (await submit(controller, "n2::0")).task.id
+        await until(lambda: link.sample_every == SAMPLE_SOON)
+        assert controller.core.links["n1"].sample_every == SAMPLE_EVERY
+        await controller.actions.stop(task, "stop")
+        await until(lambda: link.sample_every == SAMPLE_EVERY)
