@@ -99,23 +99,21 @@ def _walk(environment: dict[str, str]) -> None:
     _step("What runs?", environment, "ps")
     _step("What has it printed?", environment, "logs", "train")
     _step(
-        "Ask for one of its GPUs again: refused, with who holds it.",
+        "Ask for one of its GPUs again, now or never: refused, with who holds it.",
         environment,
         "submit",
         "node1::1",
+        "--no-queue",
         "--",
         "true",
         wants=3,
     )
     _step(
-        "A GPU that somebody uses outside agentless is refused as well.",
-        environment,
-        "submit",
-        _foreign(environment),
-        "--",
-        "true",
-        wants=3,
-    )
+        "A GPU that somebody uses outside agentless: a task for it waits.",
+        environment, "submit", _foreign(environment), "--name", "patient", "--", "true",
+    )  # fmt: skip
+    _step("Why does it wait, and what would help?", environment, "explain", "patient")
+    _step("It need not wait any more.", environment, "stop", "patient")
     _step("End it: it gets SIGTERM, and time to save its work.", environment, "stop", "train")
     _step("Its last words?", environment, "logs", "train", "--tail", "1")
     _step(

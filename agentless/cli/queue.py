@@ -1,4 +1,4 @@
-"""`agentless queue` and `explain`: who waits, for what, and until when."""
+"""`agentless queue`: who waits, for what, and until when."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ def add_to(app: typer.Typer) -> None:
     group.command()(move)
     group.command()(top)
     app.add_typer(group, name="queue")
-    app.command()(explain)
 
 
 def queue(
@@ -86,19 +85,6 @@ def _shares(context: typer.Context, as_json: bool) -> None:
         show(_SHARE_COLUMNS, found)
     else:
         say("nobody has used a GPU lately, and nobody waits")
-
-
-def explain(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
-    """Say why a task does not start: what stands in the way on each node, and when it will start."""
-    found = client(context).get(f"/v1/tasks/{task}/explain")
-    if as_json:
-        print_json(found)
-        return
-    print(found["summary"])
-    for obstacle in found["obstacles"]:
-        print(f"  {obstacle['node']}: {obstacle['text']}")
-        for line in obstacle["details"]:
-            print(f"    {line}")
 
 
 def _start(task: dict[str, Any]) -> str:

@@ -38,7 +38,7 @@ from agentless.controller.requests import (
 from agentless.controller.reservations import Reservations
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.trust import HostKey, Trust
-from agentless.errors import AgentlessError, ControllerError
+from agentless.errors import AgentlessError, ControllerError, UsageError
 from agentless.model.cluster import Gpu
 from agentless.model.owner import check_owner
 from agentless.model.task import Task
@@ -189,6 +189,16 @@ def make(house: House) -> FastAPI:
         """Why a task does not start."""
         await core.heard(core.links)
         return house.scheduler.explain(core.find(task))
+
+    @app.post("/v1/explain")
+    async def what_if(request: SubmitRequest, me: Asking) -> ExplainView:
+        """What would become of a task if it were submitted now; nothing is."""
+        (spec, *more) = request.specs()
+        if more:
+            raise UsageError("one task at a time can be explained; name one target")
+        await core.heard(core.links)
+        house.intake.check(spec)
+        return house.scheduler.what_if(spec, request.owner or me)
 
     @app.get("/v1/tasks/{task}/events")
     async def task_events(task: str) -> list[dict[str, Any]]:

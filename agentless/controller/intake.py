@@ -47,7 +47,7 @@ class Intake:
         if not request.specs:
             raise UsageError("no target: name a node, like node1::0; agentless gpus shows what is free")
         for spec in request.specs:
-            check_spec(spec)
+            self.check(spec)
             if unknown := sorted(set(request.secrets).difference(spec.secret_env)):
                 raise UsageError(f"the secret {unknown[0]!r} is not among the task's secret_env")
         tasks = self._tasks(request)
@@ -61,16 +61,20 @@ class Intake:
             await asyncio.gather(*(self._answer(task, error) for task, error in zip(tasks, taken, strict=True)))
         )
 
+    def check(self, spec: TaskSpec) -> None:
+        """Raises UsageError for what cannot be meant, and NotFound for a node that is not there."""
+        check_spec(spec)
+        if spec.needs.policy is not None and spec.needs.policy not in POLICIES:
+            hint = nearest(spec.needs.policy, POLICIES)
+            raise UsageError(f"there is no policy {spec.needs.policy!r}{hint}; {', '.join(POLICIES)}")
+        for name in (*spec.needs.nodes, *spec.needs.exclude):
+            self._core.link(name)
+
     def _tasks(self, request: Submit) -> list[Task]:
         core, tasks = self._core, list[Task]()
         owner = core.owner if request.owner is None else check_owner(request.owner, "--owner")
         for spec in request.specs:
             node = core.link(spec.needs.node).node if spec.needs.node else None
-            for name in (*spec.needs.nodes, *spec.needs.exclude):
-                core.link(name)
-            if spec.needs.policy is not None and spec.needs.policy not in POLICIES:
-                hint = nearest(spec.needs.policy, POLICIES)
-                raise UsageError(f"there is no policy {spec.needs.policy!r}{hint}; {', '.join(POLICIES)}")
             image = spec.image or (node.image if node else core.image)
             if image is None:
                 raise UsageError(

@@ -13,15 +13,17 @@ from agentless.controller.link import SAMPLE_EVERY, SAMPLE_SOON
 from agentless.controller.past import Past
 from agentless.errors import AgentlessError, Refused, StateError, UsageError
 from agentless.model.event import Assigned, Moved
+from agentless.model.spec import TaskSpec
 from agentless.model.task import Pending, Scheduled, Task
 from agentless.model.units import format_duration
 from agentless.model.view import ExplainView, ObstacleView, ShareView
 from agentless.rules.batches import released
-from agentless.rules.explain import against, brief
+from agentless.rules.explain import against, brief, never
 from agentless.rules.order import order
-from agentless.rules.plan import Outlook, Plan, plan
+from agentless.rules.plan import Outlook, Plan, Promise, plan
 from agentless.rules.publish import timestamp
 from agentless.rules.rank import move
+from agentless.rules.remedy import remedies
 from agentless.rules.search import Cost
 
 LOOK_EVERY = 2.0
@@ -82,7 +84,9 @@ class Scheduler:
     def outlook(self, task: Task) -> Outlook:
         """What one who waits is told."""
         if task.id not in self._positions:
-            self._positions = {waiting.id: number for number, waiting in enumerate(order(self._waiting()), 1)}
+            self._positions = {
+                waiting.id: number for number, waiting in enumerate(order(self._waiting(), self._used), 1)
+            }
         position = self._positions.get(task.id)
         if position is None:
             return Outlook()
@@ -98,26 +102,29 @@ class Scheduler:
         """Why a task does not start, node by node."""
         if isinstance(task.status, Scheduled):
             left = format_duration(task.status.until - self._core.clock.now())
-            return ExplainView(task.id, f"task {task.id} goes into the queue in {left}", None, ())
+            return ExplainView(task.id, f"task {task.id} goes into the queue in {left}", None, (), {})
         if not isinstance(task.status, Pending):
-            return ExplainView(task.id, f"task {task.id} is {task.state}: it waits for nothing", None, ())
+            return ExplainView(task.id, f"task {task.id} is {task.state}: it waits for nothing", None, (), {})
         outlook = self.outlook(task)
-        found = [
-            ObstacleView(name, obstacle.text, obstacle.details)
-            for name, each in against(self._core.cluster(), task.spec, task.owner).items()
-            for obstacle in each
-        ]
-        when, start = self._held_back(task) or "when it starts is not known yet", None
-        if outlook.promise and outlook.promise.start is None:
-            when = f"it starts on {outlook.promise.node} when something ends there that has no time limit"
-        elif outlook.promise and outlook.promise.start:
-            start = outlook.promise.start
-            left = format_duration(start - self._core.clock.now())
-            when = f"it starts in {left} at the latest, on {outlook.promise.node}"
-            if outlook.promise.about:
-                when = f"it starts in about {left} on {outlook.promise.node}, as far as earlier tasks tell"
+        when = self._held_back(task) or self._when(outlook.promise)
         summary = f"task {task.id} ({task.spec.needs}) is number {outlook.position} in the queue; {when}"
-        return ExplainView(task.id, summary, timestamp(start), tuple(found))
+        return self._explained(task, summary, outlook.promise)
+
+    def what_if(self, spec: TaskSpec, owner: str | None) -> ExplainView:
+        """What would become of a task if it were submitted now."""
+        now, cluster = self._core.clock.now(), self._core.cluster()
+        task = Task("", spec, "", owner or self._core.owner, now)
+        if words := never(cluster, spec, task.owner):
+            return self._explained(task, words, None)
+        found = self.look([task])
+        if placement := found.starts.get(task.id):
+            gpus = f"::{','.join(map(str, placement.gpus))}" if placement.gpus else ""
+            return ExplainView("", f"{spec.needs} would start now, on {placement.node}{gpus}", None, (), {})
+        promise = found.promises.get(task.id)
+        place = order([*self._waiting(), task], self._used).index(task) + 1
+        return self._explained(
+            task, f"{spec.needs} would be number {place} in the queue; {self._when(promise)}", promise
+        )
 
     def move(
         self, reference: str, position: int | None = None, before: str | None = None, after: str | None = None
@@ -152,6 +159,27 @@ class Scheduler:
         await asyncio.gather(*self._work, return_exceptions=True)
 
     # ------------------------------------------------------------------ inside
+
+    def _explained(self, task: Task, summary: str, promise: Promise | None) -> ExplainView:
+        cluster = self._core.cluster()
+        found = against(cluster, task.spec, task.owner)
+        views = [ObstacleView(name, each.text, each.details) for name, several in found.items() for each in several]
+        helps = {
+            name: tuple(remedy.text for remedy in remedies(cluster.nodes[name], task.spec, task.owner, cluster.at))
+            for name in found
+        }
+        start = timestamp(promise.start) if promise else None
+        return ExplainView(task.id, summary, start, tuple(views), {name: each for name, each in helps.items() if each})
+
+    def _when(self, promise: Promise | None) -> str:
+        if promise is None:
+            return "when it starts is not known yet"
+        if promise.start is None:
+            return f"it starts on {promise.node} when something ends there that has no time limit"
+        left = format_duration(promise.start - self._core.clock.now())
+        if promise.about:
+            return f"it starts in about {left} on {promise.node}, as far as earlier tasks tell"
+        return f"it starts in {left} at the latest, on {promise.node}"
 
     def _held_back(self, task: Task) -> str:
         if released([task], self._core.tasks.values()):

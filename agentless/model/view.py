@@ -70,12 +70,16 @@ class ObstacleView:
 
 @dataclass(frozen=True, slots=True)
 class ExplainView:
-    """Why a task does not start: in a sentence, and node by node. A node that is not there would do."""
+    """Why a task does not start: in a sentence, and node by node. A node that is not there would do.
+
+    `remedies` has for each node in words what would make it fit there: another option, or the end of other tasks.
+    """
 
     task: str
     summary: str
     expected_start: str | None
     obstacles: tuple[ObstacleView, ...]
+    remedies: dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)

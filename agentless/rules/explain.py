@@ -50,7 +50,7 @@ def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obsta
         found.append(Obstacle(f"it wants {node.name} alone, and there is {_tasks(node)}"))
     elif alone := next((a for a in node.allocations if a.exclusive), None):
         found.append(Obstacle(f"{alone} has {node.name} alone"))
-    barring = [each for each in node.reservations if each.bars(owner, now, now + (spec.terms.time_limit or math.inf))]
+    barring = [each for each in node.reservations if each.bars(owner, now, now + (spec.ends_within or math.inf))]
     for each in barring:
         if shape.exclusive or not each.gpus:
             what = f"it wants {node.name} alone, and {each.target}" if each.gpus else node.name
@@ -111,9 +111,9 @@ class _Flaw:
 def _reserved(reservation: Reservation, spec: TaskSpec, now: float) -> str:
     if reservation.begin <= now:
         return str(reservation)
-    if spec.terms.time_limit is None:
+    if spec.ends_within is None:
         return f"{reservation}, and it has no --time-limit that is over by then"
-    return f"{reservation}, and it may run for {format_duration(spec.terms.time_limit)}"
+    return f"{reservation}, and it may run for {format_duration(spec.ends_within)}"
 
 
 def _flaw(gpu: Gpu, shape: Shape, reserved: Mapping[int, str]) -> _Flaw | None:

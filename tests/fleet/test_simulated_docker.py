@@ -152,7 +152,7 @@ async def test_a_paused_task_stands_still_until_it_is_resumed(client: Client):
     pid = (await client.run(f"docker inspect --format '{{{{.State.Pid}}}}' {cid}")).out.strip()
     client.docker.check(await client.run(client.docker.pause(cid)))
     assert (await client.container(cid)).state == "paused"
-    assert proc(pid, "stat").split()[2] == "T"
+    await until(lambda: proc(pid, "stat").split()[2] == "T")  # a signal is delivered when its process gets a turn
     client.docker.check(await client.run(client.docker.resume(cid)))
     assert (await client.container(cid)).state == "running"
     assert proc(pid, "stat").split()[2] != "T"

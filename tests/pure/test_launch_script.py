@@ -164,6 +164,17 @@ def test_a_container_that_was_created_and_never_started_is_started_by_the_next_l
 
 
 @in_each_shell
+def test_another_container_is_run_in_place_of_one_that_can_never_be_started(node: Node) -> None:
+    """The engine was killed in the middle of its start."""
+    with pytest.raises(NoAnswer):
+        node.launch(assigning(), FAKE_BREAK="create", PATH=_without_rm(node))
+    first = node.containers()["agentless-t1"]["id"]
+    second = node.launch(assigning(), FAKE_BREAK="stuck")
+    assert second != first
+    assert {each["id"]: each["state"] for each in node.containers().values()} == {second: "running"}
+
+
+@in_each_shell
 def test_a_launch_that_nobody_waits_for_any_more_starts_nothing(node: Node) -> None:
     """Its connection broke while it waited for the lock; whoever asked has tried again since."""
     root = os.open("/", os.O_RDONLY)

@@ -2,7 +2,8 @@
 
 It knows what the launch script says to it, and can break in the middle of a `run` as `$FAKE_BREAK` says: `ps`, `rm`,
 `create` (dies when the container is created), `start` (the engine cannot start it), `answer` (dies when it runs). With
-`late` a start that was under way comes through, and the container has ended, before `inspect` answers.
+`late` a start that was under way comes through, and the container has ended, before `inspect` answers; with `stuck` a
+container that was created before can never be started.
 """
 
 import fcntl
@@ -114,6 +115,8 @@ def main():
             print(container["state"])
         elif verb == "start":
             (container,) = (c for c in read() if c["id"] == words[0])
+            if BREAK == "stuck":
+                fail("Error response from daemon: failed to start shim: mkdir /run/x: file exists: unknown", 1)
             start(container)
             print(words[0])
         elif verb == "rm":

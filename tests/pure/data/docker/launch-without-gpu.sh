@@ -46,6 +46,16 @@ LIVE
 if [ -n "$held" ]; then
   exit 75
 fi
+# It has failed for certain only when nothing of that name is left: an engine that could not start a container leaves it
+# behind as created, with its claim; one that broke off may have started it.
+clear_up() {
+  left=$(docker ps --all --no-trunc --filter name='^/?agentless-t1$' --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 78
+  case $left in
+    '') ;;
+    *'|Created|'*) docker rm "${left%%|*}" > /dev/null || exit 78 ;;
+    *) exit 78 ;;
+  esac
+}
 if [ -n "$unstarted" ]; then
   # That launch may have asked for the start before it died. The engine describes a container only when no start of it
   # is under way, and to start one that has run already would run it twice.
@@ -54,19 +64,13 @@ if [ -n "$unstarted" ]; then
     echo "$unstarted"
     exit 0
   fi
-  docker start "$unstarted"
-else
-  docker run --detach --pull never --name agentless-t1 --label agentless.task=t1 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label 'agentless.spec={"target":"node1","batch":"t1","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t1 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --stop-timeout 10 busybox true
+  # Of a start in which the engine was killed enough may be left over that this container never starts: another will.
+  docker start "$unstarted" && exit 0
+  clear_up
 fi
+docker run --detach --pull never --name agentless-t1 --label agentless.task=t1 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label 'agentless.spec={"target":"node1","batch":"t1","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t1 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --stop-timeout 10 busybox true
 code=$?
 if [ "$code" -ne 0 ]; then
-  # It has failed for certain only when nothing of that name is left: an engine that could not start the container
-  # leaves it behind as created, with its claim; one that broke off may have started it.
-  left=$(docker ps --all --no-trunc --filter name='^/?agentless-t1$' --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 78
-  case $left in
-    '') ;;
-    *'|Created|'*) docker rm "${left%%|*}" > /dev/null || exit 78 ;;
-    *) exit 78 ;;
-  esac
+  clear_up
 fi
 exit "$code"
