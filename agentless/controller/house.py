@@ -1,0 +1,52 @@
+"""What the HTTP API serves: the parts of the controller, and who asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Protocol
+
+from fastapi import Depends, Header
+
+from agentless.controller.actions import Actions
+from agentless.controller.core import Core
+from agentless.controller.gate import Gate
+from agentless.controller.intake import Intake
+from agentless.controller.reservations import Reservations
+from agentless.controller.scheduler import Scheduler
+from agentless.controller.trust import Trust
+from agentless.model.owner import check_owner
+from agentless.model.view import ControllerView, TaskView
+
+
+def _asking(x_agentless_owner: Annotated[str | None, Header()] = None) -> str | None:
+    """The owner who asks, None: the controller's own."""
+    return check_owner(x_agentless_owner, "$AGENTLESS_OWNER") if x_agentless_owner else None
+
+
+Asking = Annotated[str | None, Depends(_asking)]
+
+
+class House(Protocol):
+    """What the process around the API provides."""
+
+    core: Core
+    intake: Intake
+    scheduler: Scheduler
+    actions: Actions
+    gate: Gate
+    reservations: Reservations
+    trust: Trust
+
+    def describe(self) -> ControllerView:
+        """The controller itself."""
+
+    def leave(self) -> None:
+        """End the process, soon."""
+
+    async def use_inventory(self, wanted: str | None, *, reading: bool) -> str | None:
+        """Make sure that the inventory in force is the one wanted and current; a warning when it is not."""
+
+
+def seen_by(asking: str | None, view: TaskView) -> TaskView:
+    """The view as the one who asks sees it: what is `mine` is theirs."""
+    return view if asking is None else replace(view, mine=view.owner == asking)

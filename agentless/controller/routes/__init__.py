@@ -1,0 +1,1 @@
+"""The requests of the HTTP API, by what they are about."""

@@ -1,0 +1,135 @@
+"""The requests about tasks: submit, look, wait, read, act, take back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Annotated, Any
+
+import orjson
+from fastapi import FastAPI, Query
+from fastapi.responses import StreamingResponse
+from pydantic import FiniteFloat
+
+from agentless.controller.house import Asking, House, seen_by
+from agentless.controller.intake import Submit
+from agentless.controller.requests import (
+    RecoveryRequest,
+    StopRequest,
+    SubmitRequest,
+)
+from agentless.errors import AgentlessError
+from agentless.model.task import Task
+from agentless.model.view import (
+    RecoveryView,
+    StartView,
+    TaskView,
+)
+from agentless.runtimes.docker import LogQuery
+
+
+def add_to(app: FastAPI, house: House) -> None:
+    """Add them."""
+    core = house.core
+
+    @app.get("/v1/tasks")
+    async def tasks(
+        me: Asking,
+        ended: bool = False,
+        mine: bool = False,
+        batch: str | None = None,
+        limit: Annotated[int, Query(ge=0, le=1_000_000)] = 1000,
+    ) -> list[TaskView]:
+        """Live tasks on the nodes, whoever started them; with `ended` also the newest `limit` that have ended."""
+        await core.heard(core.links)
+        known: dict[str, Task] = {**core.others(ended=ended), **core.tasks}
+        if ended:
+            known = {task.id: task for task in core.history.newest(limit)} | known
+        if batch is not None:
+            of = core.find(batch).batch
+            known = {t.id: t for t in (*core.history.batch(of), *known.values()) if t.batch == of}
+        views = [seen_by(me, core.view(task)) for _, task in sorted(known.items())]
+        return [view for view in views if view.mine or not mine]
+
+    @app.post("/v1/tasks")
+    async def submit(request: SubmitRequest, me: Asking) -> list[StartView]:
+        asked = Submit(request.specs(), request.secrets, request.dry_run, request.owner or me)
+        found = await house.intake.submit(asked)
+        return [replace(start, task=seen_by(me, start.task)) if start.task else start for start in found]
+
+    @app.get("/v1/tasks/{task}")
+    async def show(task: str, me: Asking) -> TaskView:
+        if task not in core.tasks:
+            await core.heard(core.links)
+        return seen_by(me, core.view(core.find(task)))
+
+    @app.get("/v1/tasks/{task}/events")
+    async def task_events(task: str) -> list[dict[str, Any]]:
+        return [{"seq": seq, **orjson.loads(event)} for seq, event in core.history.events(0, -1, core.find(task).id)]
+
+    @app.get("/v1/tasks/{task}/wait")
+    async def wait(task: str, me: Asking, within: FiniteFloat | None = None) -> TaskView:
+        return seen_by(me, core.view(await house.actions.wait(task, within)))
+
+    @app.get("/v1/tasks/{task}/logs")
+    async def logs(
+        task: str,
+        follow: bool = False,
+        tail: Annotated[int | None, Query(ge=0)] = None,
+        since: float | None = None,
+        timestamps: bool = False,
+    ) -> StreamingResponse:
+        query = LogQuery(follow, tail, since, timestamps)
+        return StreamingResponse(_frames(house.actions.logs(task, query)), media_type="application/octet-stream")
+
+    @app.post("/v1/tasks/{task}/stop")
+    async def stop(task: str, request: StopRequest, me: Asking) -> TaskView:
+        return seen_by(me, await house.actions.stop(task, "stop", request.grace))
+
+    @app.post("/v1/tasks/{task}/kill")
+    async def kill(task: str, me: Asking) -> TaskView:
+        return seen_by(me, await house.actions.stop(task, "kill"))
+
+    @app.post("/v1/tasks/{task}/retry")
+    async def retry(task: str, me: Asking) -> TaskView:
+        """The next try of a task that has ended."""
+        return seen_by(me, house.actions.retry(task))
+
+    @app.post("/v1/tasks/{task}/pause")
+    async def pause(task: str, me: Asking) -> TaskView:
+        return seen_by(me, await house.actions.pause(task))
+
+    @app.post("/v1/tasks/{task}/resume")
+    async def resume(task: str, me: Asking) -> TaskView:
+        return seen_by(me, await house.actions.resume(task))
+
+    @app.delete("/v1/tasks/{task}")
+    async def remove(task: str, me: Asking, force: bool = False) -> TaskView:
+        return seen_by(me, await house.actions.remove(task, force=force))
+
+    @app.get("/v1/recovery")
+    async def recoverable(me: Asking) -> RecoveryView:
+        """The tasks of this owner that the nodes carry and nobody here remembers, and the nodes that do not tell."""
+        await core.heard(core.links)
+        return RecoveryView(
+            tuple(seen_by(me, core.view(task)) for task in core.unremembered(me).values()), core.silent()
+        )
+
+    @app.post("/v1/recovery")
+    async def recover(request: RecoveryRequest, me: Asking) -> list[TaskView]:
+        """Remember these."""
+        found = core.unremembered(me)
+        wanted = [found[task] for task in request.tasks if task in found]
+        for task in wanted:
+            core.adopt(task, "agentless recover")
+        return [seen_by(me, core.view(task)) for task in wanted]
+
+
+async def _frames(output: AsyncIterator[tuple[int, bytes]]) -> AsyncIterator[bytes]:
+    end = b""
+    try:
+        async for fd, data in output:
+            yield bytes([fd]) + len(data).to_bytes(4, "big") + data
+    except AgentlessError as error:
+        end = orjson.dumps({"error": error.kind, "message": str(error), "exit_code": error.exit_code})
+    yield b"\0" + len(end).to_bytes(4, "big") + end
