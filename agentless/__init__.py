@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         Unreachable,
         UsageError,
     )
-    from agentless.model.view import CheckView, EventView, ExplainView, GpuView, NodeView
+    from agentless.model.view import CheckView, EventView, ExplainView, GpuView, NodeView, ReservationView, ShareView
 
 __version__ = "0.1.0"
 
@@ -38,7 +38,9 @@ __all__ = [
     "NodeView",
     "NotFound",
     "Refused",
+    "ReservationView",
     "RuntimeFailed",
+    "ShareView",
     "StateError",
     "Task",
     "Unreachable",

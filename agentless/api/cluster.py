@@ -13,13 +13,24 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from agentless.api.parse import parse
-from agentless.api.task import Task, moment, task
+from agentless.api.task import Task, coming, moment, task
 from agentless.api.verb import Stream, Verb
 from agentless.client import Client
 from agentless.errors import AgentlessError, NotFound, UsageError, named
 from agentless.files import read_lines
 from agentless.model.owner import owner_of
-from agentless.model.view import CheckView, ControllerView, EventView, GpuView, NodeView, RecoveryView, ResumeView
+from agentless.model.view import (
+    CheckView,
+    ControllerView,
+    EventView,
+    ExplainView,
+    GpuView,
+    NodeView,
+    RecoveryView,
+    ReservationView,
+    ResumeView,
+    ShareView,
+)
 from agentless.rules.options import Options, Outside, Submission, submission
 
 _log = logging.getLogger("agentless")
@@ -106,6 +117,46 @@ class Cluster:
     def queue(self) -> list[Task]:
         """Those who wait, in the order in which they come."""
         return self._tasks(self._client.get("/v1/queue"))
+
+    @Verb
+    def shares(self) -> list[ShareView]:
+        """What each owner has used lately, holds and waits for; those first that are next."""
+        return [parse(ShareView, each) for each in self._client.get("/v1/shares")]
+
+    @Verb
+    def explain(self, target: str | None = None, **options: Unpack[Options]) -> ExplainView:
+        """What would become of a task with these options if it were submitted now; nothing is."""
+        asked = _asked(("true",), () if target is None else (target,), options)
+        return parse(ExplainView, self._client.post("/v1/explain", asked.request()))
+
+    @Verb
+    def reserve(
+        self,
+        *targets: str,
+        owner: str | None,
+        begin: float | str | datetime | timedelta,
+        end: float | str | datetime | timedelta,
+        reason: str = "",
+    ) -> list[ReservationView]:
+        """Keep GPUs or nodes for somebody's tasks, `owner` None: for nobody's; all of the targets or none.
+
+        A number is Unix seconds; a timedelta, or a text like `2h`, is from now on.
+        """
+        now = time.time()
+        body = {"targets": targets, "owner": owner, "begin": coming(begin, now), "end": coming(end, now)}
+        return [
+            parse(ReservationView, each) for each in self._client.post("/v1/reservations", body | {"reason": reason})
+        ]
+
+    @Verb
+    def reservations(self) -> list[ReservationView]:
+        """What is reserved, now and later."""
+        return [parse(ReservationView, each) for each in self._client.get("/v1/reservations")]
+
+    @Verb
+    def unreserve(self, reservation: str) -> ReservationView:
+        """Give a reservation back."""
+        return parse(ReservationView, self._client.delete(f"/v1/reservations/{_named(reservation)}"))
 
     @Verb
     def gpus(self, node: str | None = None, *, free: bool = False) -> list[GpuView]:

@@ -31,4 +31,6 @@ def _value(hint: Any, found: Any) -> Any:
         return hint()
     if get_origin(hint) is tuple:
         return tuple(_value(get_args(hint)[0], each) for each in found)
+    if get_origin(hint) is dict:
+        return {name: _value(get_args(hint)[1], each) for name, each in found.items()}
     return parse(hint, found) if isinstance(hint, type) and is_dataclass(hint) else found

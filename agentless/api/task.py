@@ -12,7 +12,7 @@ from agentless.api.lines import lines
 from agentless.api.parse import parse
 from agentless.api.verb import Stream, Verb
 from agentless.client import Client
-from agentless.model.moment import parse_past
+from agentless.model.moment import parse_moment, parse_past
 from agentless.model.task import first_try, numbered
 from agentless.model.view import EventView, ExplainView, TaskView
 from agentless.rules.options import seconds
@@ -84,6 +84,12 @@ class Task(TaskView):
         return task(self._client, self._client.post(self._path("/retry")))
 
     @Verb
+    def move(self, position: int | None = None, *, before: str | None = None, after: str | None = None) -> Task:
+        """Give it another place in the queue: a position from 1 on, or next to another task that waits."""
+        body = {"position": position, "before": before, "after": after}
+        return task(self._client, self._client.post(self._path("/move"), body))
+
+    @Verb
     def pause(self) -> Task:
         """Freeze it; it keeps its GPUs and what is in their memory."""
         return task(self._client, self._client.post(self._path("/pause")))
@@ -120,6 +126,18 @@ class Task(TaskView):
 def task(client: Client, found: Any) -> Task:
     """The task that is `found` as JSON."""
     return parse(Task, found, _client=client)
+
+
+def coming(value: float | str | datetime | timedelta, now: float) -> float:
+    """Unix seconds of a moment, or of how long it is from now; of a number, that number."""
+    match value:
+        case datetime():
+            return value.timestamp()
+        case timedelta():
+            return now + value.total_seconds()
+        case str():
+            return parse_moment(value, now)
+    return value
 
 
 def moment(value: float | str | datetime | timedelta) -> float:

@@ -128,6 +128,29 @@ def test_who_waits_knows_why(cluster, held):
     assert held.id in found.obstacles[0].text
 
 
+def test_what_would_become_of_a_task_is_told_and_nothing_is_submitted(cluster, held):
+    found = cluster.explain("n3::0")
+    assert "would be number 1 in the queue" in found.summary
+    assert found.remedies["n3"] == (f"once task {held.id} of {held.owner} has ended",)
+    assert cluster.explain(gpus=1).summary.startswith("1x would start now, on n")
+    assert [task.id for task in cluster.tasks()] == [held.id]
+
+
+def test_places_in_the_queue_are_given_by_hand(cluster, held):
+    first, second = (cluster.submit("true", target="n3::0") for _ in range(2))
+    assert second.move(1).position == 1
+    assert [task.id for task in cluster.queue()] == [second.id, first.id]
+    assert {share.owner: share.waiting for share in cluster.shares()} == {held.owner: 2}
+
+
+def test_gpus_are_reserved_and_given_back(cluster):
+    (made,) = cluster.reserve("n3", owner="ann", begin=timedelta(hours=1), end="2h", reason="deadline")
+    assert (made.node, made.owner, made.reason) == ("n3", "ann", "deadline")
+    assert [each.id for each in cluster.reservations()] == [made.id]
+    cluster.unreserve(made.id)
+    assert cluster.reservations() == []
+
+
 def test_a_task_that_is_refused_says_why(cluster, held):
     with pytest.raises(Refused, match=f"n3::0: GPU 0 is allocated: held by task {held.id}"):
         cluster.submit("true", target="n3::0", no_queue=True)
