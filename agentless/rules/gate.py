@@ -29,11 +29,15 @@ def looked(
 ) -> NodeRecord:
     """The record of a node after a look at it; the same one when nothing has changed.
 
-    What is remembered of a GPU comes along when it moves to another node, or when its node gets another name.
+    What is remembered of a GPU comes along when it moves to another node, or when its node gets another name. Of those
+    that are not there when none is, since another machine has the name, only what keeps them out is remembered.
     """
     record = records.get(node, NodeRecord())
     here = {reading.uuid: reading for reading in sample.gpus}
     known = dict(record.gpus)
+    if here and not here.keys() & known.keys():
+        # None of them is there: this is another machine than before, and theirs have not vanished.
+        known = {uuid: gpu for uuid, gpu in known.items() if gpu.troubles}
     for reading in sample.gpus:
         if reading.uuid not in known:
             moved = (other.gpus[reading.uuid] for other in records.values() if reading.uuid in other.gpus)

@@ -143,6 +143,23 @@ def test_a_gpu_that_was_gone_stays_out_when_it_is_back() -> None:
     assert watch.look(GpuSample(GPUS[1:])) == "it was there and is gone"
 
 
+OTHERS = GpuSample((replace(GPUS[0], uuid="GPU-of-another-machine"),))
+
+
+def test_where_all_gpus_are_others_another_machine_has_the_name_and_none_has_vanished() -> None:
+    watch = Watch()
+    watch.look()
+    assert [watch.look(OTHERS), watch.look(OTHERS), watch.look(), watch.look()] == [""] * 4
+    assert not any(gpu.troubles for gpu in watch.record.gpus.values())
+
+
+def test_what_keeps_a_gpu_out_is_remembered_while_another_machine_has_its_name() -> None:
+    watch = Watch()
+    assert watch.look(first(needs_reset=True)) == "it needs a reset"
+    watch.look(OTHERS)
+    assert watch.look().startswith("it needs a reset")
+
+
 def test_what_the_log_says_when_it_is_read_for_the_first_time_is_old_however_late_that_is() -> None:
     watch = Watch()
     watch.look(xids=None)
