@@ -66,7 +66,7 @@ class Sighting:
 
 
 class Link:
-    """One node, as far as it can be reached. `sample_every` may be changed, and holds from the next sample on.
+    """One node, as far as it can be reached.
 
     `on_change(link)` is told whenever what is known has changed; `on_sighting(link, sighting)` whenever the node was
     asked for its containers.
@@ -88,7 +88,8 @@ class Link:
         self.observation = Observation()
         self.failure: AgentlessError | None = None
         self.answered = asyncio.Event()
-        self.sample_every = SAMPLE_EVERY
+        self._every = SAMPLE_EVERY
+        self._repaced = asyncio.Event()
         self.offline_since: float | None = clock.now()
         self._probe = probe
         self._clock = clock
@@ -124,6 +125,12 @@ class Link:
         if seen.error is not None or seen.engine is None:
             return seen.error or "it has not answered yet"
         return None if seen.engine.containers is not None else seen.engine.error or "its containers cannot be listed"
+
+    def sample_every(self, seconds: float) -> None:
+        """Sample it so often from now on."""
+        if seconds != self._every:
+            self._every = seconds
+            self._repaced.set()
 
     def start(self) -> None:
         """Begin to connect, and stay connected."""
@@ -253,24 +260,32 @@ class Link:
             await asyncio.gather(*loops, return_exceptions=True)
 
     async def _samples(self) -> None:
+        while True:
+            self._repaced.clear()
+            loops = [asyncio.create_task(self._sample(self._every)), asyncio.create_task(self._repaced.wait())]
+            try:
+                await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
+                if loops[0].done():
+                    loops[0].result()
+            finally:
+                for loop in loops:
+                    loop.cancel()
+                await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _sample(self, every: float) -> None:
         body = join_sections(self._probe.sections())
         mark = f"{_FRAME_END}\n".encode()
-        while True:
-            every = self.sample_every
-            async with self.stream(Command(_SAMPLES.format(every=every, body=body, end=_FRAME_END))) as stream:
-                buffer = b""
-                async for fd, data in stream:
-                    if fd != 1:
-                        continue
-                    buffer += data
-                    *frames, buffer = buffer.split(mark)
-                    if frames:
-                        sample = self._living(self._probe.parse(split_sections(frames[-1])))
-                        self._observe(replace(self.observation, sample=sample, sampled_at=self._clock.now()))
-                    if self.sample_every != every:
-                        break
-                else:
-                    raise Unreachable(f"{self.node.name} ended the stream of samples")
+        async with self.stream(Command(_SAMPLES.format(every=every, body=body, end=_FRAME_END))) as stream:
+            buffer = b""
+            async for fd, data in stream:
+                if fd != 1:
+                    continue
+                buffer += data
+                *frames, buffer = buffer.split(mark)
+                if frames:
+                    sample = self._living(self._probe.parse(split_sections(frames[-1])))
+                    self._observe(replace(self.observation, sample=sample, sampled_at=self._clock.now()))
+        raise Unreachable(f"{self.node.name} ended the stream of samples")
 
     async def _events(self) -> None:
         while True:

@@ -214,7 +214,7 @@ class Scheduler:
         self._reasons.clear()
         waiting = self._waiting()
         for link in self._core.links.values():
-            link.sample_every = SAMPLE_SOON if waiting and link.has_stranger else SAMPLE_EVERY
+            link.sample_every(SAMPLE_SOON if waiting and link.has_stranger else SAMPLE_EVERY)
         if not waiting:
             self.plan = Plan()
             return
