@@ -9,9 +9,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("openssh-server", "docker.io", "busybox-static", "iproute2", "iptables", "sudo")
@@ -20,11 +22,15 @@ PROGRAMS = ("sshd", "dockerd", "busybox", "ip", "iptables", "sudo")
 
 @dataclass(frozen=True)
 class Step:
-    """One check: its name, its command, and why it cannot run here (None: it can)."""
+    """One check: its name, its command, and why it cannot run here (None: it can).
+
+    One that runs `beside` those after it lets them have the processor first, and is shown at the end.
+    """
 
     name: str
     command: tuple[str, ...]
     missing: str | None = None
+    beside: bool = False
 
 
 def static() -> list[Step]:
@@ -41,7 +47,7 @@ def rings(real: str | None) -> list[Step]:
     """The three rings of tests."""
     return [
         Step("pure ring", ("pytest", "-q", "tests/pure")),
-        Step("fleet ring", ("pytest", "-q", "tests/fleet")),
+        Step("fleet ring", ("nice", "pytest", "-q", "tests/fleet"), beside=True),
         Step("real ring", ("pytest", "-q", "tests/real", "tests/lab"), real),
     ]
 
@@ -70,18 +76,38 @@ def main() -> int:
     """Run all steps, also after one has failed."""
     only_static = "--static" in sys.argv[1:]
     steps = static() if only_static else [*static(), *rings(prepare_real())]
-    lines, failed = [], False
+    lines, failed, beside = [], False, []
     for step in steps:
         if step.missing is not None:
             lines.append(f"  NOT RUN  {step.name}: {step.missing}")
             continue
+        if step.beside:
+            output = tempfile.TemporaryFile()  # noqa: SIM115 - read and closed below
+            beside.append((step, time.monotonic(), output, _start(step, output)))
+            continue
         print(f"--- {step.name}: {' '.join(step.command)}", flush=True)
         began = time.monotonic()
-        code = subprocess.run(step.command, cwd=ROOT, check=False).returncode
+        code = _start(step, None).wait()
         failed = failed or code != 0
-        lines.append(f"  {'ok      ' if code == 0 else 'FAILED  '} {step.name} ({time.monotonic() - began:.0f} s)")
+        lines.append(_line(step, began, code))
+    for step, began, output, process in beside:
+        code = process.wait()
+        failed = failed or code != 0
+        lines.append(_line(step, began, code))
+        print(f"--- {step.name}: {' '.join(step.command)}", flush=True)
+        with output:
+            output.seek(0)
+            print(output.read().decode(errors="replace"), flush=True)
     print("\n--- all checks\n" + "\n".join(lines))
     return int(failed)
+
+
+def _start(step: Step, output: IO[bytes] | None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(step.command, cwd=ROOT, stdout=output, stderr=output)
+
+
+def _line(step: Step, began: float, code: int) -> str:
+    return f"  {'ok      ' if code == 0 else 'FAILED  '} {step.name} ({time.monotonic() - began:.0f} s)"
 
 
 if __name__ == "__main__":
