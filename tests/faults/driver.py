@@ -36,13 +36,14 @@ def loses(scene: Scene) -> None:
     for _ in scene.times(1, 10):
         held = scene.submit(who, "node1::1", "--", *WAITING)
         node.set_gpus([{"uuid": node.gpu_uuids[1]}])
-        until(lambda: len(who.get("/v1/gpus", node="node1")) == 1)
+        until(lambda: "unhealthy" in [gpu["state"] for gpu in who.get("/v1/gpus", node="node1")])
         done = scene.end(scene.begin(who, "node1::0", "--", "true"))
         scene.expect(done.code == 3 and held in done.err, f"a submit to the held GPU by its new index said {done}")
         done = scene.end(scene.begin(who, "node1::1", "--", "true"))
         scene.expect(done.code == 3, f"a submit to the GPU that is gone said {done}")
         _ends(scene, who, node, held)
         node.set_gpus(2)
+        who("nodes", "resume", "node1")
 
 
 def _unreadable(scene: Scene, faults: Sequence[str]) -> None:

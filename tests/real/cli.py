@@ -148,8 +148,14 @@ class Cli:
         """Wait until both nodes are online with all their GPUs free, as each test begins."""
         if any(node["state"] == "offline" for node in self.get("/v1/nodes")):
             self("doctor", code=None)  # a node that was rejected is tried again in a minute, or when it is asked for
-        until(self.is_free)
+        until(self._is_settled)
         return self
+
+    def _is_settled(self) -> bool:
+        for gpu in self.get("/v1/gpus"):
+            if gpu["state"] == "unhealthy":  # it has seen a test before this one
+                self("nodes", "resume", gpu["node"])
+        return self.is_free()
 
     @property
     def pid(self) -> int:
