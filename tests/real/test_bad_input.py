@@ -69,7 +69,7 @@ def stranger(tmp_path_factory):
         (("submit", "node1", "--memory", "1.5.5G", "--", "true"), "agentless: '1.5.5G' is not a size; "),
         (("submit", "node1", "--memory", "0", "--", "true"), "agentless: '0' is not a size; "),
         (("submit", "node1", "--shm-size", "1e3", "--", "true"), "agentless: '1e3' is not a size; "),
-        (("submit", "node1", "--stop-grace", "soon", "--", "true"), "agentless: --since 'soon' is not a duration; "),
+        (("submit", "node1", "--stop-grace", "soon", "--", "true"), "agentless: 'soon' is not a duration; "),
         (("submit", "node1", "--cores", "0", "--", "true"), "agentless: --cores 0: a task needs more than 0 cores"),
         (("submit", "node1", "--cores", "many", "--", "true"), "agentless: Invalid value for '--cores': "),
         # the command
@@ -91,7 +91,7 @@ def stranger(tmp_path_factory):
         (("submit", "node1", "--image", "--help", "--", "true"), "agentless: --image '--help' is empty, begins with "),
         (("submit", "node1", "node2", "--follow", "--", "true"), "agentless: --follow shows one task; "),
         # other verbs
-        (("stop", "nonsense", "--grace", "soon"), "agentless: --since 'soon' is not a duration; "),
+        (("stop", "nonsense", "--grace", "soon"), "agentless: 'soon' is not a duration; "),
         (("logs", "nonsense", "--tail", "-1"), "agentless: Invalid value for '--tail' / '-n': "),
         (("logs", "nonsense", "--since", "soon"), "agentless: --since 'soon' is not a duration; "),
         (("logs", "nonsense", "--since", "2026-13-01"), "agentless: --since '2026-13-01': write 10min, "),
