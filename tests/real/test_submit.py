@@ -227,9 +227,10 @@ def test_a_pipe_gets_the_id_and_nothing_else(agentless):
 
 
 def test_hostile_words_arrive_as_they_are(agentless):
-    words = ("$HOME", "`id`", "a'b\"c", "x\ny", "é🎉", "*", "\\", "", "-n", "{{ x }}", "span:{1..3}")
-    done = agentless("submit", "node1", "--follow", "--", "sh", "-c", 'printf "[%s]" "$@"', "sh", *words)
-    assert done.out == "".join(f"[{word}]" for word in words)
+    words = ("$HOME", "`id`", "a'b\"c", "x\ny", "é🎉", "*", "\\", "", "-n", "{{ x }}")
+    command = ("sh", "-c", 'printf "[%s]" "$@"', "sh", *words, "\\span:{1..3}")
+    done = agentless("submit", "node1", "--follow", "--", *command)
+    assert done.out == "".join(f"[{word}]" for word in (*words, "span:{1..3}"))
 
 
 def test_a_command_of_100_kb_runs(agentless):
