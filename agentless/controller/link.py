@@ -126,10 +126,11 @@ class Link:
             return seen.error or "it has not answered yet"
         return None if seen.engine.containers is not None else seen.engine.error or "its containers cannot be listed"
 
-    def sample_every(self, seconds: float) -> None:
-        """Sample it so often from now on."""
-        if seconds != self._every:
-            self._every = seconds
+    def hurry(self, soon: bool) -> None:
+        """Sample it more often from now on, or as usual."""
+        every = SAMPLE_SOON if soon else SAMPLE_EVERY
+        if every != self._every:
+            self._every = every
             self._repaced.set()
 
     def start(self) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agentless import plugins
 from agentless.controller.core import Core
-from agentless.controller.link import SAMPLE_EVERY, SAMPLE_SOON
 from agentless.controller.past import Past
 from agentless.errors import AgentlessError, Refused, StateError, UsageError
 from agentless.model.event import Assigned, Moved
@@ -214,7 +213,7 @@ class Scheduler:
         self._reasons.clear()
         waiting = self._waiting()
         for link in self._core.links.values():
-            link.sample_every(SAMPLE_SOON if waiting and link.has_stranger else SAMPLE_EVERY)
+            link.hurry(bool(waiting) and link.has_stranger)
         if not waiting:
             self.plan = Plan()
             return
