@@ -49,6 +49,14 @@ def chosen(served: Client, tasks: list[str] | None, batch: str | None, *, live: 
 
 def wait_for_batch(served: Client, batch: str) -> list[dict[str, Any]]:
     """The tasks of a batch once all have ended; on a terminal with a line that says how far it is."""
+    try:
+        return _wait(served, batch)
+    except KeyboardInterrupt:
+        say(f"\nThe batch goes on. End it: agentless stop --batch {batch}")
+        raise
+
+
+def _wait(served: Client, batch: str) -> list[dict[str, Any]]:
     told = ""
     while True:
         tasks = members(served, batch)

@@ -44,11 +44,14 @@ def logs(
         "timestamps": timestamps or None,
     }
     served = client(context)
-    if batch is None and len(wanted := chosen(served, tasks, None)) == 1:
-        copy_log(served, wanted[0], query, streams)
-        return 0
-    labels = {first_try(task["id"]): _label(task) for task in members(served, batch)} if batch else {}
-    return _copy_logs(served, {task: labels.get(task, task) for task in chosen(served, tasks, batch)}, query, streams)
+    if batch is not None and not tasks:
+        labels = {first_try(task["id"]): _label(task) for task in members(served, batch)}
+        return _copy_logs(served, labels, query, streams)
+    wanted = chosen(served, tasks, batch)
+    if len(wanted) > 1:
+        return _copy_logs(served, {task: task for task in wanted}, query, streams)
+    copy_log(served, wanted[0], query, streams)
+    return 0
 
 
 def copy_log(served: Client, task: str, query: Mapping[str, Any], streams: Container[int] = (1, 2)) -> None:

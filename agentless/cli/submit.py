@@ -231,11 +231,7 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], *, wait: bool, as
     if not as_json:
         tell(tasks)
     if wait:
-        try:
-            tasks = wait_for_batch(served, tasks[0]["batch"])
-        except KeyboardInterrupt:
-            say(f"\nThe batch goes on. End it: agentless stop --batch {tasks[0]['batch']}")
-            raise
+        tasks = wait_for_batch(served, tasks[0]["batch"])
     if as_json:
         print_json(tasks)
     elif wait:

@@ -95,11 +95,7 @@ def wait(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption
 
 
 def _wait_for_batch(served: Client, batch: str, as_json: bool) -> int:
-    try:
-        ended = wait_for_batch(served, batch)
-    except KeyboardInterrupt:
-        say(f"\nThe batch goes on. End it: agentless stop --batch {batch}")
-        raise
+    ended = wait_for_batch(served, batch)
     if as_json:
         print_json(ended)
     else:
@@ -118,10 +114,10 @@ def retry(
     served = client(context)
     if failed != (batch is not None):
         raise UsageError("--failed and --batch belong together: agentless retry --failed --batch TASK")
-    wanted = chosen(served, tasks, batch)
-    if batch is not None:
-        states = {first_try(task["id"]): task["state"] for task in members(served, batch)}
-        wanted = [task for task in wanted if states.get(task) in FAILED]
+    if batch is None or tasks:
+        wanted = chosen(served, tasks, batch)
+    else:
+        wanted = [first_try(task["id"]) for task in members(served, batch) if task["state"] in FAILED]
         if not wanted:
             say("none of the batch has failed")
             return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import replace
@@ -193,10 +192,7 @@ class Actions:
         return await self._until_over(partial(self._core.task, task_id), within)
 
     async def _until_over(self, task: Callable[[], Task], within: float | None) -> Task:
-        with self._core.hub.listen() as news, contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(within):
-                while task().live:
-                    await anext(news)
+        await self._core.hub.until(lambda: not task().live, within)
         return task()
 
     async def _kept(self, task: Task, query: LogQuery) -> Iterable[Frame] | None:
@@ -230,10 +226,9 @@ class Actions:
         return await asyncio.to_thread(list, self._logs.read(task.id, query.tail))  # a long log has millions of lines
 
     async def _started(self, task: Task) -> Task:
-        with self._core.hub.listen() as news:
-            while (task := self._core.task(task.id)).live and not task.container:
-                await anext(news)
-        return task
+        now = partial(self._core.task, task.id)
+        await self._core.hub.until(lambda: not now().live or now().container)
+        return now()
 
     async def _toggle(self, reference: str, wanted: str, verb: str) -> TaskView:
         task = self._core.find(reference)

@@ -60,10 +60,11 @@ class Core(Ledger):
 
     def cluster(self, nodes: Iterable[str] | None = None) -> Cluster:
         """The cluster, or these nodes of it, as it is known now."""
+        names = list(self.links if nodes is None else nodes)
         return survey(
-            {name: self.links[name].node for name in (self.links if nodes is None else nodes)},
-            {name: link.observation for name, link in self.links.items()},
-            self.tasks.values(),
+            {name: self.links[name].node for name in names},
+            {name: self.links[name].observation for name in names},
+            self.tasks.values() if nodes is None else [task for name in names for task in self.on_node(name)],
             self.clock.now(),
             self.records,
             self.reservations.values(),
@@ -162,8 +163,7 @@ class Core(Ledger):
         if self._gists.get(link.node.name) == gist:
             return
         self._gists[link.node.name] = gist
-        name = link.node.name
-        node = survey({name: link.node}, {name: seen}, self.on_node(name), self.clock.now()).nodes[name]
+        node = self.cluster([link.node.name]).nodes[link.node.name]
         self._watch_gpus(node)
         before, now = self._states.get(node.name), (node.state, node.reason)
         news = {"kind": "node", "at": self.clock.now(), "node": node.name, "state": node.state, "reason": node.reason}

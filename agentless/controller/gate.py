@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -61,14 +60,13 @@ class Gate:
 
     async def empty(self, name: str, within: float) -> Node:
         """The node when no task lives on it any more or it is not drained, or as it is after so many seconds."""
-        with self._core.hub.listen() as news:
-            try:
-                async with asyncio.timeout(within):
-                    while (node := self._node(name)).drained and node.tasks != 0:
-                        await anext(news)
-            except TimeoutError:
-                node = self._node(name)
-        return node
+
+        def is_over() -> bool:
+            node = self._node(name)
+            return not node.drained or node.tasks == 0
+
+        await self._core.hub.until(is_over, within)
+        return self._node(name)
 
     def examine(self, link: Link) -> Iterable[tuple[str, str]]:
         """Look at the health of a node's GPUs; what has happened to them, each as an event and its cause."""

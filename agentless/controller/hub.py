@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 BACKLOG = 1000
@@ -18,6 +18,7 @@ class Hub:
 
     def __init__(self) -> None:
         self._listeners: set[asyncio.Queue[News]] = set()
+        self._woken: list[asyncio.Event] = []
 
     def publish(self, news: News) -> None:
         """Hand `news` to all listeners."""
@@ -27,6 +28,19 @@ class Hub:
                     queue.get_nowait()
                 queue.put_nowait({"kind": "missed"})
             queue.put_nowait(news)
+        for event in self._woken:
+            event.set()
+
+    def wake(self, event: asyncio.Event) -> None:
+        """Set this at all news from now on, for who only wants to know that there are some."""
+        self._woken.append(event)
+
+    async def until(self, is_so: Callable[[], object], within: float | None = None) -> None:
+        """Wait until something is so, which is looked at after all news, or for `within` seconds."""
+        with self.listen() as news, contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while not is_so():
+                    await anext(news)
 
     @contextlib.contextmanager
     def listen(self) -> Iterator[AsyncIterator[News]]:

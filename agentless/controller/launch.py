@@ -48,14 +48,14 @@ class Launcher:
         link = core.links.get(task.node or "") if task else None
         if link is None:
             return
-        with core.hub.listen() as news:
-            look = self._spawn(_look(link, task_id))
-            try:
-                async with asyncio.timeout(ANSWER_WITHIN):
-                    while task_id in core.tasks and isinstance(core.tasks[task_id].status, Assigning):
-                        await anext(news)
-            except TimeoutError:
-                look.cancel()
+
+        def is_settled() -> bool:
+            return task_id not in core.tasks or not isinstance(core.tasks[task_id].status, Assigning)
+
+        look = self._spawn(_look(link, task_id))
+        await core.hub.until(is_settled, ANSWER_WITHIN)
+        if not is_settled():
+            look.cancel()
 
     # ------------------------------------------------------------------ inside
 
@@ -140,9 +140,8 @@ class Launcher:
 
     async def _stopped(self, task_id: str) -> None:
         """Wait until somebody wants the task to end."""
-        with self._core.hub.listen() as news:
-            while (task := self._core.tasks.get(task_id)) and not task.stop:
-                await anext(news)
+        tasks = self._core.tasks
+        await self._core.hub.until(lambda: task_id not in tasks or tasks[task_id].stop)
 
     def _relaunch(self, task: Task) -> None:
         """Launch again a task that the node knows nothing of: under the lock, its name tells what became of it."""

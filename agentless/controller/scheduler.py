@@ -11,6 +11,7 @@ from agentless import plugins
 from agentless.controller.core import Core
 from agentless.controller.past import Past
 from agentless.errors import AgentlessError, Refused, StateError, UsageError
+from agentless.model.cluster import Cluster
 from agentless.model.event import Assigned, Moved
 from agentless.model.spec import TaskSpec
 from agentless.model.task import Pending, Scheduled, Task
@@ -53,7 +54,7 @@ class Scheduler:
         core.outlook = self.outlook
         self._launch = launch
         self._news = asyncio.Event()
-        self._work: list[asyncio.Task[None]] = []
+        self._work: asyncio.Task[None] | None = None
 
     @property
     def queue(self) -> list[Task]:
@@ -63,7 +64,7 @@ class Scheduler:
             for task in self._core.tasks.values()
             if isinstance(task.status, Scheduled)
         ]
-        return order(self._waiting(), self._used) + [task for *_, task in sorted(later)]
+        return self._in_order() + [task for *_, task in sorted(later)]
 
     def look(self, others: Iterable[Task] = ()) -> Plan:
         """What would happen now to those who wait, and to these others."""
@@ -83,9 +84,7 @@ class Scheduler:
     def outlook(self, task: Task) -> Outlook:
         """What one who waits is told."""
         if task.id not in self._positions:
-            self._positions = {
-                waiting.id: number for number, waiting in enumerate(order(self._waiting(), self._used), 1)
-            }
+            self._positions = {waiting.id: number for number, waiting in enumerate(self._in_order(), 1)}
         position = self._positions.get(task.id)
         if position is None:
             return Outlook()
@@ -107,23 +106,22 @@ class Scheduler:
         outlook = self.outlook(task)
         when = self._held_back(task) or self._when(outlook.promise)
         summary = f"task {task.id} ({task.spec.needs}) is number {outlook.position} in the queue; {when}"
-        return self._explained(task, summary, outlook.promise)
+        return self._explained(self._core.cluster(), task, summary, outlook.promise)
 
     def what_if(self, spec: TaskSpec, owner: str | None) -> ExplainView:
         """What would become of a task if it were submitted now."""
         now, cluster = self._core.clock.now(), self._core.cluster()
         task = Task("", spec, "", owner or self._core.owner, now)
         if words := never(cluster, spec, task.owner):
-            return self._explained(task, words, None)
+            return self._explained(cluster, task, words, None)
         found = self.look([task])
         if placement := found.starts.get(task.id):
             gpus = f"::{','.join(map(str, placement.gpus))}" if placement.gpus else ""
             return ExplainView("", f"{spec.needs} would start now, on {placement.node}{gpus}", None, (), {})
         promise = found.promises.get(task.id)
-        place = order([*self._waiting(), task], self._used).index(task) + 1
-        return self._explained(
-            task, f"{spec.needs} would be number {place} in the queue; {self._when(promise)}", promise
-        )
+        place = self._in_order(task).index(task) + 1
+        summary = f"{spec.needs} would be number {place} in the queue; {self._when(promise)}"
+        return self._explained(cluster, task, summary, promise)
 
     def move(
         self, reference: str, position: int | None = None, before: str | None = None, after: str | None = None
@@ -131,7 +129,7 @@ class Scheduler:
         """Give a task that waits another place: a position from 1 on, or next to another one that waits."""
         if [position, before, after].count(None) != 2:
             raise UsageError("where to? Write a position, like 1, or one of --before TASK and --after TASK")
-        task, queue = self._waits(reference), self.queue
+        task, queue = self._waits(reference), self._in_order()
         if position is None:
             other = self._waits(before or after or "")
             if other.id == task.id:
@@ -149,18 +147,18 @@ class Scheduler:
 
     def start(self) -> None:
         """Begin to look."""
-        self._work = [asyncio.create_task(self._listen(), name="queue news"), asyncio.create_task(self._keep_looking())]
+        self._core.hub.wake(self._news)
+        self._work = asyncio.create_task(self._keep_looking(), name="queue")
 
     async def close(self) -> None:
         """Leave the queue as it is: the next controller goes on with it."""
-        for work in self._work:
-            work.cancel()
-        await asyncio.gather(*self._work, return_exceptions=True)
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
 
     # ------------------------------------------------------------------ inside
 
-    def _explained(self, task: Task, summary: str, promise: Promise | None) -> ExplainView:
-        cluster = self._core.cluster()
+    def _explained(self, cluster: Cluster, task: Task, summary: str, promise: Promise | None) -> ExplainView:
         found = against(cluster, task.spec, task.owner)
         views = [ObstacleView(name, each.text, each.details) for name, several in found.items() for each in several]
         helps = {
@@ -184,11 +182,6 @@ class Scheduler:
         if released([task], self._core.tasks.values()):
             return ""
         return f"{task.spec.terms.max_parallel} of its batch run already (--max-parallel)"
-
-    async def _listen(self) -> None:
-        with self._core.hub.listen() as news:
-            async for _ in news:
-                self._news.set()
 
     async def _keep_looking(self) -> None:
         loop = asyncio.get_running_loop()
@@ -233,6 +226,9 @@ class Scheduler:
         if not isinstance(task.status, Pending):
             raise Refused(f"task {task.id} is {task.state}: only tasks that wait have a place in the queue")
         return task
+
+    def _in_order(self, *others: Task) -> list[Task]:
+        return order([*self._waiting(), *others], self._used)
 
     def _waiting(self) -> list[Task]:
         return [task for task in self._core.tasks.values() if isinstance(task.status, Pending)]

@@ -28,16 +28,17 @@ class Timer:
         self._actions = actions
         self._stops_at = 0.0
         self._news = asyncio.Event()
-        self._work: list[asyncio.Task[None]] = []
+        self._work: asyncio.Task[None] | None = None
         self._chores: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Begin to look at the clock."""
-        self._work = [asyncio.create_task(self._listen()), asyncio.create_task(self._keep_time(), name="timer")]
+        self._core.hub.wake(self._news)
+        self._work = asyncio.create_task(self._keep_time(), name="timer")
 
     async def close(self) -> None:
         """Stop looking."""
-        work = [*self._work, *self._chores]
+        work = [*filter(None, [self._work]), *self._chores]
         for task in work:
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)
@@ -63,11 +64,6 @@ class Timer:
         return wait
 
     # ------------------------------------------------------------------ inside
-
-    async def _listen(self) -> None:
-        with self._core.hub.listen() as news:
-            async for _ in news:
-                self._news.set()
 
     async def _keep_time(self) -> None:
         loop = asyncio.get_running_loop()

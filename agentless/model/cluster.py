@@ -112,6 +112,16 @@ class Node:
         return self.config.name
 
     @property
+    def cores_set_aside(self) -> float:
+        """For all tasks on it."""
+        return sum(allocation.cores for allocation in self.allocations)
+
+    @property
+    def memory_set_aside(self) -> float:
+        """Bytes, for all tasks on it."""
+        return sum(allocation.memory for allocation in self.allocations)
+
+    @property
     def tasks(self) -> int | None:
         """How many tasks live on it, by whichever controller; None while it does not say."""
         seen = self.observation

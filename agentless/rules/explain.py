@@ -192,14 +192,14 @@ def _host_obstacles(node: Node, spec: TaskSpec) -> Iterable[Obstacle]:
     if host is None:
         return
     if spec.cores and host.cores:
-        held = sum(allocation.cores for allocation in node.allocations)
+        held = node.cores_set_aside
         if spec.cores > host.cores:
             yield Obstacle(f"{spec.cores:g} cores are asked for and {node.name} has {host.cores}", lasting=True)
         elif spec.cores + held > host.cores + 1e-9:
             free = max(0.0, host.cores - held)
             yield Obstacle(f"{spec.cores:g} cores are asked for and {free:g} of {host.cores} are not set aside")
     if spec.memory and host.memory_mib:
-        total, set_aside = host.memory_mib << 20, sum(allocation.memory for allocation in node.allocations)
+        total, set_aside = host.memory_mib << 20, node.memory_set_aside
         wanted, has = format_size(spec.memory), format_size(total)
         if spec.memory > total:
             yield Obstacle(f"{wanted} of memory are asked for and {node.name} has {has}", lasting=True)

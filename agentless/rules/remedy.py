@@ -57,11 +57,11 @@ def _changes(node: Node, spec: TaskSpec) -> Iterator[tuple[str, TaskSpec]]:
         yield "--share", replace(spec, share=True)
     host = node.observation.host
     if spec.cores and host and host.cores:
-        free = host.cores - sum(allocation.cores for allocation in node.allocations)
+        free = host.cores - node.cores_set_aside
         if 0 < free < spec.cores:
             yield f"--cores {free:g}", replace(spec, cores=free)
     if spec.memory and host and host.memory_mib:
-        left = host.memory_mib - int(sum(allocation.memory for allocation in node.allocations) / 2**20 + 1)
+        left = host.memory_mib - int(node.memory_set_aside / 2**20 + 1)
         if 0 < left << 20 < spec.memory:
             yield f"--memory {left}MiB", replace(spec, memory=left << 20)
     if needs.exclusive:

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
-from agentless.errors import StateError
 from agentless.model.gate import NodeRecord
-from agentless.stores.tinydb import AtomicStorage
+from agentless.stores.tinydb import AtomicStorage, damaged
 
 _NODES = TypeAdapter(dict[str, NodeRecord])
 
@@ -24,11 +23,7 @@ class GateStore:
         try:
             return _NODES.validate_python((self._storage.read() or {}).get("nodes", {}))
         except ValidationError as error:
-            why = error.errors()[0]["msg"]
-            raise StateError(
-                f"the state file has a damaged record of a node ({why}); move it away, then run: agentless recover "
-                "(what runs on the nodes keeps running)"
-            ) from None
+            raise damaged("the state file has a damaged record of a node", error) from None
 
     def save(self, nodes: Mapping[str, NodeRecord]) -> None:
         """Keep these and no others, on disk, in one write, before this returns."""

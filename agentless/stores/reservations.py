@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from pydantic import TypeAdapter, ValidationError
 from tinydb.table import Document
 
-from agentless.errors import StateError
 from agentless.model.reservation import Reservation
-from agentless.stores.tinydb import TaskStore
+from agentless.stores.tinydb import TaskStore, damaged
 
 _RESERVATION = TypeAdapter(Reservation)
 
@@ -25,11 +24,7 @@ class ReservationStore:
         try:
             found = [_RESERVATION.validate_python(dict(document)) for document in self._table.all()]
         except ValidationError as error:
-            why = error.errors()[0]["msg"]
-            raise StateError(
-                f"the state file has a damaged reservation ({why}); move the file away, then run: agentless recover "
-                "(what runs on the nodes keeps running)"
-            ) from None
+            raise damaged("the state file has a damaged reservation", error, "the file") from None
         return {reservation.id: reservation for reservation in found}
 
     def save(self, reservations: Iterable[Reservation]) -> None:

@@ -140,6 +140,14 @@ def _upgraded(tables: Tables, path: Path) -> Tables:
     return tables
 
 
+def damaged(what: str, error: ValidationError, it: str = "it") -> StateError:
+    """What to say of a part of the state file that no version of agentless has written."""
+    why = error.errors()[0]["msg"]
+    return StateError(
+        f"{what} ({why}); move {it} away, then run: agentless recover (what runs on the nodes keeps running)"
+    )
+
+
 def _why(path: Path, error: OSError) -> str:
     fixes = {
         errno.ENOSPC: "the disk is full; free some space there",
@@ -201,11 +209,7 @@ class TaskStore:
             try:
                 task = _TASK.validate_python(dict(document))
             except ValidationError as error:
-                why = error.errors()[0]["msg"]
-                raise StateError(
-                    f"{self._path} has a damaged task ({why}); move it away, then run: agentless recover "
-                    "(what runs on the nodes keeps running)"
-                ) from None
+                raise damaged(f"{self._path} has a damaged task", error) from None
             tasks[task.id] = task
         return tasks
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import orjson
 import pytest
@@ -58,6 +59,17 @@ async def test_who_does_not_want_to_wait_for_a_drained_node_is_told_who_drained_
         start = await submit(controller, "n1::0", wait_for=0.0)
         assert (start.task, start.exit_code) == (None, 3)
         assert f"n1 is drained: new disks (by {controller.core.owner}, 2099-01-01 00:00 UTC)" in start.message
+
+
+async def test_a_drained_node_is_told_as_drained_whatever_happens_on_it(desk):
+    async with desk.running() as controller:
+        controller.gate.drain("n1", "new disks")
+        with controller.core.hub.listen() as news:
+            desk.fleet.nodes["n1"].gpus.use(1, os.getpid(), "python", 2_000)
+            async for each in news:
+                if each["kind"] == "node" and each["node"] == "n1":
+                    assert each["state"] == "drained"
+                    break
 
 
 async def test_explain_names_the_drain_once(desk):

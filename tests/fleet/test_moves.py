@@ -62,7 +62,10 @@ async def test_only_who_waits_can_be_moved_and_only_next_to_one_that_does(desk):
             controller.scheduler.move(first, after=first)
         with pytest.raises(UsageError, match="there is no position 3: 2 tasks wait"):
             controller.scheduler.move(first, 3)
+        await submit(controller, start_at=controller.core.clock.now() + 600)
+        with pytest.raises(UsageError, match="there is no position 3: 2 tasks wait"):
+            controller.scheduler.move(first, 3)
         for more in ({}, {"position": 1, "before": second}):
             with pytest.raises(UsageError, match="where to"):
                 controller.scheduler.move(first, **more)
-        assert order(controller) == [first, second]
+        assert order(controller)[:2] == [first, second]
