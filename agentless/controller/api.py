@@ -19,11 +19,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agentless import __version__
 from agentless.controller.core import Core
 from agentless.controller.house import House
-from agentless.controller.routes import nodes, queue, tasks
+from agentless.controller.routes import nodes, queue, tasks, watch
 from agentless.errors import AgentlessError, ControllerError
-from agentless.model.view import (
-    ControllerView,
-)
+from agentless.model.view import ControllerView
 
 _STATUS = {1: 500, 2: 400, 3: 409, 4: 503}
 
@@ -71,7 +69,7 @@ def make(house: House) -> FastAPI:
         house.leave()
         return house.describe()
 
-    for routes in (tasks, queue, nodes):
+    for routes in (tasks, queue, nodes, watch):
         routes.add_to(app, house)
 
     # ----------------------------------------------------------------- events

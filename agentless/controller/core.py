@@ -70,11 +70,11 @@ class Core(Ledger):
             self.reservations.values(),
         )
 
-    def others(self, *, ended: bool = True) -> dict[str, Task]:
+    def others(self, nodes: Iterable[str] | None = None, *, ended: bool = True) -> dict[str, Task]:
         """Tasks on the nodes that nobody here remembers, by id; ended ones as long as their container is there."""
         found: dict[str, Task] = {}
-        for name, link in self.links.items():
-            for container in link.containers:
+        for name in self.links if nodes is None else nodes:
+            for container in self.links[name].containers:
                 claim = claim_of(container)
                 if claim and (ended or container.live) and not self.knows(claim.task):
                     task = task_of(container, name, self.clock.now())

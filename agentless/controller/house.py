@@ -36,6 +36,7 @@ class House(Protocol):
     gate: Gate
     reservations: Reservations
     trust: Trust
+    leaving: bool
 
     def describe(self) -> ControllerView:
         """The controller itself."""

@@ -31,9 +31,15 @@ class Hub:
         for event in self._woken:
             event.set()
 
-    def wake(self, event: asyncio.Event) -> None:
-        """Set this at all news from now on, for who only wants to know that there are some."""
+    @contextlib.contextmanager
+    def waking(self) -> Iterator[asyncio.Event]:
+        """An event that is set at all news, for who only wants to know that there are some."""
+        event = asyncio.Event()
         self._woken.append(event)
+        try:
+            yield event
+        finally:
+            self._woken.remove(event)
 
     async def until(self, is_so: Callable[[], object], within: float | None = None) -> None:
         """Wait until something is so, which is looked at after all news, or for `within` seconds."""

@@ -88,7 +88,7 @@ class Link:
         self.observation = Observation()
         self.failure: AgentlessError | None = None
         self.answered = asyncio.Event()
-        self._every = SAMPLE_EVERY
+        self._paces: dict[object, float] = {}
         self._repaced = asyncio.Event()
         self.offline_since: float | None = clock.now()
         self._probe = probe
@@ -126,11 +126,19 @@ class Link:
             return seen.error or "it has not answered yet"
         return None if seen.engine.containers is not None else seen.engine.error or "its containers cannot be listed"
 
-    def hurry(self, soon: bool) -> None:
-        """Sample it more often from now on, or as usual."""
-        every = SAMPLE_SOON if soon else SAMPLE_EVERY
-        if every != self._every:
-            self._every = every
+    @property
+    def every(self) -> float:
+        """Seconds between two samples."""
+        return min(self._paces.values(), default=SAMPLE_EVERY)
+
+    def pace(self, who: object, every: float | None) -> None:
+        """Sample it so often for somebody (seconds), None: as usual."""
+        before = self.every
+        if every is None:
+            self._paces.pop(who, None)
+        else:
+            self._paces[who] = every
+        if self.every != before:
             self._repaced.set()
 
     def start(self) -> None:
@@ -263,7 +271,7 @@ class Link:
     async def _samples(self) -> None:
         while True:
             self._repaced.clear()
-            loops = [asyncio.create_task(self._sample(self._every)), asyncio.create_task(self._repaced.wait())]
+            loops = [asyncio.create_task(self._sample(self.every)), asyncio.create_task(self._repaced.wait())]
             try:
                 await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
                 if loops[0].done():

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from agentless import plugins
 from agentless.controller.core import Core
+from agentless.controller.link import SAMPLE_SOON
 from agentless.controller.past import Past
 from agentless.errors import AgentlessError, Refused, StateError, UsageError
 from agentless.model.cluster import Cluster
@@ -51,9 +52,9 @@ class Scheduler:
         self._used: Mapping[str, float] = {}
         self._positions: dict[str, int] = {}
         self._reasons: dict[str, str] = {}
+        self._seen: Cluster | None = None
         core.outlook = self.outlook
         self._launch = launch
-        self._news = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
 
     @property
@@ -92,7 +93,8 @@ class Scheduler:
             return Outlook(position, f"{position - 1} tasks are before it", self.plan.promises.get(task.id))
         if task.id not in self._reasons:
             refused = task.status.reason if isinstance(task.status, Pending) else ""
-            found = self._held_back(task) or brief(self._core.cluster(), task.spec, task.owner)
+            self._seen = self._seen or self._core.cluster()  # a look at many nodes takes its time
+            found = self._held_back(task) or brief(self._seen, task.spec, task.owner)
             self._reasons[task.id] = found or refused or "what is free is promised to those before it"
         return Outlook(position, self._reasons[task.id], self.plan.promises.get(task.id))
 
@@ -147,7 +149,6 @@ class Scheduler:
 
     def start(self) -> None:
         """Begin to look."""
-        self._core.hub.wake(self._news)
         self._work = asyncio.create_task(self._keep_looking(), name="queue")
 
     async def close(self) -> None:
@@ -185,28 +186,30 @@ class Scheduler:
 
     async def _keep_looking(self) -> None:
         loop = asyncio.get_running_loop()
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY):
-                    await self._news.wait()
-            self._news.clear()
-            began = loop.time()
-            try:
-                self._begin()
-            except StateError as error:
-                self._core.trouble = str(error)  # and once more at the next look
-            except Exception:  # noqa: BLE001 - one bad look must not end the queue
-                _log.exception("looking at the queue failed in an unforeseen way")
-            # Half of the time at most, however long the queue is.
-            await asyncio.sleep(max(0.005, loop.time() - began))
+        with self._core.hub.waking() as news:
+            while True:
+                news.clear()
+                began = loop.time()
+                try:
+                    self._begin()
+                except StateError as error:
+                    self._core.trouble = str(error)  # and once more at the next look
+                except Exception:  # noqa: BLE001 - one bad look must not end the queue
+                    _log.exception("looking at the queue failed in an unforeseen way")
+                # Half of the time at most, however long the queue is.
+                await asyncio.sleep(max(0.005, loop.time() - began))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_EVERY):
+                        await news.wait()
 
     def _begin(self) -> None:
         """Start those whose turn it is."""
         self._positions.clear()
         self._reasons.clear()
+        self._seen = None
         waiting = self._waiting()
         for link in self._core.links.values():
-            link.hurry(bool(waiting) and link.has_stranger)
+            link.pace(self, SAMPLE_SOON if waiting and link.has_stranger else None)
         if not waiting:
             self.plan = Plan()
             return

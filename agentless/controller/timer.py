@@ -27,13 +27,11 @@ class Timer:
         self._core = core
         self._actions = actions
         self._stops_at = 0.0
-        self._news = asyncio.Event()
         self._work: asyncio.Task[None] | None = None
         self._chores: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
         """Begin to look at the clock."""
-        self._core.hub.wake(self._news)
         self._work = asyncio.create_task(self._keep_time(), name="timer")
 
     async def close(self) -> None:
@@ -67,20 +65,21 @@ class Timer:
 
     async def _keep_time(self) -> None:
         loop = asyncio.get_running_loop()
-        while True:
-            self._news.clear()
-            began, wait = loop.time(), AT_LEAST_EVERY
-            try:
-                wait = self.tick()
-            except AgentlessError as error:
-                _log.warning("%s", error)
-            except Exception:  # noqa: BLE001 - and once more at the next tick
-                _log.exception("what happens by the passing of time failed in an unforeseen way")
-            # A twentieth of the time at most, however many tasks there are.
-            await asyncio.sleep(max(0.02, 20 * (loop.time() - began)))
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait):
-                    await self._news.wait()
+        with self._core.hub.waking() as news:
+            while True:
+                news.clear()
+                began, wait = loop.time(), AT_LEAST_EVERY
+                try:
+                    wait = self.tick()
+                except AgentlessError as error:
+                    _log.warning("%s", error)
+                except Exception:  # noqa: BLE001 - and once more at the next tick
+                    _log.exception("what happens by the passing of time failed in an unforeseen way")
+                # A twentieth of the time at most, however many tasks there are.
+                await asyncio.sleep(max(0.02, 20 * (loop.time() - began)))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await news.wait()
 
 
 async def _quietly(work: Coroutine[Any, Any, object]) -> None:

@@ -83,7 +83,8 @@ class Controller:
         self._started_at = self._clock.now()
         self._inventory = load(inventory)
         self._problem: str | None = None
-        self._leaving: Callable[[], None] | None = None
+        self.leaving = False
+        self._leave: Callable[[], None] | None = None
         self._renderer = Renderer([paths.config_dir() / "templates", paths.template_dir()])
         self._known_hosts = paths.config_dir() / "known_hosts"
         store = TaskStore(state / "state.json")
@@ -125,8 +126,8 @@ class Controller:
 
     def leave(self) -> None:
         """End the process once the answer is out."""
-        if self._leaving is not None:
-            asyncio.get_running_loop().call_later(0.05, self._leaving)
+        if self._leave is not None:
+            asyncio.get_running_loop().call_later(0.05, self._leave)
 
     async def use_inventory(self, wanted: str | None, *, reading: bool) -> str | None:
         """Follow the file when it was edited. A broken one leaves the last good one in force for reading only."""
@@ -191,9 +192,16 @@ class Controller:
         quiet = self._clock.now() - self.traffic.last > LEAVE_AFTER
         return quiet and not self.traffic.open and not self.core.tasks and not self.keeper.busy
 
-    def on_leave(self, leave: Callable[[], None]) -> None:
-        """How to end the process."""
-        self._leaving = leave
+    def on_leave(self, leave: Callable[[], None]) -> Callable[[], None]:
+        """Take down how to end the process; gives how to begin that."""
+
+        def begin() -> None:
+            self.leaving = True
+            self.core.hub.publish({"kind": "leaving"})
+            leave()
+
+        self._leave = begin
+        return begin
 
     async def _follow(self, inventory: Inventory) -> None:
         """Links as the inventory says: new nodes are reached, changed ones anew, removed ones let go."""
@@ -295,9 +303,9 @@ async def _serve(controller: Controller, listener: socket.socket, ready: Callabl
         app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=2, server_header=False
     )
     server = _Server(config)
-    controller.on_leave(server.ask_to_leave)
+    leave = controller.on_leave(server.ask_to_leave)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, server.ask_to_leave)
+        asyncio.get_running_loop().add_signal_handler(number, leave)
     await controller.start()
     ticking = asyncio.create_task(controller.tick(for_ever=for_ever))
     ready()

@@ -204,6 +204,12 @@ def next_try(task_id: str) -> str:
     return f"{first}-{int(number or 1) + 1}"
 
 
+def previous_try(task_id: str) -> str:
+    """The id that the try before this one had; raises ValueError for a first try."""
+    first, _, number = task_id.partition("-")
+    return first if int(number) == 2 else f"{first}-{int(number) - 1}"
+
+
 def is_task_id(text: str) -> bool:
     """Whether a task may be called so. What a label says may be anybody's words, like a path."""
     return bool(_ID.fullmatch(text))

@@ -145,9 +145,9 @@ async def test_a_node_is_looked_at_more_often_while_somebody_waits_for_a_strange
     """n2's GPU is a stranger's."""
     async with desk.running() as controller:
         link = controller.core.links["n2"]
-        assert link._every == SAMPLE_EVERY
+        assert link.every == SAMPLE_EVERY
         task = (await submit(controller, "n2::0")).task.id
-        await until(lambda: link._every == SAMPLE_SOON)
-        assert controller.core.links["n1"]._every == SAMPLE_EVERY
+        await until(lambda: link.every == SAMPLE_SOON)
+        assert controller.core.links["n1"].every == SAMPLE_EVERY
         await controller.actions.stop(task, "stop")
-        await until(lambda: link._every == SAMPLE_EVERY)
+        await until(lambda: link.every == SAMPLE_EVERY)
