@@ -64,6 +64,15 @@ class Breaker:
             if self._broken:
                 raise BrokenOff
 
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Break off what is asked in here."""
+        before = BREAKER.set(self)
+        try:
+            yield
+        finally:
+            BREAKER.reset(before)
+
     def break_off(self) -> None:
         """End the request under way, and refuse those that would follow. What was asked for goes on."""
         with self._lock:

@@ -23,6 +23,7 @@ PARTS = {
     "logs": ("logs",),
     "events": ("events",),
     "reservations": ("reserve", "reservations", "unreserve"),
+    "dashboard": ("dashboard", "top"),
     "nodes": ("gpus", "nodes", "doctor"),
     "inventory": ("init", "inventory"),
     "controller": ("controller",),

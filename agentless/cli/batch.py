@@ -11,11 +11,11 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.common import named, own_code, say
-from agentless.cli.table import Column, printable, show
-from agentless.cli.words import ran, state, where
+from agentless.cli.table import Column, show
 from agentless.client import Client
 from agentless.errors import UsageError
 from agentless.model.task import first_try
+from agentless.words import printable, ran, state, where
 
 TURN = 1.0
 """Seconds between two looks at a batch that somebody waits for."""

@@ -9,7 +9,7 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.common import Json, client, moment, named, say
-from agentless.cli.table import printable
+from agentless.words import printable
 
 
 def add_to(app: typer.Typer) -> None:

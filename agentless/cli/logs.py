@@ -11,10 +11,10 @@ import typer
 
 from agentless.cli.batch import BatchOption, chosen, members
 from agentless.cli.common import TaskArguments, client, moment, say
-from agentless.cli.table import printable
 from agentless.client import Client
 from agentless.errors import AgentlessError
 from agentless.model.task import first_try
+from agentless.words import printable
 
 
 def add_to(app: typer.Typer) -> None:

@@ -10,9 +10,9 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import Json, client, named, print_json, say
 from agentless.cli.drain import drain, resume
-from agentless.cli.table import Column, or_dash, show
-from agentless.cli.words import idle, process_words
+from agentless.cli.table import Column, show
 from agentless.errors import Refused
+from agentless.words import idle, or_dash, process_words
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
 OptionalNode = Annotated[str | None, typer.Argument(metavar="[NODE]", autocompletion=complete.nodes)]

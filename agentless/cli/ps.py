@@ -9,7 +9,7 @@ import typer
 from agentless.cli.batch import parameters_of
 from agentless.cli.common import Json, client, print_json, say
 from agentless.cli.table import Column, show
-from agentless.cli.words import process_words, ran, state, what, where
+from agentless.words import process_words, ran, state, what, where
 
 
 def add_to(app: typer.Typer) -> None:

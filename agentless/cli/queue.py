@@ -9,7 +9,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import Json, TaskArgument, client, print_json, say
 from agentless.cli.table import Column, show
-from agentless.cli.words import local, what
+from agentless.words import local, what
 
 
 def add_to(app: typer.Typer) -> None:

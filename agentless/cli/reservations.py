@@ -9,10 +9,10 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.common import Json, client, named, print_json, say
-from agentless.cli.table import Column, printable, show
-from agentless.cli.words import local
+from agentless.cli.table import Column, show
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.moment import parse_moment
+from agentless.words import local, printable
 
 _WHEN = "2026-11-22T08:00 (local time), 2026-11-22T08:00Z, 2h from now, or now."
 

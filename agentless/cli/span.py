@@ -14,11 +14,12 @@ import typer
 from agentless.cli.command import WithCommand, command_of
 from agentless.cli.common import say
 from agentless.cli.local_runs import GRACE, LocalRuns, Run
-from agentless.cli.table import Column, printable, show
+from agentless.cli.table import Column, show
 from agentless.errors import UsageError
 from agentless.files import read_lines
 from agentless.model.units import format_duration
 from agentless.rules.expand import Combination, expand
+from agentless.words import printable
 
 _LONGEST_LABEL = 60
 _MOST = 256  # each has two pipes, and 1024 open files are usual

@@ -14,11 +14,11 @@ from agentless.cli.batch import show_results, tell, wait_for_batch, worst
 from agentless.cli.command import WithCommand, command_of
 from agentless.cli.common import Json, client, own_code, print_json, say
 from agentless.cli.logs import copy_log
-from agentless.cli.words import local
 from agentless.client import Client
 from agentless.errors import UsageError
 from agentless.files import read_lines
 from agentless.rules.options import Options, Outside, submission
+from agentless.words import local
 
 
 def add_to(app: typer.Typer) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentless.words import printable
+
 _GAP = "  "
 _LEAST = 8  # columns that the flexible one keeps
 _COLOURS = {
@@ -47,11 +49,6 @@ def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
     for number, line in enumerate(lines):
         cells = [_cell(*cell) for cell in zip(columns, line, widths, strict=True)]
         print(_coloured(cells, is_title=number == 0))
-
-
-def printable(text: str) -> str:
-    """The text without control characters: what others chose, like a command, must not steer a terminal."""
-    return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
@@ -101,8 +98,3 @@ def _coloured(cells: list[str], *, is_title: bool) -> str:
             coloured = cell.replace(word, f"\033[{colour}m{word}\033[0m", 1)
             return _GAP.join([*cells[:at], coloured, *cells[at + 1 :]]).rstrip()
     return line
-
-
-def or_dash(value: object, unit: str = "") -> str:
-    """The value with its unit, `-` when it is not known."""
-    return "-" if value is None else f"{value}{unit}"

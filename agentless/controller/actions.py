@@ -27,7 +27,8 @@ from agentless.model.task import (
     next_try,
     numbered,
 )
-from agentless.model.view import TaskView
+from agentless.model.view import ScriptView, TaskView
+from agentless.rules.publish import address_of
 from agentless.rules.reconcile import container_of
 from agentless.rules.retry import fresh_try
 from agentless.runtimes.docker import LogQuery
@@ -135,6 +136,17 @@ class Actions:
         self._logs.remove(task.id)
         self._core.forget(task, "removed", "agentless rm")
         return self._core.view(task)
+
+    def script(self, reference: str) -> ScriptView:
+        """What the launch of a task gives to its node; raises Refused for one that has none yet."""
+        task = self._core.find(reference)
+        if task.placement is None:
+            raise Refused(
+                f"task {task.id} is {task.state} and has no node yet; agentless submit --dry-run shows a script"
+            )
+        link = self._core.link(task.placement.node)
+        command = link.runtime.launch(task, task.placement, dict.fromkeys(task.spec.secret_env, ""))
+        return ScriptView(link.node.name, address_of(link.node), command.text(masked=True))
 
     async def wait(self, reference: str, within: float | None = None) -> Task:
         """The task once it has ended, or as it is after `within` seconds; of one that is tried again the last try."""

@@ -189,6 +189,15 @@ class StartView:
 
 
 @dataclass(frozen=True, slots=True)
+class ScriptView:
+    """The exact script by which a task is launched on a node, and what reaches that node."""
+
+    node: str
+    address: str
+    script: str
+
+
+@dataclass(frozen=True, slots=True)
 class ShareView:
     """What an owner has of the machines. `gpu_hours` are those used lately, decayed; `running` tasks hold `gpus` GPUs.
 

@@ -158,7 +158,7 @@ def node_view(node: Node) -> NodeView:
         docker=seen.engine.version if seen.engine else None,
         nvidia_docker=seen.engine.nvidia if seen.engine else None,
         driver=next((gpu.reading.driver for gpu in node.gpus if gpu.reading.driver), None),
-        address=_address(config),
+        address=address_of(config),
         connection=config.connection,
         labels=dict(config.labels),
         sampled_at=timestamp(seen.sampled_at),
@@ -167,7 +167,8 @@ def node_view(node: Node) -> NodeView:
     )
 
 
-def _address(config: NodeConfig) -> str:
+def address_of(config: NodeConfig) -> str:
+    """How it is reached, as people write it."""
     if config.connection == "local":
         return "this machine"
     user = f"{config.user}@" if config.user else ""
@@ -180,7 +181,7 @@ def checks(node: Node) -> tuple[CheckView, ...]:
     if seen.error is not None:
         rest = (CheckView(node.name, what, None, "needs the step above") for what in ("docker", "nvidia", "toolkit"))
         return (CheckView(node.name, "reach", False, seen.error), *rest)
-    found = [CheckView(node.name, "reach", True, f"{_address(node.config)} by {node.config.connection}")]
+    found = [CheckView(node.name, "reach", True, f"{address_of(node.config)} by {node.config.connection}")]
     engine, sample = seen.engine, seen.sample
     if engine is None or sample is None:
         return (*found, CheckView(node.name, "docker", None, node.reason))

@@ -22,6 +22,7 @@ from agentless.errors import AgentlessError
 from agentless.model.task import Task
 from agentless.model.view import (
     RecoveryView,
+    ScriptView,
     StartView,
     TaskView,
 )
@@ -66,6 +67,11 @@ def add_to(app: FastAPI, house: House) -> None:
     @app.get("/v1/tasks/{task}/events")
     async def task_events(task: str) -> list[dict[str, Any]]:
         return [{"seq": seq, **orjson.loads(event)} for seq, event in core.history.events(0, -1, core.find(task).id)]
+
+    @app.get("/v1/tasks/{task}/script")
+    async def script(task: str) -> ScriptView:
+        """What its launch gives, or gave, to the `sh` of its node; values of secrets are left out."""
+        return house.actions.script(task)
 
     @app.get("/v1/tasks/{task}/wait")
     async def wait(task: str, me: Asking, within: FiniteFloat | None = None) -> TaskView:

@@ -1,10 +1,10 @@
-"""A task in words, for tables and lines."""
+"""What is published in words, for tables and lines."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from agentless.model.units import format_duration
@@ -40,7 +40,8 @@ def process_words(process: dict[str, Any]) -> str:
     return f"{whose} {process['pid']} ({process['command'] or process['name'] or 'unknown program'}{memory})"
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Unix seconds of a published time."""
     return datetime.fromisoformat(text).timestamp()
 
 
@@ -48,20 +49,32 @@ def ran(task: dict[str, Any]) -> str:
     """How long it has run, or did; of one that waits how long it will, if that is known."""
     if coming := task["scheduled_for"] or task["expected_start"]:
         about = "about " if task["about"] else ""
-        return f"in {about}{format_duration(_seconds(coming) - time.time())}"
+        return f"in {about}{format_duration(seconds(coming) - time.time())}"
     began = task["started_at"]
     if began is None:
         return "-"
-    ended = _seconds(task["ended_at"]) if task["ended_at"] else time.time()
-    return format_duration(ended - _seconds(began))
+    ended = seconds(task["ended_at"]) if task["ended_at"] else time.time()
+    return format_duration(ended - seconds(began))
 
 
 def idle(gpu: dict[str, Any]) -> str:
     """For how long the task that holds it has not used it; empty when that is not reported."""
     since = gpu["idle_since"]
-    return f" (idle for {format_duration(time.time() - _seconds(since))})" if since else ""
+    return f" (idle for {format_duration(time.time() - seconds(since))})" if since else ""
 
 
 def local(text: str | None) -> str | None:
     """A published time by the clock on the wall."""
-    return None if text is None else datetime.fromtimestamp(_seconds(text)).strftime("%Y-%m-%d %H:%M:%S")
+    return (
+        None if text is None else datetime.fromtimestamp(seconds(text), UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    )
+
+
+def printable(text: str) -> str:
+    """The text without control characters: what others chose, like a command, must not steer a terminal."""
+    return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
+
+
+def or_dash(value: object, unit: str = "") -> str:
+    """The value with its unit, `-` when it is not known."""
+    return "-" if value is None else f"{value}{unit}"

@@ -1,0 +1,123 @@
+"""What can be done to tasks and nodes, by which key, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agentless.client import Client
+from agentless.tui.board import Row
+
+LIVE = frozenset({"running", "paused", "assigning", "pending", "scheduled", "lost"})
+WAITS = frozenset({"pending", "scheduled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Something to do: its key, and what it is called in the line of keys and in the help.
+
+    `question` is asked before it is done, with what it is done to; None: it harms nobody. `reason`: it takes one, in
+    words. `changes` is whether it changes anything: a read-only dashboard does not offer it.
+    """
+
+    name: str
+    key: str
+    title: str
+    help: str
+    question: str | None = None
+    reason: bool = False
+    changes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is meant: the chosen task and node, as far as there are any."""
+
+    task: Row | None
+    node: Row | None
+
+
+ACTS = (
+    Act("submit", "n", "New", "submit a task"),
+    Act("again", "N", "Like this", "submit a task like this one"),
+    Act("logs", "l", "Logs", "read and follow the output of the task", changes=False),
+    Act("shell", "s", "Shell", "a shell in the container of the task"),
+    Act("describe", "d", "Details", "all about the task: why it waits, what has happened, the command", changes=False),
+    Act("stop", "T", "Stop", "end the task gently: SIGTERM, then SIGKILL", "Stop {task}?"),
+    Act("kill", "K", "Kill", "end the task at once: SIGKILL", "Kill {task} at once?"),
+    Act("pause", "p", "Pause", "pause the task, or let it go on"),
+    Act("retry", "R", "Retry", "submit the ended task again"),
+    Act("remove", "x", "Remove", "forget the ended task, with its log", "Remove {task} and its log for ever?"),
+    Act("top", "U", "To the top", "let the waiting task be the next one"),
+    Act("drain", "D", "Drain", "let nothing new start on the node", "Drain {node}? What runs there goes on.", True),
+    Act("resume_node", "E", "Resume node", "let the node, and its unhealthy GPUs, in again", "Let {node} in again?"),
+)
+
+
+def applies(act: str, target: Target) -> bool:
+    """Whether an act makes sense for what is chosen."""
+    state = target.task["state"] if target.task else ""
+    node = target.node
+    match act:
+        case "submit":
+            return True
+        case "again" | "describe":
+            return target.task is not None
+        case "logs":
+            return target.task is not None and state not in WAITS
+        case "shell":
+            return state == "running"
+        case "stop" | "kill":
+            return state in LIVE
+        case "pause":
+            return state in ("running", "paused")
+        case "retry" | "remove":
+            return target.task is not None and target.task["ended_at"] is not None
+        case "top":
+            return state == "pending"
+        case "drain":
+            return node is not None and not node["drained"]
+        case _:
+            return node is not None and (node["drained"] or node["state"] != "online")
+
+
+def perform(client: Client, act: str, target: Target, reason: str = "") -> str:
+    """Ask the controller to do it, and say what has become of that; raises AgentlessError."""
+    task, node = target.task, target.node
+    if node is not None and act in _NODE:
+        return _NODE[act](client, str(node["name"]), reason)
+    if task is None:
+        raise AssertionError("an act is about a task or a node")
+    found = _TASK[act](client, task)
+    return f"{found['id']} is {found['state']}" + (f": {found['reason']}" if found["reason"] else "")
+
+
+def _pause(client: Client, task: Row) -> Any:
+    return client.post(f"/v1/tasks/{task['id']}/{'resume' if task['state'] == 'paused' else 'pause'}")
+
+
+def _remove(client: Client, task: Row) -> Any:
+    return client.delete(f"/v1/tasks/{task['id']}") | {"state": "removed", "reason": ""}
+
+
+def _resume_node(client: Client, node: str, _: str) -> str:
+    found = client.post(f"/v1/nodes/{node}/resume", {})
+    lifted = "; ".join(found["lifted"]) or "nothing had kept it out"
+    return f"{node} is {found['node']['state']} ({lifted})"
+
+
+def _drain(client: Client, node: str, reason: str) -> str:
+    found = client.post(f"/v1/nodes/{node}/drain", {"reason": reason or None})
+    return f"{node} is drained; tasks that still run there: {found['tasks']}"
+
+
+_TASK: dict[str, Callable[[Client, Row], Any]] = {
+    "stop": lambda client, task: client.post(f"/v1/tasks/{task['id']}/stop", {}),
+    "kill": lambda client, task: client.post(f"/v1/tasks/{task['id']}/kill"),
+    "pause": _pause,
+    "retry": lambda client, task: client.post(f"/v1/tasks/{task['id']}/retry"),
+    "remove": _remove,
+    "top": lambda client, task: client.post(f"/v1/tasks/{task['id']}/move", {"position": 1}),
+}
+_NODE: dict[str, Callable[[Client, str, str], str]] = {"drain": _drain, "resume_node": _resume_node}

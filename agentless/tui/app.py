@@ -1,0 +1,292 @@
+"""The dashboard."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import ContentSwitcher, Footer
+
+from agentless import paths
+from agentless.client import Client
+from agentless.errors import AgentlessError
+from agentless.tui.acts import ACTS, Act, Target, applies, perform
+from agentless.tui.ask import Ask
+from agentless.tui.bar import Bar, Summary
+from agentless.tui.board import Board
+from agentless.tui.details import GpuDetails, NodeDetails, TaskDetails
+from agentless.tui.events import Events
+from agentless.tui.feed import Feed
+from agentless.tui.gpus import Gpus
+from agentless.tui.keys import Keys
+from agentless.tui.logs import LogScreen
+from agentless.tui.nodes import Nodes
+from agentless.tui.overview import Overview
+from agentless.tui.queue import Queue
+from agentless.tui.submit import SubmitForm, like
+from agentless.tui.tasks import Tasks
+from agentless.words import words
+
+VIEWS = {
+    "overview": "Overview", "gpus": "GPUs", "nodes": "Nodes", "tasks": "Tasks", "queue": "Queue", "events": "Events",
+}  # fmt: skip
+REMEMBERED = 500
+"""So many events are asked for at the start."""
+
+
+class Dashboard(App[None]):
+    """All views over one board, which the controller's stream keeps up to date."""
+
+    TITLE = "agentless"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "colon"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(at), f"view('{name}')", title, show=False) for at, (name, title) in enumerate(VIEWS.items(), 1)),
+        Binding("tab", "next_view(1)", "Next view", show=False, priority=True),
+        Binding("shift+tab", "next_view(-1)", "View before", show=False, priority=True),
+        *(Binding(act.key, f"act('{act.name}')", act.title) for act in ACTS),
+        Binding("question_mark", "keys", "Keys", key_display="?"),
+        Binding("q", "quit", "Quit"),
+        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
+        Binding("c", "colours", "Dark, light, or the terminal's own colours", show=False),
+    ]
+    CSS = """
+    Screen { layout: vertical; }
+    ContentSwitcher { height: 1fr; }
+    """
+
+    def __init__(self, client: Client, *, read_only: bool = False, only: str | None = None) -> None:
+        super().__init__()
+        self.client = client
+        self.read_only = read_only
+        self.views = {only: VIEWS[only]} if only else VIEWS
+        self.board = Board()
+        self.gone = "connecting to the controller"
+        self._sampled_at = 0.0
+        self._feed = Feed(client, lambda c: c.lines("/v1/watch"), self._begun, self._line, self._lost)
+        self._history = Feed(client, self._events_since, lambda: None, self._event, lambda _: None)
+        self._seen = 0
+        self._offered: list[str] = []
+
+    # ------------------------------------------------------------------ screen
+
+    def compose(self) -> ComposeResult:
+        """A line of views, a line of numbers, a view, a line of keys."""
+        yield Bar(self.views)
+        yield Summary(self.board)
+        makers = {"overview": Overview, "gpus": Gpus, "nodes": Nodes, "tasks": Tasks, "queue": Queue, "events": Events}
+        with ContentSwitcher(initial=next(iter(self.views))):
+            for name in self.views:
+                yield makers[name](self.board, id=name)
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Begin to follow."""
+        with contextlib.suppress(OSError, ValueError):
+            self.theme = (paths.config_dir() / "theme").read_text().strip()
+        self.theme_changed_signal.subscribe(self, lambda theme: self._keep_theme(theme.name))
+        self.view.starting_focus.focus()
+        self._feed.start()
+        if "events" in self.views:
+            self._history.start()
+
+    def on_unmount(self) -> None:
+        """Let go of the controller."""
+        self._feed.close()
+        self._history.close()
+
+    @property
+    def view(self) -> Any:
+        """The view that is shown."""
+        return self.query_one(ContentSwitcher).visible_content
+
+    def action_view(self, name: str) -> None:
+        """Show a view."""
+        if name in self.views and len(self.screen_stack) == 1:
+            self.query_one(ContentSwitcher).current = name
+            self.query_one(Bar).show(name)
+            self.view.update()
+            self.view.starting_focus.focus()
+            self.refresh_bindings()
+
+    def action_next_view(self, by: int) -> None:
+        """Show the next view; on a screen on top go to the next field."""
+        if len(self.screen_stack) > 1:
+            (self.screen.focus_next if by > 0 else self.screen.focus_previous)()
+            return
+        names = list(self.views)
+        self.action_view(names[(names.index(self.view.id) + by) % len(names)])
+
+    def action_colours(self) -> None:
+        """Dark, light, or the terminal's own colours."""
+        themes = ["textual-dark", "textual-light", "ansi-dark", "ansi-light"]
+        self.theme = themes[(themes.index(self.theme) + 1) % len(themes) if self.theme in themes else 0]
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002 - Textual's
+        """All that can be done, for the command palette."""
+        for name, title in self.views.items():
+            yield SystemCommand(f"View: {title}", f"Show the view {title}", lambda name=name: self.action_view(name))
+        for act in ACTS:
+            if self.check_action("act", (act.name,)):
+                words = act.help[0].upper() + act.help[1:]
+                yield SystemCommand(act.title, f"{words} ({act.key})", lambda name=act.name: self.action_act(name))
+        yield SystemCommand("Theme", "Choose other colours", self.action_change_theme)
+        yield SystemCommand("Keys", "Show all keys", self.action_keys)
+        yield SystemCommand("Quit", "Leave; everything on the nodes goes on", self.action_quit)
+
+    # -------------------------------------------------------------------- acts
+
+    @property
+    def target(self) -> Target:
+        """The task and the node that are meant now: of the screen on top, or of the row that is chosen."""
+        about = self.screen if len(self.screen_stack) > 1 else self.view
+        node = getattr(about, "about_node", None)
+        return Target(getattr(about, "about_task", None), self.board.nodes.get(node) if node else None)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Whether a key does something now; what does nothing is not shown."""
+        if action != "act":
+            return True
+        act = next(act for act in ACTS if act.name == parameters[0])
+        if isinstance(self.screen, (Ask, Keys, SubmitForm)) or (self.read_only and act.changes):
+            return False
+        return applies(act.name, self.target)
+
+    def action_act(self, name: str) -> None:
+        """Do it, or ask first."""
+        act, target = next(act for act in ACTS if act.name == name), self.target
+        match name:
+            case "submit":
+                self.push_screen(SubmitForm(self.board, self.client, self._wanted()))
+            case "again" if target.task:
+                self.push_screen(SubmitForm(self.board, self.client, like(target.task)))
+            case "logs" if target.task:
+                self.push_screen(LogScreen(self.board, target.task, self.client))
+            case "describe" if target.task:
+                self.push_screen(TaskDetails(self.board, target.task))
+            case _ if act.question:
+                task = f"{target.task['id']} ({words(target.task)[:60]})" if target.task else ""
+                question = act.question.format(task=task, node=target.node and target.node["name"])
+                self.push_screen(Ask(question, reason=act.reason), lambda reason: self._answered(act, target, reason))
+            case _:
+                self._perform(act, target)
+
+    def _wanted(self) -> dict[str, str]:
+        """What a form begins with: the chosen GPU, when it is free."""
+        gpu = self.view.chosen if self.view.id in ("overview", "gpus") else None
+        return {"target": f"{gpu['node']}::{gpu['index']}"} if gpu and gpu["state"] == "free" else {}
+
+    def _answered(self, act: Act, target: Target, reason: str | None) -> None:
+        if reason is not None:
+            self._perform(act, target, reason)
+
+    def _perform(self, act: Act, target: Target, reason: str = "") -> None:
+        def work() -> None:
+            try:
+                words, severity = perform(self.client, act.name, target, reason), "information"
+            except AgentlessError as error:
+                words, severity = str(error), "error"
+            self.call_from_thread(self.notify, words, severity=severity, markup=False)
+
+        self.run_worker(work, thread=True)
+
+    def _offer(self) -> None:
+        """Bring the line of keys to what can be done now, when that is something else than before."""
+        offered = [act.name for act in ACTS if self.check_action("act", (act.name,))]
+        if offered != self._offered:
+            self._offered = offered
+            self.refresh_bindings()
+
+    def action_keys(self) -> None:
+        """Show all keys."""
+        if not isinstance(self.screen, Keys):
+            self.push_screen(Keys())
+
+    def on_table_chosen(self) -> None:
+        """Other keys may do something now."""
+        self._offer()
+
+    def on_tiles_chosen(self) -> None:
+        """Likewise."""
+        self._offer()
+
+    def on_table_opened(self) -> None:
+        """Show more of the chosen row."""
+        view = self.view
+        if isinstance(view, Gpus) and view.chosen:
+            self.push_screen(GpuDetails(self.board, view.chosen))
+        elif isinstance(view, Nodes) and view.about_node:
+            self.push_screen(NodeDetails(self.board, view.about_node))
+        elif view.about_task:
+            self.push_screen(TaskDetails(self.board, view.about_task))
+        elif view.about_node:
+            self.push_screen(NodeDetails(self.board, view.about_node))
+
+    def on_tiles_opened(self) -> None:
+        """Show more of the chosen GPU."""
+        if self.view.chosen:
+            self.push_screen(GpuDetails(self.board, self.view.chosen))
+
+    def on_submit_form_submitted(self, message: SubmitForm.Submitted) -> None:
+        """Show what was submitted."""
+        self.action_view("tasks")
+        self.view.table.choose(message.task)
+
+    def _keep_theme(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            paths.config_dir().mkdir(parents=True, exist_ok=True)
+            (paths.config_dir() / "theme").write_text(name + "\n")
+
+    # -------------------------------------------------------------------- feed
+
+    def _begun(self) -> None:
+        self.call_from_thread(self._connected)
+
+    def _connected(self) -> None:
+        self.gone = ""
+        self.board.clear()
+
+    def _line(self, line: dict[str, Any]) -> None:
+        self.call_from_thread(self._changed, line)
+
+    def _changed(self, line: dict[str, Any]) -> None:
+        changed = self.board.apply(line)
+        if self.board.now - self._sampled_at >= 1:
+            self._sampled_at = self.board.now
+            self.board.sampled()
+        self._show(changed)
+
+    def _lost(self, why: str) -> None:
+        self.call_from_thread(self._show_lost, why)
+
+    def _show_lost(self, why: str) -> None:
+        self.gone = why
+        self._show({"controller"})
+
+    def _events_since(self, client: Client) -> Iterable[dict[str, Any]]:
+        query = {"after": self._seen} if self._seen else {"last": REMEMBERED}
+        return client.lines("/v1/events", follow=True, **query)
+
+    def _event(self, event: dict[str, Any]) -> None:
+        self.call_from_thread(self._add_event, event)
+
+    def _add_event(self, event: dict[str, Any]) -> None:
+        self._seen = event["seq"]
+        self.query_one(Events).events.append(event)
+        self._show({"events"})
+
+    def _show(self, changed: set[str]) -> None:
+        """Bring what is on the screen to the board."""
+        if not self.is_running or not self.screen_stack:
+            return
+        self.query_one(Summary).update()
+        if changed & self.view.KINDS:
+            self.view.update()
+            self._offer()
+        for screen in self.screen_stack[1:]:
+            if hasattr(screen, "board_changed"):
+                screen.board_changed(changed)

@@ -1,0 +1,65 @@
+"""A question before something that cannot be taken back."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Static
+
+
+class Ask(ModalScreen[str | None]):
+    """Gives None for no; for yes the reason that was typed, empty where none was asked for."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "yes", "Yes"),
+        Binding("n,escape,q", "no", "No"),
+    ]
+    CSS = """
+    Ask { align: center middle; }
+    Ask > Vertical { width: 64; max-width: 95%; height: auto; border: round $warning; background: $surface;
+        padding: 0 1; }
+    Ask Input { margin-top: 1; }
+    Ask Horizontal { height: 1; margin-top: 1; align-horizontal: right; }
+    Ask Button { margin-left: 2; }
+    """
+
+    def __init__(self, question: str, *, reason: bool = False) -> None:
+        super().__init__()
+        self._question = question
+        self._reason = reason
+
+    def compose(self) -> ComposeResult:
+        """The question, a line for the reason, two buttons."""
+        with Vertical():
+            yield Static(self._question, markup=False)
+            if self._reason:
+                yield Input(placeholder="why? (others will see it)", compact=True)
+            with Horizontal():
+                yield Button(
+                    "Yes (y)" if not self._reason else "Yes (Enter)", id="yes", variant="warning", compact=True
+                )
+                yield Button("No (n)" if not self._reason else "No (Esc)", id="no", compact=True)
+
+    def on_mount(self) -> None:
+        """A key that was meant for something else must not be a yes: no has the focus."""
+        (self.query_one(Input) if self._reason else self.query_one("#no")).focus()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """A button is an answer."""
+        (self.action_yes if event.button.id == "yes" else self.action_no)()
+
+    def on_input_submitted(self) -> None:
+        """Enter in the reason is a yes."""
+        self.action_yes()
+
+    def action_yes(self) -> None:
+        """Do it."""
+        self.dismiss(self.query_one(Input).value.strip() if self._reason else "")
+
+    def action_no(self) -> None:
+        """Leave it."""
+        self.dismiss(None)

@@ -1,0 +1,70 @@
+"""The two lines on top: the views, and the numbers of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from textual.content import Content
+from textual.widgets import Static
+
+from agentless.tui.board import Board, count
+
+
+class Bar(Static):
+    """The names of the views; a click shows one."""
+
+    DEFAULT_CSS = "Bar { height: 1; background: $panel; }"
+
+    def __init__(self, views: Mapping[str, str]) -> None:
+        super().__init__()
+        self._views = views
+        self._shown = next(iter(views))
+
+    def on_mount(self) -> None:
+        """Show the first."""
+        self.show(self._shown)
+
+    def show(self, name: str) -> None:
+        """Mark this one."""
+        self._shown = name
+        parts = ["[b]agentless[/b] "]
+        for at, (each, title) in enumerate(self._views.items(), 1):
+            style = "reverse" if each == name else ""
+            parts.append(f"[{style} @click=app.view('{each}')] {at} {title} [/]")
+        self.update(Content.from_markup(" ".join(parts)))
+
+
+class Summary(Static):
+    """How many GPUs are free, how many tasks run and wait, and whether something is wrong."""
+
+    DEFAULT_CSS = "Summary { height: 1; }"
+
+    def __init__(self, board: Board) -> None:
+        super().__init__(markup=False)
+        self._board = board
+
+    def update(self, *_: object) -> None:  # type: ignore[override]
+        """Count anew."""
+        super().update(self._words())
+
+    def _words(self) -> Content:
+        if gone := self.app.gone:  # type: ignore[attr-defined]
+            return Content.assemble((f" {gone} ", "$text-error reverse"))
+        gpus, tasks = self._board.gpus.values(), self._board.tasks.values()
+        parts: list[str | tuple[str, str]] = [" GPUs "]
+        for state, style in (("free", "$text-success"), ("allocated", "$text-primary"), ("foreign", "$text-accent")):
+            parts += [(f"{count(gpus, state)} {state}", style), "  "]
+        other = len(gpus) - count(gpus, "free", "allocated", "foreign")
+        parts += [(f"{other} not to be had", "$text-warning"), "  "] if other else []
+        runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, "pending", "scheduled")
+        parts += [
+            "│ tasks ",
+            (f"{runs} run", "$text-success"),
+            "  ",
+            (f"{waits} wait", "$text-warning" if waits else ""),
+        ]
+        if problems := len(self._board.problems()):
+            parts += ["  │ ", (f"! {problems} problem{'s' * (problems != 1)}", "$text-error")]
+        if self.app.read_only:  # type: ignore[attr-defined]
+            parts += ["  │ ", ("read only", "dim")]
+        return Content.assemble(*parts)

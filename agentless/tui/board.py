@@ -1,0 +1,123 @@
+"""What is known of the cluster: the rows that the controller has sent so far."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from agentless.words import process_words
+
+Row = dict[str, Any]
+"""A published value, as JSON has it."""
+
+TREND = 120
+"""Samples of a GPU's utilisation that are kept for its trend."""
+
+
+class Board:
+    """Nodes by name, GPUs by node and UUID, tasks by id. `me` is who looks; `now` is the controller's clock.
+
+    `changed` counts the changes of each kind, so that who draws one can tell whether there is something new.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Know nothing, as before the first line."""
+        self.nodes: dict[str, Row] = {}
+        self.gpus: dict[tuple[str, str], Row] = {}
+        self.tasks: dict[str, Row] = {}
+        self.controller: Row = {}
+        self.now = 0.0
+        self.trends: dict[tuple[str, str], deque[int | None]] = {}
+
+    def apply(self, line: Row) -> set[str]:
+        """Take in one line of the stream; gives the kinds of which something has changed."""
+        changed = line.keys() & {"nodes", "gpus", "tasks", "controller"}
+        self.now = line.get("now", self.now)
+        for node in line.get("nodes", ()):
+            self.nodes[node["name"]] = node
+        for gpu in line.get("gpus", ()):
+            self.gpus[gpu["node"], gpu["uuid"]] = gpu
+        for task in line.get("tasks", ()):
+            self.tasks[task["id"]] = task
+        for about in line.get("controller", ()):
+            self.controller = about
+        for kind, *key in line.get("gone", ()):
+            changed.add(kind)
+            self._drop(kind, key)
+        return changed
+
+    def sampled(self) -> None:
+        """Note the present utilisation of all GPUs for their trends."""
+        for key, gpu in self.gpus.items():
+            self.trends.setdefault(key, deque(maxlen=TREND)).append(gpu["utilization_pct"])
+        for key in self.trends.keys() - self.gpus.keys():
+            del self.trends[key]
+
+    def gpus_of(self, node: str) -> list[Row]:
+        """The GPUs of a node, by index."""
+        return [gpu for gpu in self.ordered_gpus() if gpu["node"] == node]
+
+    def ordered_nodes(self) -> list[Row]:
+        """All nodes, as a person counts: node2 before node10."""
+        return sorted(self.nodes.values(), key=lambda node: natural(node["name"]))
+
+    def ordered_gpus(self) -> list[Row]:
+        """All GPUs, by node and index."""
+        return sorted(self.gpus.values(), key=lambda gpu: (natural(gpu["node"]), gpu["index"]))
+
+    def queue(self) -> list[Row]:
+        """Those who wait, those first that are next, then those for later."""
+        waiting = [task for task in self.tasks.values() if task["state"] in ("pending", "scheduled")]
+        return sorted(waiting, key=lambda t: (t["position"] or 1 << 30, t["scheduled_for"] or "", t["id"]))
+
+    def holders(self, gpu: Row) -> list[Row]:
+        """The tasks that hold a GPU, as far as they are known."""
+        return [self.tasks[task] for task in gpu["tasks"] if task in self.tasks]
+
+    def problems(self) -> list[tuple[str, str]]:
+        """What is wrong, each as what it is about and a sentence."""
+        found = [(node["name"], f"{node['state']}: {node['reason']}") for node in self.ordered_nodes() if is_bad(node)]
+        bad = {node["name"] for node in self.nodes.values() if is_bad(node)}
+        for gpu in self.ordered_gpus() if any(is_ill(gpu) for gpu in self.gpus.values()) else ():
+            if is_ill(gpu) and gpu["node"] not in bad:
+                found += [(f"{gpu['node']}::{gpu['index']}", f"{gpu['state']}: {gpu['reason']}")]
+        for task in self.tasks.values():
+            if task["state"] == "lost":
+                found.append((task["id"], f"lost: {task['reason']}"))
+            found += [(task["id"], f"{process_words(process)} uses a GPU of it") for process in task["intruders"]]
+            if task["idle_since"]:
+                found.append((task["id"], task["reason"] or "its GPUs are idle"))
+        return found + [("controller", warning) for warning in self.controller.get("warnings", ())]
+
+    def _drop(self, kind: str, key: list[str]) -> None:
+        if kind == "nodes":
+            self.nodes.pop(key[0], None)
+        elif kind == "tasks":
+            self.tasks.pop(key[0], None)
+        else:
+            self.gpus.pop((key[0], key[1]), None)
+
+
+def is_bad(node: Row) -> bool:
+    """Whether a node is not as it should be; a drained one is as somebody wants it."""
+    return node["state"] in ("offline", "degraded", "unknown")
+
+
+def is_ill(gpu: Row) -> bool:
+    """Whether a GPU is not as it should be."""
+    return gpu["state"] in ("unhealthy", "unknown")
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A key for sorting names with numbers in them."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name))
+
+
+def count(rows: Iterable[Row], *states: str) -> int:
+    """How many of the rows are in one of these states."""
+    return sum(row["state"] in states for row in rows)

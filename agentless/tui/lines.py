@@ -1,0 +1,111 @@
+"""The base of what is drawn line by line: only lines on the screen are made, and only what has changed is painted."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+Piece = tuple[str, str]
+"""A text, and the styles it is shown in: words of `Lines.COMPONENT_CLASSES`."""
+
+
+class Lines(ScrollView, can_focus=True):
+    """Draws what `draw` gives for each line; `redraw` paints where that has become different."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"good", "warn", "bad", "dim", "odd", "held", "strong", "chosen", "found"}
+    DEFAULT_CSS = """
+    Lines {
+        scrollbar-size-vertical: 1;
+        & > .good { color: $text-success; }
+        & > .warn { color: $text-warning; }
+        & > .bad { color: $text-error; text-style: bold; }
+        & > .odd { color: $text-accent; }
+        & > .held { color: $text-primary; }
+        & > .dim { color: $text-muted; }
+        & > .strong { text-style: bold; }
+        & > .chosen { background: $surface-lighten-2; }
+        &:focus > .chosen { background: $block-cursor-background; color: $block-cursor-foreground; }
+        & > .found { background: $warning; color: $background; }
+    }
+    """
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id, classes=classes)
+        self._drawn: dict[int, list[Piece]] = {}
+
+    def draw(self, y: int) -> list[Piece]:
+        """The pieces of one line of the whole, from 0 on."""
+        raise NotImplementedError
+
+    def length(self) -> int:
+        """How many lines there are."""
+        raise NotImplementedError
+
+    def redraw(self) -> None:
+        """Paint what is different from what was painted last."""
+        size = Size(self.scrollable_content_region.width, self.length())
+        if size != self.virtual_size:
+            self.virtual_size = size
+            self._drawn.clear()
+            self.refresh()
+            return
+        top, height = self.scroll_offset.y, self.size.height
+        changed = []
+        for y in range(top, top + height):
+            before = self._drawn.get(y)
+            if before is None:
+                continue
+            self._drawn[y] = after = self.draw(y)
+            if before != after:
+                changed += [Region(x, y - top, width, 1) for x, width in _differences(before, after, self.size.width)]
+        for y in [y for y in self._drawn if not top <= y < top + height]:
+            del self._drawn[y]
+        if changed:
+            self.refresh(*changed)
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the screen."""
+        line = y + self.scroll_offset.y
+        if line not in self._drawn:
+            self._drawn[line] = self.draw(line)
+        segments = [Segment(text, self._style(names)) for text, names in self._drawn[line]]
+        return Strip(segments).adjust_cell_length(self.size.width, self.rich_style)
+
+    def notify_style_update(self) -> None:
+        """Forget what was painted in other colours."""
+        super().notify_style_update()
+        self._drawn.clear()
+
+    def on_resize(self) -> None:
+        """Draw anew: another width is other lines."""
+        self._drawn.clear()
+        self.redraw()
+
+    def _style(self, names: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - rich's Style, whatever Textual makes it
+        return self.get_component_rich_style(*names.split()) if names else self.rich_style
+
+
+def fitted(text: str, width: int, *, right: bool = False) -> str:
+    """The text in exactly so many columns."""
+    length = cell_len(text)
+    if length > width:
+        return set_cell_size(text, width - 1) + "…" if width > 0 else ""
+    return " " * (width - length) + text if right else text + " " * (width - length)
+
+
+def _differences(before: list[Piece], after: list[Piece], width: int) -> list[tuple[int, int]]:
+    """Where two lines differ, as columns and widths; all of it where their pieces are not in the same places."""
+    widths = [cell_len(text) for text, _ in before]
+    if widths != [cell_len(text) for text, _ in after]:
+        return [(0, width)]
+    found, x = [], 0
+    for old, new, wide in zip(before, after, widths, strict=True):
+        if old != new:
+            found.append((x, wide))
+        x += wide
+    return found

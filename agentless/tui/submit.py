@@ -1,0 +1,245 @@
+"""The form to submit a task, and beside it what would become of that task now."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal, VerticalScroll
+from textual.content import Content
+from textual.message import Message
+from textual.screen import Screen
+from textual.widgets import Button, Footer, Input, Label, OptionList, Static, TextArea
+
+from agentless.client import Client
+from agentless.errors import AgentlessError, UsageError
+from agentless.files import read_lines
+from agentless.rules.options import Options, Outside, Submission, submission
+from agentless.tui.board import Board, Row
+from agentless.tui.details import Part, explained
+
+LOOK_AFTER = 0.25
+"""Seconds without a key after which it is asked what would become of the task."""
+
+_FIELDS = (
+    ("target", "Where", "node1::0  or  2xA100:40G  or  1x; several: one task each"),
+    ("command", "Command", "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep"),
+    ("image", "Image", "default: the inventory's; ↓ for those in use"),
+    ("name", "Name", "to refer to it by"),
+    ("cores", "Cores", "like 4"),
+    ("memory", "Memory", "like 16GiB"),
+    ("time_limit", "Time limit", "like 8h; short ones may fill gaps"),
+    ("priority", "Priority", "-1000 to 1000"),
+    ("retries", "Retries", "how often to try again"),
+)
+_NUMBERS: Mapping[str, type] = {"cores": float, "priority": int, "retries": int}
+
+
+class SubmitForm(Screen[None]):
+    """What is wanted; `given` fills in fields."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "submit", "Submit", priority=True),
+        Binding("escape", "app.pop_screen", "Back"),
+        Binding("down", "images", "Images", show=False),
+    ]
+    CSS = """
+    SubmitForm #sides { height: 1fr; }
+    SubmitForm #fields { height: auto; max-height: 100%; padding: 0 1; }
+    SubmitForm #fields Horizontal { height: 1; }
+    SubmitForm #fields Label { width: 13; color: $text-muted; }
+    SubmitForm #fields Input { width: 1fr; }
+    SubmitForm #fields TextArea { height: 3; width: 1fr; border: none; padding: 0; }
+    SubmitForm #fields .tall { height: 3; }
+    SubmitForm OptionList { display: none; height: auto; max-height: 6; margin-left: 13; border: none; }
+    SubmitForm OptionList.-open { display: block; }
+    SubmitForm #preview { padding: 0 1; height: 1fr; border-top: solid $panel; }
+    SubmitForm.-wide #sides { layout: horizontal; }
+    SubmitForm.-wide #fields { width: 1fr; height: 100%; }
+    SubmitForm.-wide #preview { width: 1fr; height: 100%; border-top: none; border-left: solid $panel; }
+    SubmitForm Button { margin: 0 1 0 13; }
+    """
+
+    class Submitted(Message):
+        """Something runs or waits now: its id."""
+
+        def __init__(self, task: str) -> None:
+            self.task = task
+            super().__init__()
+
+    def __init__(self, board: Board, client: Client, given: Mapping[str, str]) -> None:
+        super().__init__()
+        self._board, self._client, self._given = board, client, given
+        self._busy = False
+
+    def compose(self) -> ComposeResult:
+        """A line for each field, and what would become of it."""
+        with Container(id="sides"):
+            with VerticalScroll(id="fields"):
+                for name, label, hint in _FIELDS:
+                    with Horizontal():
+                        yield Label(label)
+                        yield Input(self._given.get(name, ""), placeholder=hint, id=name, compact=True)
+                    if name == "image":
+                        yield OptionList(*self._images(), compact=True)
+                with Horizontal(classes="tall"):
+                    yield Label("Variables")
+                    yield TextArea(self._given.get("env", ""), id="env", tab_behavior="focus")
+                yield Button("Submit (Ctrl+S)", variant="primary", id="submit", compact=True)
+            with VerticalScroll(id="preview"):
+                yield Static("one KEY=VALUE a line", id="verdict")
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Begin where something is missing."""
+        missing = next((name for name, *_ in _FIELDS[:2] if not self._given.get(name)), "target")
+        self.query_one(f"#{missing}").focus()
+        self._timer = self.set_timer(0.0, self._look)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Put the verdict where there is room."""
+        self.set_class(event.size.width >= 120, "-wide")
+
+    def on_input_changed(self) -> None:
+        """Look again, soon."""
+        self._timer.stop()
+        self._timer = self.set_timer(LOOK_AFTER, self._look)
+
+    def on_text_area_changed(self) -> None:
+        """Likewise."""
+        self.on_input_changed()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter goes on to the next field."""
+        event.stop()
+        self.focus_next()
+
+    def on_button_pressed(self) -> None:
+        """The button submits."""
+        self.action_submit()
+
+    def action_images(self) -> None:
+        """Show the images that are in use, to take one."""
+        found = self.query_one(OptionList)
+        if self.focused is not None and self.focused.id == "image" and found.option_count:
+            found.add_class("-open")
+            found.focus()
+        else:
+            self.focus_next()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Take this image."""
+        self.query_one("#image", Input).value = str(event.option.prompt)
+        self.query_one(OptionList).remove_class("-open")
+        self.query_one("#image").focus()
+
+    def action_submit(self) -> None:
+        """Send it."""
+        try:
+            asked = self._asked(command=None)
+        except UsageError as error:
+            self._tell([(f"{error}\n", "$text-error")])
+            return
+        if not self._busy:
+            self._busy = True
+            self._tell([("submitting …\n", "dim")])
+            self.run_worker(lambda: self._submit(asked), thread=True)
+
+    # ------------------------------------------------------------------ inside
+
+    def _images(self) -> list[str]:
+        return sorted({task["image"] for task in self._board.tasks.values() if task["image"]})
+
+    def _value(self, name: str) -> str:
+        return self.query_one(f"#{name}", Input).value.strip()
+
+    def _asked(self, command: tuple[str, ...] | None) -> Submission:
+        """What the fields say; `command` stands in for one that is not written yet. Raises UsageError."""
+        options = Options()
+        for name in ("image", "name", "memory", "time_limit"):
+            if value := self._value(name):
+                options[name] = value
+        for name, kind in _NUMBERS.items():
+            if value := self._value(name):
+                try:
+                    options[name] = kind(value)  # type: ignore[literal-required]
+                except ValueError:
+                    raise UsageError(f"{name}: {value!r} is not a number") from None
+        if env := [line.strip() for line in self.query_one(TextArea).text.splitlines() if line.strip()]:
+            options["env"] = env
+        try:
+            words = tuple(shlex.split(self._value("command"))) or command
+        except ValueError as error:
+            raise UsageError(f"command: {str(error).lower()}") from None
+        if not words:
+            raise UsageError("write a command")
+        outside = Outside(time.time(), os.environ, read_lines)
+        return submission(words, self._value("target").split(), options, outside)
+
+    def _look(self) -> None:
+        if not (self._value("target") or self._value("command")):
+            self._tell([("What would become of it stands here while you write.\n", "dim")])
+            return
+        try:
+            asked = self._asked(command=("true",))
+        except UsageError as error:
+            self._tell([(f"{error}\n", "$text-warning")])
+            return
+        self.run_worker(lambda: self._explain(asked), thread=True, exclusive=True, group="look")
+
+    def _explain(self, asked: Submission) -> None:
+        parts: list[Part] = []
+        for target in asked.targets or ("",):
+            request = asked.request() | {"targets": [target] if target else [], "sweep": []}
+            try:
+                found: Any = self._client.post("/v1/explain", request)
+            except AgentlessError as error:
+                found = str(error)
+            parts += explained(found)
+        if len(asked.sweep) > 1:
+            parts.insert(0, (f"a sweep: {len(asked.sweep)} commands\n", "bold"))
+        self.app.call_from_thread(self._tell, parts)
+
+    def _submit(self, asked: Submission) -> None:
+        try:
+            starts: list[Row] = self._client.post("/v1/tasks", asked.request())
+        except AgentlessError as error:
+            self.app.call_from_thread(self._answered, [], [str(error)])
+            return
+        tasks = [start["task"] for start in starts if start["task"]]
+        self.app.call_from_thread(self._answered, tasks, [start["message"] for start in starts if start["message"]])
+
+    def _answered(self, tasks: list[Row], problems: Iterable[str]) -> None:
+        self._busy = False
+        self._tell([(f"{problem}\n", "$text-error") for problem in problems])
+        if tasks:
+            first = tasks[0]
+            words = f"{first['id']} is {first['state']}" + (f" on {first['node']}" if first["node"] else "")
+            self.app.notify(words if len(tasks) == 1 else f"{len(tasks)} tasks; {words}")
+            self.app.pop_screen()
+            self.app.post_message(self.Submitted(first["id"]))
+
+    def _tell(self, parts: list[Part]) -> None:
+        if self.is_mounted:
+            self.query_one("#verdict", Static).update(Content.assemble(*parts))
+
+
+def like(task: Row) -> dict[str, str]:
+    """The fields of a form for a task like this one."""
+    return {
+        "target": task["target"],
+        "command": shlex.join(task["command"]),
+        "image": task["image"] or "",
+        "name": task["name"] or "",
+        "cores": "" if task["cores"] is None else f"{task['cores']:g}",
+        "memory": "" if task["memory_bytes"] is None else str(task["memory_bytes"]),
+        "time_limit": "" if task["time_limit"] is None else f"{task['time_limit']:g}s",
+        "priority": str(task["priority"] or ""),
+        "retries": str(task["retries"] or ""),
+    }
