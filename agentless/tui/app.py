@@ -90,6 +90,7 @@ class Dashboard(App[None]):
             self.theme = (paths.config_dir() / "theme").read_text().strip()
         self.theme_changed_signal.subscribe(self, lambda theme: self._keep_theme(theme.name))
         self.view.starting_focus.focus()
+        self.set_interval(1.0, lambda: self._show({"tasks"}))  # how long they run, as time goes by
         self._feed.start()
         if "events" in self.views:
             self._history.start()

@@ -13,7 +13,7 @@ from agentless.tui.board import Board, count
 class Bar(Static):
     """The names of the views; a click shows one."""
 
-    DEFAULT_CSS = "Bar { height: 1; background: $panel; }"
+    DEFAULT_CSS = "Bar { height: 1; background: $panel; link-style: none; link-color: $text; link-background: $panel; }"
 
     def __init__(self, views: Mapping[str, str]) -> None:
         super().__init__()

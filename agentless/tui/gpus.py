@@ -30,7 +30,6 @@ class Gpus(View):
             Column("UTIL", _utilization, lambda gpu: gpu["utilization_pct"], right=True),
             Column("TREND", self._trend, rank=5),
             Column("MEMORY", look.memory, lambda gpu: gpu["memory_used_mib"], right=True),
-            Column("", lambda gpu: (look.bar(look.memory_share(gpu), 8), "held"), rank=6),
             Column("TEMP", _temperature, lambda gpu: gpu["temperature_c"], right=True, rank=1),
             Column("POWER", _power, lambda gpu: gpu["power_w"], right=True, rank=4),
             Column("WHO", self._who, flexible=True),

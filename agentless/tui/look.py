@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from agentless.tui.board import Row
+from agentless.tui.lines import Piece
 
 STATES = {
     "running": "good", "completed": "good", "free": "good", "online": "good",
@@ -23,7 +24,6 @@ HOT = 85
 """Degrees Celsius from which on a GPU is shown as hot: most slow down a little above."""
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
-_PARTS = " ▏▎▍▌▋▊▉█"
 
 
 def style_of(state: str) -> str:
@@ -31,13 +31,13 @@ def style_of(state: str) -> str:
     return STATES.get(state, "")
 
 
-def bar(share: float | None, width: int) -> str:
-    """A bar of so many columns, filled to a share from 0 to 1; dots when it is not known."""
+def bar(share: float | None, width: int, style: str) -> list[Piece]:
+    """A line of so many columns, thick up to a share from 0 to 1; dots when it is not known."""
     if share is None:
-        return "·" * width
-    eighths = round(max(0.0, min(1.0, share)) * width * 8)
-    full, part = divmod(eighths, 8)
-    return ("█" * full + (_PARTS[part] if part else "")).ljust(width, "░" if width > 2 else " ")[:width]
+        return [("·" * width, "dim")]
+    halves = round(max(0.0, min(1.0, share)) * width * 2)
+    filled = "━" * (halves // 2) + "╸" * (halves % 2)
+    return [(filled, style), ("─" * (width - len(filled)), "dim")]
 
 
 def height(percent: float | None) -> str:

@@ -22,7 +22,6 @@ class Nodes(View):
             Column("NODE", lambda node: node["name"], lambda node: natural(node["name"])),
             Column("STATE", lambda node: (node["state"], look.style_of(node["state"]))),
             Column("FREE", _free, lambda node: node["gpus_free"], right=True),
-            Column("", lambda node: (look.bar(_busy(node), 8), "held"), rank=5),
             Column("TASKS", lambda node: look.of(node["tasks"], ""), lambda node: node["tasks"], right=True),
             Column("CORES", lambda node: look.of(node["cores"], ""), lambda node: node["cores"], right=True, rank=1),
             Column("MEMORY", lambda node: look.gib(node["memory_mib"]), lambda n: n["memory_mib"], right=True, rank=1),
@@ -51,10 +50,6 @@ class Nodes(View):
 
 def _free(node: Row) -> str:
     return f"{node['gpus_free']}/{node['gpus']}"
-
-
-def _busy(node: Row) -> float | None:
-    return 1 - node["gpus_free"] / node["gpus"] if node["gpus"] else None
 
 
 def _why(node: Row) -> Piece:

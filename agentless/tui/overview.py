@@ -107,7 +107,8 @@ class News(Lines, can_focus=False):
             lines.append([("! ", "bad"), (fitted(f"{about} {printable(words)}", width - 2), "")])
         for task in self._board.queue():
             place = look.of(task["position"], "")
-            head = f"{place:>2} {task['owner']} wants {where(task)}, {ran(task)}"
+            when = ran(task)
+            head = f"{place:>2} {task['owner']} wants {where(task)}" + (f", {when}" if when != "-" else "")
             lines.append([(fitted(head, width), "warn")])
             if task["reason"]:
                 lines.append([(fitted(f"   {printable(task['reason'])}", width), "dim")])

@@ -1,4 +1,4 @@
-"""All GPUs at one look, node by node: as tiles where there is room, as a strip of signs where there is not."""
+"""All GPUs at one look, node by node: as tiles, as rows, or as signs, by how many there are for the room."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from agentless.tui import look
 from agentless.tui.board import Board, Row, is_bad
 from agentless.tui.gpus import who
 from agentless.tui.lines import Lines, Piece, fitted
+from agentless.words import printable
 
 TILE = 23
 """Columns that a tile has at least, with the gap."""
+ROW = 72
+"""Columns that a GPU's row has at least, with the gap."""
 STRIP = 74
 """Columns that a node's strip has at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line: the heading of a node, a part of a row of its tiles, or strips of some nodes."""
+    """A line: the heading of a `node`, part of a row of its `tiles`, some of its GPUs as `rows`, or `strips` of nodes."""
 
     kind: str
     nodes: tuple[str, ...] = ()
@@ -92,6 +95,8 @@ class Tiles(Lines):
             return self._heading(line.nodes[0])
         if line.kind == "tiles":
             return [piece for at in line.gpus for piece in self._tile(at, line.part)]
+        if line.kind == "rows":
+            return [piece for at in line.gpus for piece in self._row(at)]
         pieces: list[Piece] = []
         for name in line.nodes:
             pieces += self._strip(name, self._width() // self._across)
@@ -103,18 +108,25 @@ class Tiles(Lines):
         width, height = self._width(), max(1, self.size.height)
         most = max(map(len, self._by_node.values()), default=1) or 1
         self._across = max(1, min(width // TILE, most))
-        tiled: list[_Line] = []
-        for name, gpus in self._by_node.items():
-            tiled.append(_Line("node", (name,)))
-            for first in range(0, len(gpus), self._across):
-                row = tuple(gpus[first : first + self._across])
-                tiled += [_Line("tiles", (name,), row, part) for part in range(4)]
-        if len(tiled) <= 2 * height:
-            return tiled
+        if len(tiles := self._blocks("tiles", 4)) <= height:
+            return tiles
+        self._across = max(1, min(width // ROW, most))
+        if len(rows := self._blocks("rows", 1)) <= 2 * height:
+            return rows
         self._across = max(1, width // max(STRIP, 3 * most + 40))
         names = list(self._by_node)
-        rows = -(-len(names) // self._across)
-        return [_Line("strips", tuple(names[row::rows])) for row in range(rows)]
+        count = -(-len(names) // self._across)
+        return [_Line("strips", tuple(names[row::count])) for row in range(count)]
+
+    def _blocks(self, kind: str, parts: int) -> list[_Line]:
+        """A block of lines for each node."""
+        lines: list[_Line] = []
+        for name, gpus in self._by_node.items():
+            lines.append(_Line("node", (name,)))
+            for first in range(0, len(gpus), self._across):
+                row = tuple(gpus[first : first + self._across])
+                lines += [_Line(kind, (name,), row, part) for part in range(parts)]
+        return lines
 
     def _width(self) -> int:
         return max(1, self.scrollable_content_region.width)
@@ -153,12 +165,31 @@ class Tiles(Lines):
             return self._bar(None if value is None else value / 100, look.of(value, "%"), width, style)
         if part == 2:
             return self._bar(look.memory_share(gpu), look.memory(gpu), width, style)
-        return [(fitted(who(gpu, self._board.holders(gpu)), width), "dim" if gpu["state"] == "free" else ""), (" ", "")]
+        return [(fitted(printable(who(gpu, self._board.holders(gpu))), width), ""), (" ", "")]
+
+    def _row(self, at: int) -> list[Piece]:
+        gpu, width = self._gpus[at], self._width() // self._across - 1
+        style = look.style_of(gpu["state"])
+        chosen = "chosen" if at == self._cursor else ""
+        used, memory = gpu["utilization_pct"], look.memory_share(gpu)
+        hot = (gpu["temperature_c"] or 0) >= look.HOT
+        pieces: list[Piece] = [
+            (f"{gpu['index']:>3} ", f"{style} {chosen}"),
+            *look.bar(None if used is None else used / 100, 8, style),
+            (f"{look.of(used, '%'):>5}  ", ""),
+            *look.bar(memory, 8, style),
+            (f"{look.memory(gpu):>10}", ""),
+            (f"{look.of(gpu['temperature_c'], 'C'):>5}  ", "bad" if hot else ""),
+        ]
+        words = who(gpu, self._board.holders(gpu)) or gpu["state"]
+        words = f"{gpu['state']}: {words}" if gpu["state"] not in ("allocated", "free", "foreign") else words
+        room = max(0, width - sum(len(text) for text, _ in pieces))
+        return [*pieces, (fitted(printable(words), room) + " ", style if gpu["state"] != "allocated" else "")]
 
     @staticmethod
     def _bar(share: float | None, words: str, width: int, style: str) -> list[Piece]:
         room = max(0, width - 10)
-        return [(look.bar(share, room), style), (fitted(words, width - room, right=True), ""), (" ", "")]
+        return [*look.bar(share, room, style), (fitted(words, width - room, right=True), ""), (" ", "")]
 
     def _strip(self, name: str, width: int) -> list[Piece]:
         node = self._board.nodes.get(name, {"state": "unknown", "reason": "", "gpus": 0, "gpus_free": 0})
@@ -202,8 +233,7 @@ class Tiles(Lines):
     def action_page(self, by: int) -> None:
         """Further by a screen."""
         rows = self._rows()
-        lines = max(1, self.size.height // (5 if self._lines and self._lines[0].kind == "node" else 1))
-        self.action_row(by * min(lines, max(1, len(rows) - 1)))
+        self.action_row(by * max(1, min(self.size.height // self._tall, len(rows) - 1)))
 
     def action_open(self) -> None:
         """Show more of the chosen GPU."""
@@ -221,7 +251,7 @@ class Tiles(Lines):
     def _at(self, line: _Line, x: int) -> int | None:
         """The GPU at a column of a line."""
         width = self._width() // self._across
-        if line.kind == "tiles":
+        if line.kind in ("tiles", "rows"):
             return line.gpus[x // width] if x // width < len(line.gpus) else None
         if line.kind != "strips" or x // width >= len(line.nodes):
             return None
@@ -232,15 +262,20 @@ class Tiles(Lines):
 
     def _rows(self) -> list[tuple[int, tuple[int, ...]]]:
         """The rows of GPUs, each with the line on which it begins."""
-        if self._lines and self._lines[0].kind == "strips":
+        if any(line.kind == "strips" for line in self._lines):
             rows = [tuple(at for name in line.nodes for at in self._by_node[name]) for line in self._lines]
             return [(y, row) for y, row in enumerate(rows) if row]
-        return [(y, line.gpus) for y, line in enumerate(self._lines) if line.kind == "tiles" and line.part == 0]
+        return [(y, line.gpus) for y, line in enumerate(self._lines) if line.gpus and line.part == 0]
+
+    @property
+    def _tall(self) -> int:
+        """Lines of a row of GPUs."""
+        return 4 if any(line.kind == "tiles" for line in self._lines) else 1
 
     def _choose(self, wanted: int) -> None:
         self._cursor = max(0, min(wanted, len(self._gpus) - 1))
         y = next((y for y, row in self._rows() if self._cursor in row), 0)
-        tall = 4 if self._lines and self._lines[0].kind == "node" else 1
+        tall = self._tall
         if y < self.scroll_offset.y + (tall > 1):
             self.scroll_to(y=max(0, y - (tall > 1)), animate=False, force=True)
         elif y + tall > self.scroll_offset.y + self.size.height:
