@@ -47,6 +47,7 @@ class Board:
         self._tasks: dict[str, tuple[Task, Outlook | None, object, object]] = {}  # likewise the row of a live task
         self._others: dict[str, dict[str, Task]] = {}  # tasks of other controllers, by node
         self._ended: dict[str, None] = {}
+        self._event = core.history.last_events(0, 0.0)
         for task in reversed(core.history.newest(ENDED)):
             self._ended[task.id] = None
             self._put_task(task)
@@ -109,15 +110,21 @@ class Board:
                 touched |= {task.node, before[0].node if before else None}
         for task_id in self._tasks.keys() - core.tasks.keys():
             touched.add(self._tasks.pop(task_id)[0].node)
+        for task_id in self._happened() - core.tasks.keys():
             self._end(task_id)
-        for task_id in self._ended.keys() & core.forgotten.keys():
-            del self._ended[task_id]
-            self._drop("tasks", task_id)
         while len(self._ended) > ENDED:
             oldest = next(iter(self._ended))
             del self._ended[oldest]
             self._drop("tasks", oldest)
         return {node for node in touched if node}
+
+    def _happened(self) -> set[str]:
+        """The tasks to which something has happened since the last look: one may have come and gone."""
+        found = set[str]()
+        while events := self._core.history.events(self._event, 1000):
+            self._event = events[-1][0]
+            found |= {task["id"] for _, event in events if (task := orjson.loads(event).get("task"))}
+        return found
 
     def _outlook(self, task: Task) -> Outlook | None:
         return self._core.outlook(task) if isinstance(task.status, Pending) else None
@@ -125,6 +132,7 @@ class Board:
     def _end(self, task_id: str) -> None:
         ended = self._core.history.get(task_id)
         if ended is None:
+            self._ended.pop(task_id, None)
             self._drop("tasks", task_id)
             return
         self._ended[task_id] = None

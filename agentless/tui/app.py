@@ -50,6 +50,7 @@ class Dashboard(App[None]):
         Binding("shift+tab", "next_view(-1)", "View before", show=False, priority=True),
         *(Binding(act.key, f"act('{act.name}')", act.title) for act in ACTS),
         Binding("question_mark", "keys", "Keys", key_display="?"),
+        Binding("S", "start_controller", "Start the controller"),
         Binding("q", "quit", "Quit"),
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
         Binding("c", "colours", "Dark, light, or the terminal's own colours", show=False),
@@ -66,9 +67,10 @@ class Dashboard(App[None]):
         self.views = {only: VIEWS[only]} if only else VIEWS
         self.board = Board()
         self.gone = "connecting to the controller"
+        self.stopped = False
         self._sampled_at = 0.0
         self._feed = Feed(client, lambda c: c.lines("/v1/watch"), self._begun, self._line, self._lost)
-        self._history = Feed(client, self._events_since, lambda: None, self._event, lambda _: None)
+        self._history = Feed(client, self._events_since, lambda: None, self._event, lambda *_: None)
         self._seen = 0
         self._offered: list[str] = []
 
@@ -150,6 +152,8 @@ class Dashboard(App[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key does something now; what does nothing is not shown."""
+        if action == "start_controller":
+            return self.stopped
         if action != "act":
             return True
         act = next(act for act in ACTS if act.name == parameters[0])
@@ -248,7 +252,7 @@ class Dashboard(App[None]):
         self.call_from_thread(self._connected)
 
     def _connected(self) -> None:
-        self.gone = ""
+        self.gone, self.stopped = "", False
         self.board.clear()
 
     def _line(self, line: dict[str, Any]) -> None:
@@ -261,12 +265,18 @@ class Dashboard(App[None]):
             self.board.sampled()
         self._show(changed)
 
-    def _lost(self, why: str) -> None:
-        self.call_from_thread(self._show_lost, why)
+    def _lost(self, why: str, stopped: bool) -> None:
+        self.call_from_thread(self._show_lost, why, stopped)
 
-    def _show_lost(self, why: str) -> None:
-        self.gone = why
+    def _show_lost(self, why: str, stopped: bool) -> None:
+        self.gone, self.stopped = why, stopped
         self._show({"controller"})
+        self.refresh_bindings()
+
+    def action_start_controller(self) -> None:
+        """Start a controller that was stopped."""
+        self._feed.restart()
+        self._history.restart()
 
     def _events_since(self, client: Client) -> Iterable[dict[str, Any]]:
         query = {"after": self._seen} if self._seen else {"last": REMEMBERED}

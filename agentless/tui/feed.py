@@ -21,7 +21,7 @@ class Feed:
     """Gives a stream of the controller to functions, called in its own thread.
 
     `stream` opens it; `begun` is called before the first line of each connection, `line` with each, and `gone` with a
-    sentence when there is no connection.
+    sentence when there is no connection, and whether that is so until somebody wants it otherwise.
 
     A controller that has died is started again, as any command would; one that was told to stop is waited for.
     """
@@ -32,7 +32,7 @@ class Feed:
         stream: Callable[[Client], Any],
         begun: Callable[[], None],
         line: Callable[[dict[str, Any]], None],
-        gone: Callable[[str], None],
+        gone: Callable[[str, bool], None],
     ) -> None:
         self._client, self._stream = client, stream
         self._begun, self._line, self._gone = begun, line, gone
@@ -61,11 +61,11 @@ class Feed:
                 except BrokenOff:
                     return
                 except _Stopped:
-                    self._gone("the controller was stopped (tasks go on); press S to start it again")
+                    self._gone("the controller was stopped (tasks go on)", True)
                     self._wait_for_another()
                 except AgentlessError as error:
                     if not self._closed.is_set():
-                        self._gone(str(error))
+                        self._gone(str(error), False)
                     self._closed.wait(AGAIN)
 
     def _read(self) -> None:

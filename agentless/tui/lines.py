@@ -57,10 +57,8 @@ class Lines(ScrollView, can_focus=True):
         top, height = self.scroll_offset.y, self.size.height
         changed = []
         for y in range(top, top + height):
-            before = self._drawn.get(y)
-            if before is None:
-                continue
-            self._drawn[y] = after = self.draw(y)
+            before, after = self._drawn.get(y, []), self.draw(y)
+            self._drawn[y] = after
             if before != after:
                 changed += [Region(x, y - top, width, 1) for x, width in _differences(before, after, self.size.width)]
         for y in [y for y in self._drawn if not top <= y < top + height]:

@@ -20,6 +20,7 @@ from textual.widgets import Button, Footer, Input, Label, OptionList, Static, Te
 from agentless.client import Client
 from agentless.errors import AgentlessError, UsageError
 from agentless.files import read_lines
+from agentless.model.needs import parse_target
 from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.tui.board import Board, Row
 from agentless.tui.details import Part, explained
@@ -29,6 +30,7 @@ LOOK_AFTER = 0.25
 
 _FIELDS = (
     ("target", "Where", "node1::0  or  2xA100:40G  or  1x; several: one task each"),
+    ("node", "Node", "only this one; several: any of them"),
     ("command", "Command", "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep"),
     ("image", "Image", "default: the inventory's; ↓ for those in use"),
     ("name", "Name", "to refer to it by"),
@@ -98,7 +100,7 @@ class SubmitForm(Screen[None]):
 
     def on_mount(self) -> None:
         """Begin where something is missing."""
-        missing = next((name for name, *_ in _FIELDS[:2] if not self._given.get(name)), "target")
+        missing = next((name for name in ("target", "command") if not self._given.get(name)), "target")
         self.query_one(f"#{missing}").focus()
         self._timer = self.set_timer(0.0, self._look)
 
@@ -171,6 +173,8 @@ class SubmitForm(Screen[None]):
                     options[name] = kind(value)  # type: ignore[literal-required]
                 except ValueError:
                     raise UsageError(f"{name}: {value!r} is not a number") from None
+        if nodes := self._value("node").split():
+            options["node"] = nodes
         if env := [line.strip() for line in self.query_one(TextArea).text.splitlines() if line.strip()]:
             options["env"] = env
         try:
@@ -232,8 +236,10 @@ class SubmitForm(Screen[None]):
 
 def like(task: Row) -> dict[str, str]:
     """The fields of a form for a task like this one."""
+    node, target = _places(task["target"])
     return {
-        "target": task["target"],
+        "target": target,
+        "node": node,
         "command": shlex.join(task["command"]),
         "image": task["image"] or "",
         "name": task["name"] or "",
@@ -243,3 +249,17 @@ def like(task: Row) -> dict[str, str]:
         "priority": str(task["priority"] or ""),
         "retries": str(task["retries"] or ""),
     }
+
+
+def _places(wanted: str) -> tuple[str, str]:
+    """The node and the target in what a task asks for: of `node1 8x sharing …` they are `node1` and `8x`."""
+    targets = []
+    for word in wanted.split()[:2]:
+        try:
+            targets.append(parse_target(word))
+        except UsageError:
+            break
+    first, second, *_ = (*wanted.split(), "", "")
+    if len(targets) == 2 and targets[0].nodes and not targets[1].nodes:
+        return first, second
+    return "", first if targets else ""

@@ -26,7 +26,7 @@ STRIP = 74
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line: the heading of a `node`, part of a row of its `tiles`, some of its GPUs as `rows`, or `strips` of nodes."""
+    """A line: the heading of a `node`, part of a row of its `tiles`, some of its GPUs as `rows`, or `strips`."""
 
     kind: str
     nodes: tuple[str, ...] = ()

@@ -1,0 +1,67 @@
+"""Somebody in front of a dashboard: what they see, and the keys they press."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from textual.pilot import Pilot
+
+from agentless.client import Client
+from agentless.tui.app import Dashboard
+from tests.fleet.client import PATIENCE
+
+
+@dataclass
+class Eyes:
+    """A dashboard that is shown."""
+
+    app: Dashboard
+    pilot: Pilot
+
+    @property
+    def text(self) -> str:
+        """All that is on the screen."""
+        return "\n".join(strip.text.rstrip() for strip in self.app.screen._compositor.render_strips())
+
+    def line(self, words: str) -> str:
+        """The line that has these words; empty when there is none."""
+        return next((line for line in self.text.splitlines() if words in line), "")
+
+    async def see(self, *words: str | Callable[[], object]) -> None:
+        """Wait until all of these are on the screen, or so."""
+        missing = list(words)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while missing := [word for word in words if not (word() if callable(word) else word in self.text)]:
+                    await self.pilot.pause(0.02)
+        except TimeoutError:
+            raise AssertionError(f"{missing} is not to be seen in:\n{self.text}") from None
+
+    async def press(self, *keys: str) -> None:
+        """Type; a text is typed letter by letter."""
+        for key in keys:
+            one = key in _NAMED or len(key) == 1
+            await self.pilot.press(*([key] if one else ["space" if letter == " " else letter for letter in key]))
+
+    def state(self, task: str) -> str:
+        """The state in which a task is shown."""
+        return self.app.board.tasks[task]["state"]
+
+
+_NAMED = {"enter", "escape", "tab", "up", "down", "left", "right", "pageup", "pagedown", "home", "end", "slash",
+          "colon", "question_mark", "ctrl+s", "shift+tab", "space", "ctrl+u"}  # fmt: skip
+
+
+@contextlib.asynccontextmanager
+async def looking(size: tuple[int, int] = (120, 36), **more: object) -> AsyncIterator[Eyes]:
+    """A dashboard over the controller that the environment names, once all nodes are online."""
+    app = Dashboard(Client.found(None), **more)
+    async with app.run_test(size=size) as pilot:
+        eyes = Eyes(app, pilot)
+        nodes = app.board.nodes
+        await eyes.see(lambda: app.board.nodes and all(n["state"] == "online" for n in app.board.nodes.values()))
+        assert nodes is not None
+        yield eyes
