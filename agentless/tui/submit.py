@@ -30,10 +30,10 @@ LOOK_AFTER = 0.25
 
 _FIELDS = (
     ("target", "Where", "node1::0  or  2xA100:40G  or  1x; several: one task each"),
-    ("node", "Node", "only this one; several: any of them"),
     ("command", "Command", "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep"),
     ("image", "Image", "default: the inventory's; ↓ for those in use"),
     ("name", "Name", "to refer to it by"),
+    ("node", "Node", "only this one; several: any of them"),
     ("cores", "Cores", "like 4"),
     ("memory", "Memory", "like 16GiB"),
     ("time_limit", "Time limit", "like 8h; short ones may fill gaps"),
