@@ -18,7 +18,8 @@ class Act:
     """Something to do: its key, and what it is called in the line of keys and in the help.
 
     `question` is asked before it is done, with what it is done to; None: it harms nobody. `reason`: it takes one, in
-    words. `changes` is whether it changes anything: a read-only dashboard does not offer it.
+    words. `changes` is whether it changes anything: a read-only dashboard does not offer it. `shown`: its key stands in
+    the line of keys, and not only in the help.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Act:
     question: str | None = None
     reason: bool = False
     changes: bool = True
+    shown: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +42,22 @@ class Target:
 
 ACTS = (
     Act("submit", "n", "New", "submit a task"),
-    Act("again", "N", "Like this", "submit a task like this one"),
+    Act("again", "N", "Like this", "submit a task like this one", shown=False),
     Act("logs", "l", "Logs", "read and follow the output of the task", changes=False),
     Act("shell", "s", "Shell", "a shell in the container of the task"),
-    Act("describe", "d", "Details", "all about the task: why it waits, what has happened, the command", changes=False),
+    Act("describe", "d", "Details", "why the task waits, what has happened, the command", changes=False, shown=False),
     Act("stop", "T", "Stop", "end the task gently: SIGTERM, then SIGKILL", "Stop {task}?"),
-    Act("kill", "K", "Kill", "end the task at once: SIGKILL", "Kill {task} at once?"),
-    Act("pause", "p", "Pause", "pause the task, or let it go on"),
+    Act("kill", "K", "Kill", "end the task at once: SIGKILL", "Kill {task} at once?", shown=False),
+    Act("pause", "p", "Pause", "pause the task, or let it go on", shown=False),
     Act("retry", "R", "Retry", "submit the ended task again"),
-    Act("remove", "x", "Remove", "forget the ended task, with its log", "Remove {task} and its log for ever?"),
+    Act(
+        "remove",
+        "x",
+        "Remove",
+        "forget the ended task, with its log",
+        "Remove {task} and its log for ever?",
+        shown=False,
+    ),
     Act("top", "U", "To the top", "let the waiting task be the next one"),
     Act("drain", "D", "Drain", "let nothing new start on the node", "Drain {node}? What runs there goes on.", True),
     Act("resume_node", "E", "Resume node", "let the node, and its unhealthy GPUs, in again", "Let {node} in again?"),

@@ -48,9 +48,9 @@ class Dashboard(App[None]):
         *(Binding(str(at), f"view('{name}')", title, show=False) for at, (name, title) in enumerate(VIEWS.items(), 1)),
         Binding("tab", "next_view(1)", "Next view", show=False, priority=True),
         Binding("shift+tab", "next_view(-1)", "View before", show=False, priority=True),
-        *(Binding(act.key, f"act('{act.name}')", act.title) for act in ACTS),
+        *(Binding(act.key, f"act('{act.name}')", act.title, show=act.shown) for act in ACTS),
         Binding("question_mark", "keys", "Keys", key_display="?"),
-        Binding("S", "start_controller", "Start the controller"),
+        Binding("S", "start_controller", "Start the controller", show=False),
         Binding("q", "quit", "Quit"),
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
         Binding("c", "colours", "Dark, light, or the terminal's own colours", show=False),
@@ -70,7 +70,7 @@ class Dashboard(App[None]):
         self.stopped = False
         self._sampled_at = 0.0
         self._feed = Feed(client, lambda c: c.lines("/v1/watch"), self._begun, self._line, self._lost)
-        self._history = Feed(client, self._events_since, lambda: None, self._event, lambda *_: None)
+        self._history = Feed(client, self._events_since, lambda: None, self._event, lambda *_: None, starts=False)
         self._seen = 0
         self._offered: list[str] = []
 
@@ -135,8 +135,9 @@ class Dashboard(App[None]):
             yield SystemCommand(f"View: {title}", f"Show the view {title}", lambda name=name: self.action_view(name))
         for act in ACTS:
             if self.check_action("act", (act.name,)):
-                words = act.help[0].upper() + act.help[1:]
-                yield SystemCommand(act.title, f"{words} ({act.key})", lambda name=act.name: self.action_act(name))
+                yield SystemCommand(
+                    f"{act.title}: {act.help}", f"key {act.key}", lambda name=act.name: self.action_act(name)
+                )
         yield SystemCommand("Theme", "Choose other colours", self.action_change_theme)
         yield SystemCommand("Keys", "Show all keys", self.action_keys)
         yield SystemCommand("Quit", "Leave; everything on the nodes goes on", self.action_quit)
@@ -146,9 +147,8 @@ class Dashboard(App[None]):
     @property
     def target(self) -> Target:
         """The task and the node that are meant now: of the screen on top, or of the row that is chosen."""
-        about = self.screen if len(self.screen_stack) > 1 else self.view
-        node = getattr(about, "about_node", None)
-        return Target(getattr(about, "about_task", None), self.board.nodes.get(node) if node else None)
+        about = next((s for s in reversed(self.screen_stack[1:]) if hasattr(s, "about_task")), self.view)
+        return Target(about.about_task, self.board.nodes.get(about.about_node or ""))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key does something now; what does nothing is not shown."""
@@ -276,7 +276,6 @@ class Dashboard(App[None]):
     def action_start_controller(self) -> None:
         """Start a controller that was stopped."""
         self._feed.restart()
-        self._history.restart()
 
     def _events_since(self, client: Client) -> Iterable[dict[str, Any]]:
         query = {"after": self._seen} if self._seen else {"last": REMEMBERED}

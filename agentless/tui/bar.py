@@ -49,7 +49,8 @@ class Summary(Static):
 
     def _words(self) -> Content:
         if gone := self.app.gone:  # type: ignore[attr-defined]
-            return Content.assemble((f" {gone} ", "$text-error reverse"))
+            more = ": S starts it again" if self.app.stopped else ""  # type: ignore[attr-defined]
+            return Content.assemble((f" {gone}{more} ", "$text-error reverse"))
         gpus, tasks = self._board.gpus.values(), self._board.tasks.values()
         parts: list[str | tuple[str, str]] = [" GPUs "]
         for state, style in (("free", "$text-success"), ("allocated", "$text-primary"), ("foreign", "$text-accent")):

@@ -23,7 +23,8 @@ class Feed:
     `stream` opens it; `begun` is called before the first line of each connection, `line` with each, and `gone` with a
     sentence when there is no connection, and whether that is so until somebody wants it otherwise.
 
-    A controller that has died is started again, as any command would; one that was told to stop is waited for.
+    A controller that has died is started again, as any command would, if this one `starts` it; one that was told to
+    stop is waited for.
     """
 
     def __init__(
@@ -33,8 +34,10 @@ class Feed:
         begun: Callable[[], None],
         line: Callable[[dict[str, Any]], None],
         gone: Callable[[str, bool], None],
+        *,
+        starts: bool = True,
     ) -> None:
-        self._client, self._stream = client, stream
+        self._client, self._stream, self._starts = client, stream, starts
         self._begun, self._line, self._gone = begun, line, gone
         self._breaker, self._closed, self._wanted = Breaker(), Event(), Event()
         self._thread = Thread(target=self._follow, daemon=True, name="feed")
@@ -70,6 +73,8 @@ class Feed:
 
     def _read(self) -> None:
         """Follow until the stream ends; raises _Stopped or ControllerError then."""
+        if not (self._starts or self._client.is_running()):
+            raise ControllerError("no controller runs")
         first = True
         for line in self._stream(self._client):
             if line.get("leaving"):

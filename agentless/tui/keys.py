@@ -17,9 +17,9 @@ _LOOK = (
     ("1 … 6, Tab", "another view"),
     ("↑ ↓ j k, PgUp PgDn, g G", "move"),
     ("Enter, or click twice", "details of the GPU, node or task"),
-    ("/", "show only rows with these words; state:running owner:alice !word"),
+    ("/", "only rows with these words; state:running owner:alice !not"),
     ("Esc", "all rows again; back"),
-    ("o O, or click a title", "sort by the next column, the one before; i the other way round"),
+    ("o O, or click a title", "sort by the next column, the one before; i reverses"),
     ("m  a", "only my tasks; without those that have ended"),
     (":  or  Ctrl+P", "find any command by its name"),
     ("c", "dark, light, or the terminal's own colours"),
@@ -40,7 +40,7 @@ class Keys(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "dismiss", "Back")]
     CSS = """
     Keys { align: center middle; }
-    Keys > VerticalScroll { width: 76; max-width: 98%; height: auto; max-height: 98%; border: round $primary;
+    Keys > VerticalScroll { width: 92; max-width: 100%; height: auto; max-height: 98%; border: round $primary;
         background: $surface; padding: 0 1; }
     """
 

@@ -52,10 +52,9 @@ class Tasks(View):
         """The task."""
         return row
 
-    def node_of(self, row: Row) -> str | None:
-        """Where it is."""
-        node: str | None = row["node"]
-        return node
+    def node_of(self, _: Row) -> str | None:
+        """None: it is about tasks."""
+        return None
 
     def action_mine(self) -> None:
         """Only mine, or everybody's."""

@@ -184,8 +184,11 @@ def main() -> None:
                         took.append(time.monotonic() - began)
                     screen.read(0.03)
                 took.sort()
-                print(f"{size[0]}x{size[1]} {view:9} loaded {loaded:.2f} s  cpu {cost:.1%}  {written / SECONDS / 1000:.0f} kB/s  "
-                      f"key median {statistics.median(took) * 1000:.0f} ms p95 {took[int(len(took) * 0.95)] * 1000:.0f} ms  {screen.memory():.0f} MB", flush=True)
+                print(
+                    f"{size[0]}x{size[1]} {view:9} loaded {loaded:.2f} s  cpu {cost:.1%}  {written / SECONDS / 1000:.0f} kB/s  "
+                    f"key median {statistics.median(took) * 1000:.0f} ms p95 {took[int(len(took) * 0.95)] * 1000:.0f} ms  {screen.memory():.0f} MB",
+                    flush=True,
+                )
                 screen.close()
 
 

@@ -59,9 +59,7 @@ _NAMED = {"enter", "escape", "tab", "up", "down", "left", "right", "pageup", "pa
 async def looking(size: tuple[int, int] = (120, 36), **more: object) -> AsyncIterator[Eyes]:
     """A dashboard over the controller that the environment names, once all nodes are online."""
     app = Dashboard(Client.found(None), **more)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=size, notifications=True) as pilot:
         eyes = Eyes(app, pilot)
-        nodes = app.board.nodes
         await eyes.see(lambda: app.board.nodes and all(n["state"] == "online" for n in app.board.nodes.values()))
-        assert nodes is not None
         yield eyes

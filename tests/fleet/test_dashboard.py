@@ -43,7 +43,10 @@ def client(world: World) -> Iterator[Client]:
 def submit(client: Client, target: str = "n1::0", script: str = LONG, **spec: object) -> str:
     """A task that runs or waits, as another shell would start it."""
     command = ["sh", "-c", script]
-    asked = {"targets": target.split()[-1:], "spec": {"command": command, "image": IMAGE, "needs": {"nodes": target.split()[:-1]}, **spec}}
+    asked = {
+        "targets": target.split()[-1:],
+        "spec": {"command": command, "image": IMAGE, "needs": {"nodes": target.split()[:-1]}, **spec},
+    }
     (start,) = client.post("/v1/tasks", asked)
     assert start["task"], start["message"]
     return start["task"]["id"]
@@ -137,7 +140,9 @@ async def test_rows_are_sorted_by_the_title_that_is_clicked_and_twice_the_other_
         await eyes.see("alpha", "beta", "gamma")
 
         def order() -> list[str]:
-            return [word for line in eyes.text.splitlines() for word in line.split() if word in ("alpha", "beta", "gamma")]
+            return [
+                word for line in eyes.text.splitlines() for word in line.split() if word in ("alpha", "beta", "gamma")
+            ]
 
         titles = eyes.app.view.table.titles
         column = eyes.line("NAME").index("NAME")
@@ -288,17 +293,15 @@ async def test_a_node_is_drained_with_a_reason_and_let_in_again(client):
         await eyes.see(lambda: eyes.app.board.nodes["n1"]["state"] == "online")
 
 
-async def test_what_is_refused_is_said(client, world):
+async def test_what_is_refused_is_said(client):
     task = submit(client)
     async with looking() as eyes:
         await eyes.press("4")
         await eyes.see(task)
-        client.post(f"/v1/tasks/{task}/kill")
-        client.wait(task)
-        client.delete(f"/v1/tasks/{task}")
-        eyes.app.board.tasks[task] = {**eyes.app.board.tasks.get(task, {}), "id": task, "state": "running"}
-        eyes.app._perform(next(act for act in ACTS if act.name == "pause"), eyes.app.target)
-        await eyes.see("no task")
+        await eyes.press("T")
+        client.delete(f"/v1/tasks/{task}", force=True)
+        await eyes.press("y")
+        await eyes.see(f"no task '{task}'")
 
 
 async def test_a_read_only_dashboard_offers_nothing_that_changes_anything(client):
@@ -318,21 +321,23 @@ async def test_every_act_is_in_the_help_and_those_that_do_something_now_in_the_p
     async with looking((120, 50)) as eyes:
         await eyes.press("4", "question_mark")
         await eyes.see(*(act.help for act in ACTS))
-        await eyes.press("escape", "colon", "End the task gently")
-        await eyes.see("SIGTERM, then SIGKILL (T)")
+        await eyes.press("escape", "colon", "stop: end")
+        await eyes.see("Stop: end the task gently: SIGTERM, then SIGKILL", "key T")
 
 
 # ---------------------------------------------------------------------- screens on top
 
 
 async def test_a_log_is_followed_searched_and_saved(client, tmp_path):
-    script = "for n in $(seq 1 40); do echo line $n; done; echo oops >&2; while [ ! -e go ]; do sleep 0.05; done; echo last"
+    script = (
+        "for n in $(seq 1 40); do echo line $n; done; echo oops >&2; while [ ! -e go ]; do sleep 0.05; done; echo last"
+    )
     task = submit(client, script=script)
     async with looking((100, 20)) as eyes:
         await eyes.press("4")
         await eyes.see(task)
         await eyes.press("l")
-        await eyes.see("line 40", "oops", "following")
+        await eyes.see("line 40", "following", "41 lines")
         await eyes.press("slash", "ctrl+u", "LINE 7", "enter")
         await eyes.see("line 7")
         assert "line 40" not in eyes.text
@@ -357,7 +362,10 @@ async def test_the_details_of_a_task_say_why_it_waits_and_of_one_that_runs_the_e
         await eyes.press("home", "enter")
         await eyes.see("Why it waits", f"held by task {runs}")
         await eyes.press("escape", "j", "d")
-        await eyes.see("docker", f"--name agentless-{runs}", "launched → running", "SEED")
+        await eyes.see("launched → running", "SEED")
+        script = client.get(f"/v1/tasks/{runs}/script")["script"]
+        assert f"--name agentless-{runs}" in script
+        await eyes.see(lambda: script in str(eyes.app.screen.query_one("#asked").content))
 
 
 async def test_the_details_of_a_gpu_and_of_a_node(client):
@@ -388,7 +396,7 @@ async def test_a_controller_that_was_stopped_stays_stopped_until_it_is_wanted(cl
         await eyes.press("4")
         await eyes.see(task)
         client.post("/v1/controller/stop")
-        await eyes.see("the controller was stopped", "Start the controller")
+        await eyes.see("the controller was stopped", "S starts it again")
         assert not client.is_running()
         await eyes.press("S")
         await eyes.see(lambda: not eyes.app.gone and task in eyes.text)
