@@ -10,7 +10,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import Json, client, named, print_json, say
 from agentless.cli.table import Column, printable, show
-from agentless.cli.words import local
+from agentless.cli.words import date, local
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.moment import parse_moment
 
@@ -133,7 +133,7 @@ _COLUMNS = [
     Column("WHAT", _target),
     Column("FOR", _whose),
     Column("STATE", lambda each: "active" if each["active"] else "planned"),
-    Column("FROM", lambda each: str(local(each["begins_at"]))),
-    Column("TO", lambda each: str(local(each["ends_at"]))),
-    Column("REASON", _why, flexible=True),
+    Column("FROM", lambda each: date(each["begins_at"])),
+    Column("TO", lambda each: date(each["ends_at"])),
+    Column("REASON", _why, wraps=True),
 ]

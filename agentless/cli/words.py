@@ -22,15 +22,15 @@ def words(task: dict[str, Any]) -> str:
 
 
 def where(task: dict[str, Any]) -> str:
-    """Its place, like `node1::0,1`; what it asks for as long as it has none."""
-    if task["state"] in ("scheduled", "pending") or task["node"] is None:
+    """Its place, like `node1::0,1`; what it asks for if it has none, or never had one."""
+    if task["node"] is None or (task["state"] in ("scheduled", "pending", "cancelled") and not task["gpu_uuids"]):
         return str(task["target"])
     return str(task["node"]) + ("::" + ",".join(map(str, task["gpus"])) if task["gpu_uuids"] else "")
 
 
-def what(task: dict[str, Any]) -> str:
-    """Its command, and why it is not simply running."""
-    return words(task) + (f"  [{task['reason']}]" if task["reason"] else "")
+def why(task: dict[str, Any]) -> str:
+    """Why it is not simply running; empty when it is."""
+    return task["reason"] or ""
 
 
 def process_words(process: dict[str, Any]) -> str:
@@ -44,11 +44,17 @@ def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
+def starts(task: dict[str, Any]) -> str | None:
+    """In how long it starts, or after how long it goes into the queue; None if that is not known, or over."""
+    word = "after" if task["scheduled_for"] else "in about" if task["about"] else "in"
+    coming = task["scheduled_for"] or task["expected_start"]
+    return coming and f"{word} {format_duration(_seconds(coming) - time.time())}"
+
+
 def ran(task: dict[str, Any]) -> str:
     """How long it has run, or did; of one that waits how long it will, if that is known."""
-    if coming := task["scheduled_for"] or task["expected_start"]:
-        about = "about " if task["about"] else ""
-        return f"in {about}{format_duration(_seconds(coming) - time.time())}"
+    if coming := starts(task):
+        return coming
     began = task["started_at"]
     if began is None:
         return "-"
@@ -65,3 +71,10 @@ def idle(gpu: dict[str, Any]) -> str:
 def local(text: str | None) -> str | None:
     """A published time by the clock on the wall."""
     return None if text is None else datetime.fromtimestamp(_seconds(text)).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def date(text: str) -> str:
+    """The same for a table: `11-22 08:00`, with its year in front if that is not this one."""
+    then = datetime.fromtimestamp(_seconds(text))
+    this_year = then.year == datetime.fromtimestamp(time.time()).year
+    return then.strftime("%m-%d %H:%M" if this_year else "%Y-%m-%d %H:%M")
