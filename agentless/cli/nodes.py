@@ -131,7 +131,8 @@ def gpus(
         show(_GPU_COLUMNS, found)
     for each in served.get("/v1/nodes"):
         if each["reason"] and node in (None, each["name"]):
-            say(f"{each['name']} is {each['state']}: {each['reason']}")
+            named = each["reason"].startswith(f"{each['name']} ")
+            say(each["reason"] if named else f"{each['name']} is {each['state']}: {each['reason']}")
     for ill in dict.fromkeys(gpu["node"] for gpu in found if gpu["state"] == "unhealthy"):
         say(f"unhealthy GPUs of {ill} stay out until: agentless nodes resume {ill} [--gpu N]")
     if not found:
