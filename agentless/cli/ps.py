@@ -37,6 +37,8 @@ def ps(
         say("no live task" + ("" if ended else "; agentless ps --all lists those that have ended"))
         return
     show(columns_for(found), found)
+    if batch is None and sum(task["ended_at"] is not None for task in found) >= limit > 0:
+        say(f"at most the newest {limit} that have ended are listed; --limit {limit * 10} lists more")
     for task in found:
         for process in task["intruders"]:
             say(f"intruder on {where(task)}, beside task {task['id']}: {process_words(process)}")
