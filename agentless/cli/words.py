@@ -21,6 +21,12 @@ def words(task: dict[str, Any]) -> str:
     return shlex.join(task["command"])
 
 
+def variables(spec: dict[str, Any]) -> list[str]:
+    """The variables that it was given, as they would be typed; of a secret one the name."""
+    plain = [f"{name}={shlex.quote(value)}" for name, value in spec["env"].items()]
+    return [*plain, *(f"{name} (secret)" for name in spec["secret_env"])]
+
+
 def where(task: dict[str, Any]) -> str:
     """Its place, like `node1::0,1`; what it asks for if it has none, or never had one."""
     if task["node"] is None or (task["state"] in ("scheduled", "pending", "cancelled") and not task["gpu_uuids"]):
@@ -31,6 +37,15 @@ def where(task: dict[str, Any]) -> str:
 def why(task: dict[str, Any]) -> str:
     """Why it is not simply running; empty when it is."""
     return task["reason"] or ""
+
+
+def ending(task: dict[str, Any]) -> str | None:
+    """How it ended, in a line with its reason; None for the good end."""
+    if task["state"] == "completed":
+        return None
+    limit = f"its time limit is {format_duration(task['time_limit'])}" if task["state"] == "timeout" else None
+    reason = task["reason"] or limit
+    return f"{task['id']}  {state(task)}" + (f": {reason}" if reason else "")
 
 
 def process_words(process: dict[str, Any]) -> str:

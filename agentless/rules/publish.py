@@ -75,7 +75,7 @@ def task_view(
     )
 
 
-_STOPPING = {"stop": "stopping", "kill": "being killed", "timeout": "at its time limit"}
+_STOPPING = {"stop": "stopping", "kill": "being killed", "timeout": "being ended by its time limit"}
 
 
 def _reason(task: Task) -> str | None:
