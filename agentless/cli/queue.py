@@ -9,7 +9,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import Json, TaskArgument, client, print_json, say
 from agentless.cli.table import Column, show
-from agentless.cli.words import starts, why, words
+from agentless.cli.words import starts, where, why, words
 
 
 def add_to(app: typer.Typer) -> None:
@@ -93,7 +93,7 @@ def _columns_for(found: list[dict[str, Any]]) -> list[Column]:
         Column("#", lambda task: f"{task['position'] or '-'}{'*' if task['moved'] else ''}", right=True),
         Column("ID", lambda task: task["id"]),
         Column("OWNER", lambda task: "" if mine else task["owner"]),
-        Column("WANTS", lambda task: task["target"]),
+        Column("WANTS", where),
         Column("PRIORITY", lambda task: "" if alike else str(task["priority"]), right=True),
         Column("STARTS", lambda task: starts(task) or "not known"),
         Column("COMMAND", words, flexible=True),

@@ -11,7 +11,7 @@ import typer
 from agentless.cli.batch import FAILED, BatchOption, chosen, members, show_results, wait_for_batch, worst
 from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say, tell_end
 from agentless.cli.table import printable
-from agentless.cli.words import local, process_words, ran, state, variables, where, words
+from agentless.cli.words import local, process_words, ran, short, state, variables, where, words
 from agentless.client import Client
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.spec import Mount
@@ -47,7 +47,7 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
         "name": found["name"],
         "state": state(found),
         "reason": found["reason"],
-        "target": found["target"],
+        "target": short(found["target"]),
         "where": where(found) if found["gpu_uuids"] or found["container"] else None,
         "gpus": ", ".join(found["gpu_uuids"]),
         "image": found["image"],

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -30,8 +32,29 @@ def variables(spec: dict[str, Any]) -> list[str]:
 def where(task: dict[str, Any]) -> str:
     """Its place, like `node1::0,1`; what it asks for if it has none, or never had one."""
     if task["node"] is None or (task["state"] in ("scheduled", "pending", "cancelled") and not task["gpu_uuids"]):
-        return str(task["target"])
-    return str(task["node"]) + ("::" + ",".join(map(str, task["gpus"])) if task["gpu_uuids"] else "")
+        return short(task["target"])
+    return place(task["node"], task["gpus"] if task["gpu_uuids"] else ())
+
+
+def place(node: str, gpus: Sequence[int]) -> str:
+    """GPUs of a node, as short as they can be typed: `node1::0,1`, `node1::0-3,6`."""
+    return short(f"{node}::{','.join(map(str, gpus))}" if gpus else node)
+
+
+def short(target: str) -> str:
+    """The target with ranges where more than two of its GPUs follow each other."""
+    return re.sub(r"(?<=::)[0-9,]+", lambda listed: ",".join(_runs(map(int, listed[0].split(",")))), target)
+
+
+def _runs(numbers: Iterable[int]) -> Iterator[str]:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    for run in runs:
+        yield f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run))
 
 
 def why(task: dict[str, Any]) -> str:

@@ -29,6 +29,9 @@ def later(**by: float) -> str:
     [
         ({}, "n1::3"),
         ({"gpus": [], "gpu_uuids": []}, "n1"),
+        ({"gpus": [0, 1]}, "n1::0,1"),
+        ({"gpus": [0, 1, 2, 3, 6]}, "n1::0-3,6"),
+        ({"state": "pending", "target": "n1:0::4,5,6 1/3", "gpu_uuids": []}, "n1:0::4-6 1/3"),
         ({"state": "pending", "node": None, "gpus": [], "gpu_uuids": []}, "1x"),
         ({"state": "pending", "target": "n1::3", "gpu_uuids": []}, "n1::3"),
         ({"state": "cancelled", "target": "n1::3", "gpu_uuids": []}, "n1::3"),
