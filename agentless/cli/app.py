@@ -107,7 +107,7 @@ def _nothing() -> None: ...
 
 
 def _path(error: Any, arguments: list[str]) -> str:
-    """The verb whose help tells more; what cannot be parsed at all names none."""
+    """The command whose help tells more: the one that was meant, as far as that could be read."""
     if context := getattr(error, "ctx", None):
         return str(context.command_path)
     return " ".join(("agentless", *[word for word in arguments if word in VERBS][:1]))
