@@ -20,8 +20,13 @@ def task(**fields: Any) -> dict[str, Any]:
     return plain | fields
 
 
-def later(**by: float) -> str:
-    return (datetime.now(UTC) + timedelta(seconds=30, **by)).isoformat()
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+IN_TWO_HOURS = (NOW + timedelta(hours=2)).isoformat()
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", NOW.timestamp)
 
 
 @pytest.mark.parametrize(
@@ -46,9 +51,9 @@ def test_where_a_task_is_or_would_have_been(fields: dict[str, Any], words: str) 
     ("fields", "words"),
     [
         ({}, None),
-        ({"expected_start": later(hours=2)}, "in 2h 0m"),
-        ({"expected_start": later(hours=2), "about": True}, "in about 2h 0m"),
-        ({"scheduled_for": later(hours=2)}, "after 2h 0m"),
+        ({"expected_start": IN_TWO_HOURS}, "in 2h 0m"),
+        ({"expected_start": IN_TWO_HOURS, "about": True}, "in about 2h 0m"),
+        ({"scheduled_for": IN_TWO_HOURS}, "after 2h 0m"),
     ],
 )
 def test_when_a_task_starts(fields: dict[str, Any], words: str | None) -> None:
@@ -68,8 +73,7 @@ def test_an_ending_that_is_not_good_is_told_with_its_reason(fields: dict[str, An
     assert ending(task(**fields)) == words
 
 
-def test_a_date_of_another_year_has_its_year(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time", lambda: datetime(2026, 11, 22).timestamp())  # noqa: DTZ001 - by the clock on the wall
+def test_a_date_of_another_year_has_its_year() -> None:
     assert (date("2026-12-24T08:00:00"), date("2027-01-02T08:00:00")) == ("12-24 08:00", "2027-01-02 08:00")
 
 
