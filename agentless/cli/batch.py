@@ -15,7 +15,7 @@ from agentless.cli.table import Column, show
 from agentless.client import Client
 from agentless.errors import UsageError
 from agentless.model.task import first_try
-from agentless.words import printable, ran, state, where
+from agentless.words import printable, ran, state, where, why
 
 TURN = 1.0
 """Seconds between two looks at a batch that somebody waits for."""
@@ -105,4 +105,9 @@ def _value(name: str) -> Any:
     return lambda task: str(task["parameters"].get(name, ""))
 
 
-_RESULTS = [Column("STATE", state), Column("WHERE", where), Column("TIME", ran, right=True)]
+_RESULTS = [
+    Column("STATE", state),
+    Column("WHERE", where),
+    Column("TIME", ran, right=True),
+    Column("REASON", why, wraps=True),
+]

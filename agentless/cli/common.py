@@ -13,6 +13,7 @@ from agentless.cli import complete
 from agentless.client import Client
 from agentless.errors import NotFound, UsageError
 from agentless.model.owner import owner_of
+from agentless.words import ending, printable
 
 
 def named(words: Any) -> Any:
@@ -76,6 +77,12 @@ def _warn(served: Client) -> None:
 def say(text: str) -> None:
     """Words for a person, apart from data."""
     print(text, file=sys.stderr)
+
+
+def tell_end(task: dict[str, Any]) -> None:
+    """How a task that somebody waited for has ended, if not well: an exit code alone says too little."""
+    if line := ending(task):
+        say(printable(line))
 
 
 def print_json(value: Any) -> None:

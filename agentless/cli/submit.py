@@ -12,7 +12,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.batch import show_results, tell, wait_for_batch, worst
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.common import Json, client, own_code, print_json, say
+from agentless.cli.common import Json, client, own_code, print_json, say, tell_end
 from agentless.cli.logs import copy_log
 from agentless.client import Client
 from agentless.errors import UsageError
@@ -260,10 +260,12 @@ def _announce(task: dict[str, Any], *, quiet: bool) -> None:
 
 def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
     try:
-        return served.wait(task["id"])
+        ended = served.wait(task["id"])
     except KeyboardInterrupt:
         say(f"\nThe task goes on. See it: agentless logs -f {task['id']}    end it: agentless stop {task['id']}")
         raise
+    tell_end(ended)
+    return ended
 
 
 def _worst(codes: Any) -> int:

@@ -151,7 +151,8 @@ class Board:
             for uuid, gpu in found.items():
                 idle = core.idle.get(gpu.holder.task) if gpu.holder else None
                 since = idle.since.get(uuid) if idle else None
-                self._put(gpu_view(name, gpu, notice(node, gpu.reading.index, now), since, now), "gpus", name, uuid)
+                reserved = notice(node, gpu.reading.index, now)
+                self._put(gpu_view(name, gpu, reserved, since, now, self._me or core.owner), "gpus", name, uuid)
             for uuid in self._gpus.get(name, frozenset()) - found.keys():
                 self._drop("gpus", name, uuid)
             self._gpus[name] = frozenset(found)

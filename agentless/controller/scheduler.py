@@ -114,8 +114,8 @@ class Scheduler:
         """What would become of a task if it were submitted now."""
         now, cluster = self._core.clock.now(), self._core.cluster()
         task = Task("", spec, "", owner or self._core.owner, now)
-        if words := never(cluster, spec, task.owner):
-            return self._explained(cluster, task, words, None)
+        if never(cluster, spec, task.owner):
+            return self._explained(cluster, task, f"{spec.needs} can never be had here", None)
         found = self.look([task])
         if placement := found.starts.get(task.id):
             gpus = f"::{','.join(map(str, placement.gpus))}" if placement.gpus else ""
@@ -182,7 +182,8 @@ class Scheduler:
     def _held_back(self, task: Task) -> str:
         if released([task], self._core.tasks.values()):
             return ""
-        return f"{task.spec.terms.max_parallel} of its batch run already (--max-parallel)"
+        most = task.spec.terms.max_parallel
+        return f"{most} of its batch {'runs' if most == 1 else 'run'} already (--max-parallel)"
 
     async def _keep_looking(self) -> None:
         loop = asyncio.get_running_loop()

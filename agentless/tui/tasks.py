@@ -13,7 +13,7 @@ from agentless.tui.board import Row
 from agentless.tui.lines import Piece
 from agentless.tui.table import Column
 from agentless.tui.view import View
-from agentless.words import ran, seconds, state, what, where
+from agentless.words import ran, seconds, state, where, why, words
 
 
 class Tasks(View):
@@ -86,4 +86,5 @@ def _began(task: Row) -> float | None:
 
 
 def _what(task: Row) -> Piece:
-    return what(task), "dim" if task["ended_at"] else ""
+    reason = f"  [{why(task)}]" if why(task) else ""
+    return words(task) + reason, "dim" if task["ended_at"] else ""

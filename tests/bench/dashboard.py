@@ -16,13 +16,11 @@ import signal
 import socket
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 import termios
 import threading
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 from agentless import __version__
