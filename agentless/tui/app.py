@@ -17,7 +17,7 @@ from agentless.errors import AgentlessError
 from agentless.tui.acts import ACTS, Act, Target, applies, perform
 from agentless.tui.ask import Ask
 from agentless.tui.bar import Bar, Summary
-from agentless.tui.board import Board
+from agentless.tui.board import Board, Row
 from agentless.tui.details import GpuDetails, NodeDetails, TaskDetails
 from agentless.tui.events import Events
 from agentless.tui.feed import Feed
@@ -27,7 +27,7 @@ from agentless.tui.logs import LogScreen
 from agentless.tui.nodes import Nodes
 from agentless.tui.overview import Overview
 from agentless.tui.queue import Queue
-from agentless.tui.submit import SubmitForm, like
+from agentless.tui.submit import SubmitForm, fields_of
 from agentless.tui.tasks import Tasks
 from agentless.words import words
 
@@ -168,7 +168,7 @@ class Dashboard(App[None]):
             case "submit":
                 self.push_screen(SubmitForm(self.board, self.client, self._wanted()))
             case "again" if target.task:
-                self.push_screen(SubmitForm(self.board, self.client, like(target.task)))
+                self.run_worker(lambda: self._repeat(target.task), thread=True)
             case "logs" if target.task:
                 self.push_screen(LogScreen(self.board, target.task, self.client))
             case "describe" if target.task:
@@ -179,6 +179,16 @@ class Dashboard(App[None]):
                 self.push_screen(Ask(question, reason=act.reason), lambda reason: self._answered(act, target, reason))
             case _:
                 self._perform(act, target)
+
+    def _repeat(self, task: Row) -> None:
+        """Open the form for a task like this one; in a thread."""
+        try:
+            spec = self.client.get(f"/v1/tasks/{task['id']}/spec")
+        except AgentlessError as error:
+            self.call_from_thread(self.notify, str(error), severity="error", markup=False)
+        else:
+            form = SubmitForm(self.board, self.client, fields_of(task, spec), spec)
+            self.call_from_thread(self.push_screen, form)
 
     def _wanted(self) -> dict[str, str]:
         """What a form begins with: the chosen GPU, when it is free."""

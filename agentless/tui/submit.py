@@ -40,11 +40,14 @@ _FIELDS = (
     ("priority", "Priority", "-1000 to 1000"),
     ("retries", "Retries", "how often to try again"),
 )
+_TAKEN = ("mounts", "workdir", "user", "network", "privileged", "stop_grace", "share", "shm_size", "labels")
+"""What the form has no field for, and a task like another one has as that has it; so are its terms."""
+_OWN_TERMS = ("priority", "time_limit", "retries", "start_at", "max_parallel")
 _NUMBERS: Mapping[str, type] = {"cores": float, "priority": int, "retries": int}
 
 
 class SubmitForm(Screen[None]):
-    """What is wanted; `given` fills in fields."""
+    """What is wanted; it begins as `like` a task is, with its spec, or with these fields `given`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "submit", "Submit", priority=True),
@@ -75,9 +78,11 @@ class SubmitForm(Screen[None]):
             self.task = task
             super().__init__()
 
-    def __init__(self, board: Board, client: Client, given: Mapping[str, str]) -> None:
+    def __init__(
+        self, board: Board, client: Client, given: Mapping[str, str], like: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__()
-        self._board, self._client, self._given = board, client, given
+        self._board, self._client, self._given, self._like = board, client, given, like
         self._busy = False
 
     def compose(self) -> ComposeResult:
@@ -186,6 +191,14 @@ class SubmitForm(Screen[None]):
         outside = Outside(time.time(), os.environ, read_lines)
         return submission(words, self._value("target").split(), options, outside)
 
+    def _request(self, asked: Submission) -> Row:
+        request = asked.request()
+        if self._like:
+            wanted, had = request["spec"], self._like
+            own = {name: wanted["terms"][name] for name in _OWN_TERMS}
+            request["spec"] = wanted | {name: had[name] for name in _TAKEN} | {"terms": had["terms"] | own}
+        return request
+
     def _look(self) -> None:
         if not (self._value("target") or self._value("command")):
             self._tell([("What would become of it stands here while you write.\n", "dim")])
@@ -200,19 +213,22 @@ class SubmitForm(Screen[None]):
     def _explain(self, asked: Submission) -> None:
         parts: list[Part] = []
         for target in asked.targets or ("",):
-            request = asked.request() | {"targets": [target] if target else [], "sweep": []}
+            request = self._request(asked) | {"targets": [target] if target else [], "sweep": []}
             try:
                 found: Any = self._client.post("/v1/explain", request)
             except AgentlessError as error:
                 found = str(error)
             parts += explained(found)
+        if self._like and self._like["secret_env"]:
+            names = ", ".join(self._like["secret_env"])
+            parts.insert(0, (f"the values of its secrets are not known here; give them: {names}\n", "$text-warning"))
         if len(asked.sweep) > 1:
             parts.insert(0, (f"a sweep: {len(asked.sweep)} commands\n", "bold"))
         self.app.call_from_thread(self._tell, parts)
 
     def _submit(self, asked: Submission) -> None:
         try:
-            starts: list[Row] = self._client.post("/v1/tasks", asked.request())
+            starts: list[Row] = self._client.post("/v1/tasks", self._request(asked))
         except AgentlessError as error:
             self.app.call_from_thread(self._answered, [], [str(error)])
             return
@@ -234,7 +250,7 @@ class SubmitForm(Screen[None]):
             self.query_one("#verdict", Static).update(Content.assemble(*parts))
 
 
-def like(task: Row) -> dict[str, str]:
+def fields_of(task: Row, spec: Row) -> dict[str, str]:
     """The fields of a form for a task like this one."""
     node, target = _places(task["target"])
     return {
@@ -248,6 +264,7 @@ def like(task: Row) -> dict[str, str]:
         "time_limit": "" if task["time_limit"] is None else f"{task['time_limit']:g}s",
         "priority": str(task["priority"] or ""),
         "retries": str(task["retries"] or ""),
+        "env": "\n".join(f"{name}={value}" for name, value in spec["env"].items()),
     }
 
 

@@ -199,13 +199,17 @@ async def test_a_task_is_submitted_from_the_form_and_shown(client):
 
 
 async def test_the_form_begins_with_the_free_gpu_that_is_chosen_and_can_repeat_a_task(client):
-    submit(client, "n1::3", name="again")
+    task = submit(client, "n1::3", name="again", env={"SEED": "7"}, labels={"project": "mice"}, workdir="/tmp")
     async with looking() as eyes:
         await eyes.press("2", "j", "n")
         await eyes.see(lambda: "n1::1" in eyes.line("Where"))
         await eyes.press("escape", "4", "N")
         await eyes.see(lambda: "n1::3" in eyes.line("Where") and "sleep 600" in eyes.line("Command"))
-        await eyes.see("held by task")
+        await eyes.see("held by task", "SEED=7")
+        await eyes.press("ctrl+s")
+        await eyes.see("pending")
+        (waits,) = client.get("/v1/queue")
+        assert client.get(f"/v1/tasks/{waits['id']}/spec") == client.get(f"/v1/tasks/{task}/spec")
 
 
 @pytest.mark.parametrize(
