@@ -52,7 +52,10 @@ class Summary(Static):
             more = ": S starts it again" if self.app.stopped else ""  # type: ignore[attr-defined]
             return Content.assemble((f" {gone}{more} ", "$text-error reverse"))
         gpus, tasks = self._board.gpus.values(), self._board.tasks.values()
-        parts: list[str | tuple[str, str]] = [" GPUs "]
+        parts: list[str | tuple[str, str]] = [" "]
+        if problems := len(self._board.problems()):
+            parts += [(f"! {problems} problem{'s' * (problems != 1)}", "$text-error bold"), "  │ "]
+        parts.append("GPUs ")
         for state, style in (("free", "$text-success"), ("allocated", "$text-primary"), ("foreign", "$text-accent")):
             parts += [(f"{count(gpus, state)} {state}", style), "  "]
         other = len(gpus) - count(gpus, "free", "allocated", "foreign")
@@ -64,8 +67,6 @@ class Summary(Static):
             "  ",
             (f"{waits} wait", "$text-warning" if waits else ""),
         ]
-        if problems := len(self._board.problems()):
-            parts += ["  │ ", (f"! {problems} problem{'s' * (problems != 1)}", "$text-error")]
         if self.app.read_only:  # type: ignore[attr-defined]
             parts += ["  │ ", ("read only", "dim")]
         return Content.assemble(*parts)

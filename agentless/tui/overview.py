@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
+
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
@@ -15,6 +17,8 @@ from agentless.tui.lines import Lines, Piece, fitted
 from agentless.tui.tiles import Tiles
 from agentless.words import printable, ran, where
 
+MOST = 3
+"""Lines that one piece of news takes at most."""
 WIDE = 130
 """Columns from which on the news stand beside the GPUs, and not below."""
 
@@ -101,17 +105,17 @@ class News(Lines, can_focus=False):
 
     def update(self) -> None:
         """Show what is known now."""
-        width = max(1, self.scrollable_content_region.width)
+        width = max(20, self.scrollable_content_region.width)
         lines: list[list[Piece]] = []
         for about, words in self._board.problems():
-            lines.append([("! ", "bad"), (fitted(f"{about} {printable(words)}", width - 2), "")])
+            first, *more = wrap(f"{about} {printable(words)}", width - 2)[:MOST]
+            lines += [[("! ", "bad"), (first, "")], *([("  " + line, "")] for line in more)]
         for task in self._board.queue():
             place = look.of(task["position"], "")
             when = ran(task)
             head = f"{place:>2} {task['owner']} wants {where(task)}" + (f", {when}" if when != "-" else "")
             lines.append([(fitted(head, width), "warn")])
-            if task["reason"]:
-                lines.append([(fitted(f"   {printable(task['reason'])}", width), "dim")])
+            lines += [[("   " + line, "dim")] for line in wrap(printable(task["reason"] or ""), width - 3)[:MOST]]
         before, self._lines = len(self._lines), lines or [[("nothing waits, nothing is wrong", "dim")]]
         if before != len(self._lines):
             self.refresh(layout=True)

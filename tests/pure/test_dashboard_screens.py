@@ -1,0 +1,83 @@
+"""Every view of the dashboard as it looks over a cluster that was recorded once, and edited to have some trouble in it.
+
+`AGENTLESS_WRITE=1 pytest tests/pure/test_dashboard_screens.py` draws the pictures anew; then look at them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+import agentless.words
+from agentless.client import Client
+from agentless.tui.app import VIEWS, Dashboard
+from agentless.tui.feed import Feed
+
+DATA = Path(__file__).parent / "data" / "dashboard"
+RECORDED = json.loads((DATA / "board.json").read_text())
+SIZES = [(80, 24), (160, 50)]
+
+
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No controller is asked, and time stands still."""
+    monkeypatch.setattr(Feed, "start", lambda _: None)
+    monkeypatch.setattr(agentless.words.time, "time", lambda: RECORDED["line"]["now"])
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+async def drawn(size: tuple[int, int], *keys: str, theme: str = "textual-dark") -> str:
+    """The picture after these keys."""
+    app = Dashboard(Client(Path("/nowhere"), None))
+    async with app.run_test(size=size) as pilot:
+        app.theme = theme
+        app._connected()
+        for event in RECORDED["events"]:
+            app._add_event(event)
+        app._changed(RECORDED["line"])
+        await pilot.press(*keys)
+        for _ in range(3):
+            await pilot.pause()
+        return app.export_screenshot(title="agentless dashboard")
+
+
+def seen(picture: str) -> list[tuple[str, str, str, str]]:
+    """What a picture shows: each text with its place and its colour, whatever else the file is made of."""
+    colours = dict(re.findall(r"\.[\w-]+-(r\d+) \{ fill: (#\w+)", picture))
+    texts = re.findall(r'<text class="[\w-]+-(r\d+)" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>', picture)
+    return [(x, y, text, colours[kind]) for kind, x, y, text in texts]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("view", VIEWS)
+async def test_a_view_looks_as_it_was_looked_at(still, view, size):
+    picture = await drawn(size, str(list(VIEWS).index(view) + 1))
+    kept = DATA / f"{view}-{size[0]}x{size[1]}.svg"
+    if os.environ.get("AGENTLESS_WRITE"):
+        kept.write_text(picture)
+    assert seen(picture) == seen(kept.read_text())
+    assert len(seen(picture)) > 20
+
+
+async def test_no_state_is_told_by_its_colour_alone(still):
+    """Of the strips, where there is least room: the signs alone tell free, working, foreign and unhealthy apart."""
+    app = Dashboard(Client(Path("/nowhere"), None))
+    async with app.run_test(size=(80, 12)) as pilot:
+        app._connected()
+        app._changed(RECORDED["line"])
+        await pilot.pause()
+        text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+        (line,) = [line for line in text.splitlines() if line.startswith("node1 ")]
+        assert line.startswith("node1 ·▁ █▅ █▅ █▅ ·▁ ·▁ ·▁ !▁^")
+        assert re.search(r"node2 .*F▃", text)
+
+
+@pytest.mark.parametrize("theme", ["textual-light", "ansi-dark", "ansi-light"])
+async def test_other_colours_show_the_same_texts(still, theme):
+    texts = [text for *_, text, _ in seen(await drawn((100, 30), "4", theme=theme))]
+    usual = [text for *_, text, _ in seen(await drawn((100, 30), "4"))]
+    assert "".join(texts).replace("&#160;", "") == "".join(usual).replace("&#160;", "")
