@@ -57,9 +57,9 @@ class Summary(Static):
             parts += [(f"! {problems} problem{'s' * (problems != 1)}", "$text-error bold"), "  │ "]
         parts.append("GPUs ")
         for state, style in (("free", "$text-success"), ("allocated", "$text-primary"), ("foreign", "$text-accent")):
-            parts += [(f"{count(gpus, state)} {state}", style), "  "]
+            parts += [(f"{count(gpus, state)} {state}", style), " "]
         other = len(gpus) - count(gpus, "free", "allocated", "foreign")
-        parts += [(f"{other} not to be had", "$text-warning"), "  "] if other else []
+        parts += [(f"{other} unavailable", "$text-warning"), " "] if other else []
         runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, "pending", "scheduled")
         parts += [
             "│ tasks ",
