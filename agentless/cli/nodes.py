@@ -11,6 +11,7 @@ from agentless.cli import complete
 from agentless.cli.common import Json, client, named, print_json, say
 from agentless.cli.drain import drain, resume
 from agentless.cli.table import Column, show
+from agentless.client import Client
 from agentless.errors import Refused
 from agentless.words import idle, local, or_dash, process_words
 
@@ -119,10 +120,13 @@ def gpus(
     context: typer.Context,
     node: OptionalNode = None,
     free: Annotated[bool, typer.Option("--free", help="Only those that can be had now.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Stay, and show them as they change.")] = False,
     as_json: Json = False,
 ) -> None:
     """List all GPUs: which are free, and who uses the others."""
     served = client(context)
+    if watch:
+        _watch_gpus(served, node, free=free)
     found = [gpu for gpu in served.get("/v1/gpus", node=node) if gpu["state"] == "free" or not free]
     if as_json:
         print_json(found)
@@ -137,6 +141,20 @@ def gpus(
         say(f"unhealthy GPUs of {ill} stay out until: agentless nodes resume {ill} [--gpu N]")
     if not found:
         say("no free GPU" if free else "no GPU is known")
+
+
+def _watch_gpus(served: Client, node: str | None, *, free: bool) -> None:
+    from agentless.cli.watch import watch
+
+    if node is not None:
+        served.get(f"/v1/nodes/{node}")  # says so when there is none
+    watch(
+        served,
+        lambda board: show(
+            _GPU_COLUMNS,
+            [g for g in board.ordered_gpus() if node in (None, g["node"]) and (g["state"] == "free" or not free)],
+        ),
+    )
 
 
 def trust(

@@ -1,0 +1,44 @@
+"""`--watch`: a table that is printed again, in its place, whenever something in it has changed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Callable, Iterator
+
+from agentless.client import Client
+from agentless.errors import ControllerError, UsageError
+from agentless.tui.board import Board
+
+
+class _Page(io.StringIO):
+    """What is printed, as if to the terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def watch(served: Client, show: Callable[[Board], None]) -> None:
+    """Show the board again at each change, until Ctrl-C; the terminal is left as it was."""
+    if not sys.stdout.isatty():
+        raise UsageError("--watch needs a terminal; agentless events --follow writes to a pipe")
+    with _another_screen():
+        board = Board()
+        for line in served.lines("/v1/watch"):
+            board.apply(line)
+            page = _Page()
+            with contextlib.redirect_stdout(page):
+                show(board)
+            # Each line over the one that was there: what stays the same does not flicker.
+            print("\033[H" + page.getvalue().replace("\n", "\033[K\n") + "\033[J", end="", flush=True)
+    raise ControllerError("the controller went away; what it had started runs on")
+
+
+@contextlib.contextmanager
+def _another_screen() -> Iterator[None]:
+    print("\033[?1049h\033[?25l", end="", flush=True)
+    try:
+        yield
+    finally:
+        print("\033[?25h\033[?1049l", end="", flush=True)
