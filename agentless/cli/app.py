@@ -24,6 +24,7 @@ PARTS = {
     "events": ("events",),
     "reservations": ("reserve", "reservations", "unreserve"),
     "nodes": ("gpus", "nodes", "doctor"),
+    "usage": ("usage",),
     "inventory": ("init", "inventory"),
     "controller": ("controller",),
     "recover": ("recover",),
