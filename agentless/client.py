@@ -230,7 +230,7 @@ class Client:
         """Send a request and read the head of its answer; gives its body."""
         given = {key: _text(value) for key, value in query.items() if value is not None}
         # What is no UTF-8 in an argument goes over as it came, and names nothing there.
-        query_string = urlencode(given, errors="surrogateescape")
+        query_string = urlencode(given, doseq=True, errors="surrogateescape")
         target = quote(path, errors="surrogateescape") + (f"?{query_string}" if given else "")
         head = [
             f"{method} {target} HTTP/1.0",
@@ -342,5 +342,8 @@ def _failure(body: bytes) -> RequestFailed:
         return RequestFailed("the controller failed; its log (controller.log in the state folder) says why", 1)
 
 
-def _text(value: object) -> str:
+def _text(value: object) -> str | list[str]:
+    """A value of a query; of a list, each of its values."""
+    if isinstance(value, list):
+        return [str(each) for each in value]
     return str(value).lower() if isinstance(value, bool) else str(value)

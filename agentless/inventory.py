@@ -23,6 +23,7 @@ from agentless import paths
 from agentless.errors import InventoryError
 from agentless.inventory_file import Defaults, Health, Idle, InventoryFile, Kept, Node, Queue
 from agentless.marked_yaml import BrokenYaml, Marked, Problem, Where, read_yaml
+from agentless.model.address import Address
 from agentless.model.gate import HealthPolicy
 from agentless.model.idle import IdlePolicy
 from agentless.model.keep import Keep
@@ -54,7 +55,8 @@ class Inventory:
 
     `shared_dir` is a folder that all of them have, `image` the usual one, `policy` the usual way to choose a node,
     `health` which GPUs are kept out. `half_life` is in how many seconds what an owner has used counts half. `learn`:
-    earlier tasks tell how long one without a limit will take. `stamp` is the file's as it was read: the inventory is
+    earlier tasks tell how long one without a limit will take. `metrics` is where they are served, None: only on the
+    controller's own socket. `stamp` is the file's as it was read: the inventory is
     out of date when `stamp_of(path)` is another one.
     """
 
@@ -69,6 +71,7 @@ class Inventory:
     half_life: float
     idle: IdlePolicy
     learn: bool
+    metrics: Address | None
 
 
 def load(path: Path) -> Inventory:
@@ -102,6 +105,7 @@ def load(path: Path) -> Inventory:
         half_life=queue.half_life or HALF_LIFE,
         idle=IdlePolicy(**(file.idle or Idle()).model_dump(exclude_none=True)),
         learn=queue.learn or False,
+        metrics=file.metrics,
     )
 
 
@@ -203,7 +207,7 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
         case "model_type" if not where and value is None:
             return "the file is empty; write a first one with: agentless init --force"
         case "model_type" if not where:
-            wanted = "wants the keys version, defaults, keep, queue, health, idle and nodes"
+            wanted = "wants the keys version, defaults, keep, queue, health, idle, metrics and nodes"
             return f"the file holds {_shown(value)}; {wanted}"
         case "model_type" if where == ("keep",):
             return is_now + "wants a mapping, like {containers: 24h}"

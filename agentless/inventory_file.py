@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from agentless.errors import UsageError
+from agentless.model.address import Address, parse_address
 from agentless.model.idle import IdlePolicy
 from agentless.model.needs import NODE_NAME
 from agentless.model.node import Connection
@@ -114,6 +115,13 @@ def _size(text: object) -> object:
     return _positive(parse_size, text, "wants a size above 0, like 16MiB or 1GB")
 
 
+def _address(text: object) -> object:
+    try:
+        return parse_address(text if isinstance(text, str) else "")
+    except ValueError:
+        raise ValueError("wants a port on this machine, like 9400, or an address and a port, 127.0.0.1:9400") from None
+
+
 def _positive(parse: Callable[[str], float], text: object, wanted: str) -> float:
     try:
         value = parse(text) if isinstance(text, str) else 0
@@ -132,6 +140,13 @@ _Duration = Annotated[float, BeforeValidator(_duration), WithJsonSchema(_POSITIV
 _Size = Annotated[int, BeforeValidator(_size), WithJsonSchema(_POSITIVE)]
 _NEVER = {"anyOf": [_POSITIVE, {"const": "never"}]}
 _DurationOrNever = Annotated[float | None, BeforeValidator(_duration_or_never), WithJsonSchema(_NEVER)]
+_PORT = {
+    "type": ["string", "integer"],
+    "minimum": 1,
+    "maximum": 65535,
+    "pattern": r"^(localhost:|[0-9.]+:|\[.+\]:)?[1-9][0-9]{0,4}$",
+}
+_Address = Annotated[Address, BeforeValidator(_address), WithJsonSchema(_PORT)]
 _Word = Annotated[str, AfterValidator(_word)]
 _Label = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
 
@@ -267,6 +282,11 @@ class InventoryFile(BaseModel):
     queue: Queue | None = Field(default=None, description="How tasks are placed.")
     health: Health | None = Field(default=None, description="Which GPUs are kept out, and until when.")
     idle: Idle | None = Field(default=None, description="What becomes of GPUs that a task holds and does not use.")
+    metrics: _Address | None = Field(
+        default=None,
+        description="Where Prometheus may scrape /metrics: a port of this machine, like 9400, or an address and a port,"
+        " like 192.0.2.1:9400. Default: no port is opened.",
+    )
     nodes: dict[Annotated[str, AfterValidator(_node_name)], Node | None] = Field(
         description="The machines by the name that targets use, like node1 in node1::0.",
         min_length=1,

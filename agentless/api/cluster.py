@@ -18,6 +18,7 @@ from agentless.api.verb import Stream, Verb
 from agentless.client import Client
 from agentless.errors import AgentlessError, NotFound, UsageError, named
 from agentless.files import read_lines
+from agentless.model.figures import By, UsageView
 from agentless.model.owner import owner_of
 from agentless.model.view import (
     CheckView,
@@ -32,6 +33,7 @@ from agentless.model.view import (
     ShareView,
 )
 from agentless.rules.options import Options, Outside, Submission, submission
+from agentless.rules.periods import periods
 
 _log = logging.getLogger("agentless")
 
@@ -122,6 +124,12 @@ class Cluster:
     def shares(self) -> list[ShareView]:
         """What each owner has used lately, holds and waits for; those first that are next."""
         return [parse(ShareView, each) for each in self._client.get("/v1/shares")]
+
+    @Verb
+    def usage(self, since: float | str | datetime | timedelta = "7d", *, by: By = "owner") -> UsageView:
+        """Who has had how much of the GPUs since then, and how busy they were, by `owner`, `node` or `batch`."""
+        edges = periods(moment(since), time.time())
+        return parse(UsageView, self._client.get("/v1/usage", edge=edges, by=by))
 
     @Verb
     def explain(self, target: str | None = None, **options: Unpack[Options]) -> ExplainView:

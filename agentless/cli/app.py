@@ -26,6 +26,7 @@ PARTS = {
     "reservations": ("reserve", "reservations", "unreserve"),
     "dashboard": ("dashboard", "top"),
     "nodes": ("gpus", "nodes", "doctor"),
+    "usage": ("usage",),
     "inventory": ("init", "inventory"),
     "controller": ("controller",),
     "recover": ("recover",),

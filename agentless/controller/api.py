@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agentless import __version__
 from agentless.controller.core import Core
 from agentless.controller.house import House
-from agentless.controller.routes import nodes, queue, tasks, watch
+from agentless.controller.routes import figures, nodes, queue, tasks, watch
 from agentless.errors import AgentlessError, ControllerError
 from agentless.model.view import ControllerView
 
@@ -76,7 +76,7 @@ def make(house: House) -> FastAPI:
         house.leave()
         return house.describe()
 
-    for routes in (tasks, queue, nodes, watch):
+    for routes in (tasks, queue, nodes, watch, figures):
         routes.add_to(app, house)
 
     # ----------------------------------------------------------------- events

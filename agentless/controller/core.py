@@ -34,7 +34,7 @@ class Core(Ledger):
     """The ledger, and the links to the nodes that keep it true.
 
     `shared_dir` and `image` are those of the inventory's defaults; `reservations` are by id.
-    `launching` are the tasks that a launch is under way for; `relaunch` begins another one. `sampled` is told of each
+    `launching` are the tasks that a launch is under way for; `relaunch` begins another one. `sampled` are told of each
     node that something new is known of, were it only fresh numbers.
     `records` are what is remembered of nodes; `examine` brings the one of a node to what was seen, and gives what has
     happened by that, each as an event and its cause.
@@ -52,7 +52,7 @@ class Core(Ledger):
         self.launching: set[str] = set()
         self.records: dict[str, NodeRecord] = {}
         self.examine: Callable[[Link], Iterable[tuple[str, str]]] = lambda _: ()
-        self.sampled: Callable[[Link], None] = lambda _: None
+        self.sampled: list[Callable[[Link], None]] = []
         self._gists: dict[str, object] = {}
         self._states: dict[str, tuple[str, str]] = {}
 
@@ -155,7 +155,8 @@ class Core(Ledger):
         """Something new is known of a node; publishes it when it is more than fresh numbers."""
         if self.links.get(link.node.name) is not link:
             return  # the inventory has changed
-        self.sampled(link)
+        for told in self.sampled:
+            told(link)
         seen = link.observation
         happened = self.examine(link)
         record = self.records.get(link.node.name)

@@ -6,14 +6,17 @@ from dataclasses import replace
 from typing import Annotated, Protocol
 
 from fastapi import Depends, Header
+from starlette.responses import Response
 
 from agentless.controller.actions import Actions
 from agentless.controller.core import Core
 from agentless.controller.gate import Gate
 from agentless.controller.intake import Intake
 from agentless.controller.reservations import Reservations
+from agentless.controller.samples import Samples
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.trust import Trust
+from agentless.controller.usage import Usage
 from agentless.model.owner import check_owner
 from agentless.model.view import ControllerView, TaskView
 
@@ -35,11 +38,16 @@ class House(Protocol):
     actions: Actions
     gate: Gate
     reservations: Reservations
+    samples: Samples
+    usage: Usage
     trust: Trust
     leaving: bool
 
     def describe(self) -> ControllerView:
         """The controller itself."""
+
+    async def metrics(self) -> Response:
+        """What Prometheus is told."""
 
     def leave(self) -> None:
         """End the process, soon."""

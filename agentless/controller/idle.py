@@ -23,7 +23,7 @@ class IdleWatch:
         self._still: dict[str, Still] = {}
         self._running: dict[str, float] = {}
         self._told: dict[str, Told] = {}
-        core.sampled = self._sampled
+        core.sampled.append(self._sampled)
 
     def tick(self) -> None:
         """Look at each task that runs on GPUs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,6 +15,7 @@ from agentless.errors import StateError
 from agentless.model.event import Adopted, Dated, Delayed, Event, Queued, StopAsked
 from agentless.model.gpu import GpuProcess
 from agentless.model.idle import Idle
+from agentless.model.spent import Load
 from agentless.model.task import Ended, Lost, Pending, Task, next_try
 from agentless.model.view import TaskView
 from agentless.ports import Clock
@@ -56,8 +57,8 @@ class Ledger:
 
     `trouble` is why something could not be written last, in words; `intruders` are by task, see `model/cluster.Gpu`;
     `forgotten` are the tasks that were dropped last; `outlook` tells of a task that waits when it will start.
-    `idle` are the GPUs that are not used, by task. `changed` is told of each change once it is on disk: the task before
-    and after it.
+    `idle` are the GPUs that are not used, and `loads` how busy they were, by task. `ended` counts the tasks that have
+    since the start, by state. `changed` is told of each change once it is on disk: the task before and after it.
     """
 
     def __init__(
@@ -72,6 +73,8 @@ class Ledger:
         self.trouble: str | None = None
         self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
         self.idle: dict[str, Idle] = {}
+        self.loads: dict[str, Load] = {}
+        self.ended: Counter[str] = Counter()
         self.forgotten: dict[str, None] = {}
         self.outlook: Callable[[Task], Outlook] = lambda _: Outlook()
         self.changed: Callable[[Task, Task], None] = lambda _, __: None
@@ -159,13 +162,16 @@ class Ledger:
 
     def _end(self, change: _Change, now: float) -> None:
         task_id, news = change.new.id, self._news(change.new, _words(change.event), change.cause, now)
-        self.history.add(change.new, [*self._unrecorded, (now, task_id, orjson.dumps(news))])
+        record = (now, task_id, orjson.dumps(news))
+        self.history.add(change.new, [*self._unrecorded, record], self.loads.get(task_id, Load()))
         # It has happened. The next write of the state file tidies up there, or the next `flush`.
         self._unrecorded.clear()
         self._leftover.add(task_id)
         del self.tasks[task_id]
         self._dated.discard(task_id)
         self.intruders.pop(task_id, None)
+        self.loads.pop(task_id, None)
+        self.ended[change.new.state] += 1
         self.changed(change.old, change.new)
         self.secrets.remove(task_id)
         self._record()
@@ -229,6 +235,7 @@ class Ledger:
         while len(self.forgotten) > FORGOTTEN:
             del self.forgotten[next(iter(self.forgotten))]
         self.tasks.pop(task.id, None)
+        self.loads.pop(task.id, None)
         self.history.remove(task.id)
         self.secrets.remove(task.id)
         self.publish(task, word, cause)

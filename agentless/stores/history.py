@@ -13,13 +13,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from agentless.errors import StateError
 from agentless.model.run import Run, kind_of
+from agentless.model.spent import Load, spent_of
 from agentless.model.task import Task
+from agentless.stores.accounts import Accounts
 from agentless.stores.upgrades import with_needs
 
 EventRow = tuple[float, str, bytes]
 """When (Unix seconds), of which task, and the event as JSON."""
 
 _TASK = TypeAdapter(Task)
+_UNSEEN = Load()
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tasks (
   id TEXT PRIMARY KEY, name TEXT, owner TEXT NOT NULL, batch TEXT NOT NULL, document BLOB NOT NULL
@@ -59,7 +62,7 @@ ORDER BY json_extract(CAST(document AS TEXT), '$.status.ended_at') DESC LIMIT ?
 
 
 class History:
-    """Ended tasks and all events, oldest first by id. One thread."""
+    """Ended tasks and all events, oldest first by id; `accounts` are what tasks have had of the GPUs. One thread."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -75,15 +78,17 @@ class History:
             if version < 2:
                 self._db.create_function("with_needs", 1, lambda old: orjson.dumps(with_needs(orjson.loads(old))))
                 self._db.executescript("BEGIN;" + (_UPGRADE if version else _SCHEMA) + "COMMIT;")
+            self.accounts = Accounts(self._db)
             with contextlib.suppress(sqlite3.OperationalError):  # a full disk: it is done without for now
                 self._db.execute(_INDEX)
+                self.accounts.catch_up()
         except sqlite3.Error as error:
             raise StateError(f"the history {path} cannot be used ({error}); make it readable or move it away") from None
 
-    def add(self, task: Task, events: Iterable[EventRow] = ()) -> None:
+    def add(self, task: Task, events: Iterable[EventRow] = (), load: Load = _UNSEEN) -> None:
         """Keep an ended task and these events, all or nothing, on disk before this returns.
 
-        The same task again replaces it.
+        The same task again replaces it. `load` is how busy its GPUs were.
         """
         values = (task.id, task.spec.name, task.owner, task.batch, _TASK.dump_json(task))
         # Only this write waits for the disk: the state file forgets the task next, while an event may lag behind.
@@ -93,6 +98,8 @@ class History:
                 self._db.execute("BEGIN")
                 self._db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, ?)", values)
                 self._db.executemany(_RECORD, events)
+                if spent := spent_of(task, load, 0.0):
+                    self.accounts.keep(spent)
         except sqlite3.Error as error:
             raise StateError(f"the history cannot be written: {error}") from None
         finally:

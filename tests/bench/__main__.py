@@ -14,7 +14,20 @@ from importlib.metadata import version
 from tests.bench.peers import PEERS
 from tests.lab.engine import SBIN
 
-NAMES = ("submit", "overhead", "sweep", "ps", "history", "scale", "reconcile", "restart", "writes", "plan", "starts")
+NAMES = (
+    "submit",
+    "overhead",
+    "sweep",
+    "ps",
+    "history",
+    "scale",
+    "reconcile",
+    "restart",
+    "writes",
+    "plan",
+    "starts",
+    "figures",
+)
 
 
 def main() -> int:

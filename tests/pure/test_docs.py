@@ -8,13 +8,25 @@ import pytest
 
 from agentless import errors
 from agentless.cli.app import PARTS
-from agentless.model import view
+from agentless.model import figures, view
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = (DOCS / "reference.md").read_text()
 PUBLISHED = [
     (cls.__name__, field.name)
-    for cls in (view.TaskView, view.GpuView, view.NodeView, view.CheckView, view.ControllerView, view.ReservationView)
+    for cls in (
+        view.TaskView,
+        view.GpuView,
+        view.NodeView,
+        view.CheckView,
+        view.ControllerView,
+        view.ReservationView,
+        figures.UsageView,
+        figures.UsageRowView,
+        figures.UsagePeriodView,
+        figures.HistoryView,
+        figures.GpuHistoryView,
+    )
     for field in dataclasses.fields(cls)
 ]
 

@@ -15,7 +15,7 @@ import pytest
 HEAVY = (
     "agentless.controller", "agentless.transports", "agentless.stores", "agentless.runtimes", "agentless.probes",
     "agentless.session", "agentless.demo", "asyncssh", "paramiko", "textual", "fastapi", "starlette", "uvicorn",
-    "tinydb", "sqlite3", "jinja2", "pydantic", "asyncio", "yaml",
+    "tinydb", "sqlite3", "jinja2", "pydantic", "asyncio", "yaml", "prometheus_client",
 )  # fmt: skip
 SCRIPT = """
 import sys
@@ -77,6 +77,7 @@ def _answer(server: socket.socket) -> None:
         ["ps", "--json"],
         ["gpus"],
         ["nodes"],
+        ["usage", "--json"],
         ["submit", "--json", "node1::0", "--", "true"],
         ["span", "--", "true", "span:[a,b]"],
         ["submit", "no such target", "--", "true"],

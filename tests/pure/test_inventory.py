@@ -12,6 +12,7 @@ from agentless import plugins
 from agentless.errors import InventoryError
 from agentless.inventory import MAX_TOLD, Inventory, load, stamp_of
 from agentless.inventory_file import Kept, Node, Policy
+from agentless.model.address import Address
 from agentless.model.keep import Keep
 from agentless.model.node import NodeConfig
 
@@ -100,6 +101,32 @@ def test_a_value_is_the_text_that_was_written_not_what_yaml_makes_of_it(tmp_path
         "5": "0x1F",
     }
     assert node(tmp_path, f"{{host: h, labels: {labels}}}").labels == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("9400", Address("127.0.0.1", 9400)),
+        ("localhost:9400", Address("127.0.0.1", 9400)),
+        ("192.0.2.1:80", Address("192.0.2.1", 80)),
+        ("'[::1]:9400'", Address("::1", 9400)),
+        ("null", None),
+    ],
+)
+def test_metrics_are_served_where_it_says_and_without_an_address_on_loopback(
+    tmp_path: Path, text: str, expected: Address | None
+) -> None:
+    assert read(tmp_path, f"version: 1\nmetrics: {text}\nnodes: {{a: {{host: h}}}}").metrics == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "65536", ":9400", "127.0.0.1", "127.0.0.1:", "1.2.3:9400", "::1:9400", "{port: 1}", "[]"]
+)
+def test_what_is_no_address_for_metrics_is_refused(tmp_path: Path, text: str) -> None:
+    said = message(
+        tmp_path, f"version: 1\nmetrics: {text if text[0] in '{[' else repr(text)}\nnodes: {{a: {{host: h}}}}"
+    )
+    assert re.search(r":2:10: metrics: is .*; wants a port on this machine, like 9400", said)
 
 
 def test_names_that_yaml_takes_for_something_else_are_names(tmp_path: Path) -> None:

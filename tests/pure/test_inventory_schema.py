@@ -28,6 +28,8 @@ def test_the_schema_accepts_the_example() -> None:
         ("{version: 1, nodes: {a: {host: h}}, keep: {log: 0}}", "keep.log"),
         ("{version: 1, nodes: {a: {host: h}}, keep: {logs: 0GiB}}", "keep.logs"),
         ("{version: 1, nodes: {a: {host: h}}, keep: {containers: -1h}}", "keep.containers"),
+        ("{version: 1, nodes: {a: {host: h}}, metrics: 65536}", "metrics"),
+        ("{version: 1, nodes: {a: {host: h}}, metrics: some.host:9400}", "metrics"),
         ("{version: 1, nodes: {a: {hots: h}}}", "nodes.a.hots"),
         ("{version: 1, nodes: {a: {port: 0}}}", "nodes.a.port"),
         ("{version: 1, nodes: {a: {port: 65536}}}", "nodes.a.port"),

@@ -1,0 +1,27 @@
+"""A bar chart: a line for each value, readable without colour at any width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_FULL, _PARTS = "█", ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+_LEAST = 5  # columns of the longest bar on the narrowest terminal
+
+
+def bars(values: Sequence[tuple[str, float]], columns: int) -> list[str]:
+    """The lines of a chart of these labels and values, on a terminal so many columns wide."""
+    names = max((len(name) for name, _ in values), default=0)
+    figures = [f"{value:,.2f}" for _, value in values]
+    room = max(_LEAST, columns - names - max(map(len, figures), default=0) - 4)
+    most = max((value for _, value in values), default=0.0) or 1.0
+    drawn = (_bar(value / most * room) for _, value in values)
+    return [
+        f"{name:>{names}}  {bar:{room}}  {figure:>{max(map(len, figures))}}"
+        for (name, _), bar, figure in zip(values, drawn, figures, strict=True)
+    ]
+
+
+def _bar(length: float) -> str:
+    """So many columns of bar, to an eighth. What is not nothing is seen."""
+    eighths = round(8 * length) or int(length > 0)
+    return _FULL * (eighths // 8) + _PARTS[eighths % 8]

@@ -1,0 +1,39 @@
+"""A span of time in pieces that people count by: hours, days or weeks by the clock on the wall."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from typing import Literal
+
+from agentless.errors import UsageError
+
+HOURS = 25 * 3600.0
+"""Seconds of a span up to which a period is an hour, not a day."""
+DAYS = 62 * 86400.0
+"""Seconds of a span up to which a period is a day, not a week."""
+LONGEST = 15 * 365 * 86400.0
+"""Seconds of a span: no more than some 800 weeks."""
+
+
+def period_of(begin: float, end: float) -> Literal["hour", "day", "week"]:
+    """What a span is shown in."""
+    return "hour" if end - begin <= HOURS else "day" if end - begin <= DAYS else "week"
+
+
+def periods(begin: float, end: float) -> list[float]:
+    """The edges of the periods of a span (Unix seconds), its own ends included; raises UsageError where it is none."""
+    if not 0 < end - begin <= LONGEST:
+        raise UsageError("the time to count from has to be in the past, by 15 years at most; write 12h, 7d or a date")
+    local, period, edges = datetime.fromtimestamp(begin, UTC).astimezone(), period_of(begin, end), [begin]
+    if period == "hour":
+        edge = begin - begin % 60 - 60 * local.minute + 3600
+        while edge < end:
+            edges.append(edge)
+            edge += 3600
+        return [*edges, end]
+    days = 1 if period == "day" else 7
+    day = local.date() + timedelta(days=days - (local.weekday() if period == "week" else 0))
+    while (edge := datetime.combine(day, time()).timestamp()) < end:
+        edges.append(edge)
+        day += timedelta(days=days)
+    return [*edges, end]

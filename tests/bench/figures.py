@@ -1,0 +1,160 @@
+"""The numbers of 800 GPUs over time, and what 100,000 tasks have had: what they cost. No nodes: samples are made up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+
+from agentless.controller import metrics
+from agentless.controller.samples import Samples
+from agentless.controller.scrape import Figures
+from agentless.controller.usage import Usage
+from agentless.controller.wiring import TURN
+from agentless.model.cluster import Cluster, Gpu, Node, Observation
+from agentless.model.gpu import GpuReading, GpuSample
+from agentless.model.node import NodeConfig
+from agentless.rules.periods import periods
+from agentless.stores.history import History
+from agentless.stores.samples import SampleStore
+from tests.bench.measure import Row, milliseconds
+
+NODES, GPUS, MINUTES, ENDED = 100, 8, 12, 100_000
+_WHAT = f"the numbers of {NODES * GPUS} GPUs, sampled every 2 s"
+
+
+def bench(_runs: int) -> list[Row]:
+    """All in this process, with the turn that the controller gives to threads."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(TURN)
+    try:
+        with tempfile.TemporaryDirectory(prefix="agentless-bench-") as folder:
+            return [*asyncio.run(_numbers(Path(folder))), asyncio.run(_usage(Path(folder)))]
+    finally:
+        sys.setswitchinterval(before)
+
+
+class _Core(SimpleNamespace):
+    """As much of the controller's core as numbers need."""
+
+    def __init__(self) -> None:
+        self.at = 1.8e9
+        self.clock = SimpleNamespace(now=lambda: self.at)
+        self.links = {f"node{n}": SimpleNamespace(node=SimpleNamespace(name=f"node{n}")) for n in range(NODES)}
+        super().__init__(sampled=[], tasks={}, loads={}, records={}, on_node=lambda _: [])
+
+    def link(self, name: str) -> Any:
+        return self.links[name]
+
+    def cluster(self, names: Any = None) -> Cluster:
+        nodes = {}
+        for name in names or self.links:
+            seen = self.links[name].observation
+            gpus = tuple(Gpu(reading, "free") for reading in seen.sample.gpus)
+            nodes[name] = Node(NodeConfig(name, name), "online", "", gpus, seen)
+        return Cluster(nodes, self.at)
+
+
+async def _numbers(folder: Path) -> list[Row]:
+    core = _Core()
+    samples = Samples(core, SampleStore(folder / "samples.sqlite"))
+    cpu, held, idle = 0.0, [], []
+    for minute in range(MINUTES):
+        for _ in range(30):
+            core.at += 2
+            for name, link in core.links.items():
+                link.observation = _observation(name, core.at)
+            began = time.thread_time()
+            for link in core.links.values():
+                samples._sampled(link)
+            cpu += time.thread_time() - began
+        began = time.process_time()
+        samples.tick()
+        stalls = await _beside(asyncio.get_running_loop().run_in_executor(samples._thread, lambda: None))
+        cpu += time.process_time() - began
+        held += stalls if minute else []
+        idle += await _beside(asyncio.ensure_future(asyncio.sleep(0.2)))
+    share = 100 * cpu / (60 * MINUTES)
+    typical, most, other = statistics.median(held), *(statistics.quantiles(each, n=10)[-1] for each in (held, idle))
+    rows = [
+        Row(f"{_WHAT}: CPU", "≤ 1 % of a core", f"**{share:.2f} %**", share <= 1),
+        Row(
+            "the event loop is held up while a minute of them is written: 9 of 10 times",
+            "≤ 5 ms",
+            f"**{milliseconds(most)}** (median {milliseconds(typical)}; with nothing to write {milliseconds(other)})",
+            most <= 0.005,
+        ),
+        await _asked(f"`GET /v1/history` of {NODES * GPUS} GPUs, 60 points of an hour", samples, [], 3600, 60),
+        await _asked("`GET /v1/history` of one GPU, 3,600 points of an hour", samples, ["node1::0"], 3600, 3600),
+    ]
+    began = time.thread_time()
+    text = metrics.text(Figures(core.cluster(), (), {}, {}, 0))
+    seconds = time.thread_time() - began
+    what = f"a scrape of {NODES * GPUS} GPUs, {len(text) >> 10} KiB, in a thread: CPU"
+    await samples.close()
+    return [*rows, Row(what, "≤ 250 ms", f"**{milliseconds(seconds)}**", seconds <= 0.25)]
+
+
+async def _usage(folder: Path) -> Row:
+    core = _Core()
+    core.history = History(folder / "history.sqlite")
+    rows = [
+        (f"t{n:06}", f"o{n % 7}", f"n{n % 50}", "b", 1, core.at - n, core.at - n + 500, 400, 300) for n in range(ENDED)
+    ]
+    core.history._db.execute("BEGIN")
+    core.history._db.executemany("INSERT INTO spent VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    core.history._db.execute("COMMIT")
+    for name, link in core.links.items():
+        link.observation = _observation(name, core.at)
+    usage = Usage(core)
+    began = time.process_time()
+    found = await usage.view(periods(core.at - 7 * 86400, core.at + 500), "owner")
+    seconds = time.process_time() - began
+    core.history.close()
+    assert found.total.tasks == ENDED
+    what = f"`GET /v1/usage` of {ENDED:,} ended tasks: CPU"
+    return Row(what, "≤ 1 s", f"**{milliseconds(seconds)}**", seconds <= 1)
+
+
+async def _asked(what: str, samples: Samples, gpus: list[str], span: float, points: int) -> Row:
+    took, size = [], 0
+    for _ in range(5):
+        began = time.process_time()
+        size = len(orjson.dumps(await samples.history(gpus, span, points)))
+        took.append(time.process_time() - began)
+    seconds = statistics.median(took)
+    return Row(f"{what}, {size >> 10} KiB: CPU", "≤ 500 ms", f"**{milliseconds(seconds)}**", seconds <= 0.5)
+
+
+async def _beside(work: asyncio.Future[Any]) -> list[float]:
+    """For how long the event loop was held up, again and again, until the work was done."""
+    held = []
+    while not work.done():
+        began = time.perf_counter()
+        await asyncio.sleep(0.001)
+        held.append(time.perf_counter() - began - 0.001)
+    return held
+
+
+def _observation(node: str, at: float) -> Observation:
+    readings = (
+        GpuReading(
+            index,
+            f"GPU-5d1c9f3e-0000-4000-8000-{node:>8}{index:04}",
+            memory_total_mib=81920,
+            utilization_pct=random.randrange(80, 100),
+            memory_used_mib=50_000 + random.randrange(50),
+            temperature_c=60 + random.randrange(5),
+            power_w=round(300 + 40 * random.random(), 2),
+        )
+        for index in range(GPUS)
+    )
+    return Observation(None, GpuSample(tuple(readings)), at)
