@@ -27,6 +27,7 @@ PARTS = {
     "inventory": ("init", "inventory"),
     "controller": ("controller",),
     "recover": ("recover",),
+    "dashboard": ("dashboard",),
     "demo": ("demo",),
 }
 """The verbs of each file, in the order of the help. Only the file of the wanted verb is imported: feeling as fast as
