@@ -35,7 +35,7 @@ def dashboard(
         return
     if port:
         raise UsageError("--port is the port for a browser; add --web")
-    from agentless.tui.app import run  # type: ignore[import]
+    from agentless.tui.app import run  # type: ignore[import-untyped]
 
     run(inventory, read_only)
 

@@ -111,23 +111,16 @@ class Site:
         websocket = web.WebSocketResponse(heartbeat=self._heartbeat, timeout=1.0)
         await websocket.prepare(request)
         try:
-            await asyncio.wait_for(self._places.acquire(), ENDING)
+            async with asyncio.timeout(ENDING):
+                await self._places.acquire()
         except TimeoutError:
             await _close(websocket, _FULL.format(self._visitors))
             return websocket
         visit = Visit(self._command, websocket, self._downloads, self._door.folder)
         self._visits.add(visit)
         try:
-            await visit.start(_cells(request, "width", 80), _cells(request, "height", 24))
-            async for message in websocket:
-                if message.type is WSMsgType.TEXT:
-                    await visit.take(message.data)
-        except TimeoutError:
-            await _close(websocket, "The dashboard does not answer any more.")
-        except OSError as error:
-            await _close(websocket, f"The dashboard cannot be started: {error.strerror}.")
+            await _stay(visit, websocket, _cells(request, "width", 80), _cells(request, "height", 24))
         finally:
-            await visit.end()
             self._visits.discard(visit)
             self._places.release()
         return websocket
@@ -152,6 +145,20 @@ class Site:
         return response
 
 
+async def _stay(visit: Visit, websocket: web.WebSocketResponse, width: int, height: int) -> None:
+    try:
+        await visit.start(width, height)
+        async for message in websocket:
+            if message.type is WSMsgType.TEXT:
+                await visit.take(message.data)
+    except TimeoutError:
+        await _close(websocket, "The dashboard does not answer any more.")
+    except OSError as error:
+        await _close(websocket, f"The dashboard cannot be started: {error.strerror}.")
+    finally:
+        await visit.end()
+
+
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
@@ -170,4 +177,4 @@ def _refused() -> web.Response:
 
 def _cells(request: web.Request, name: str, default: int) -> int:
     text = request.query.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() else default
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else default

@@ -113,7 +113,7 @@ class Visit(AppService):
 def _read(message: str) -> object:
     try:
         return json.loads(message)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
