@@ -23,11 +23,11 @@ PARTS = {
     "logs": ("logs",),
     "events": ("events",),
     "reservations": ("reserve", "reservations", "unreserve"),
+    "dashboard": ("dashboard",),
     "nodes": ("gpus", "nodes", "doctor"),
     "inventory": ("init", "inventory"),
     "controller": ("controller",),
     "recover": ("recover",),
-    "dashboard": ("dashboard",),
     "demo": ("demo",),
 }
 """The verbs of each file, in the order of the help. Only the file of the wanted verb is imported: feeling as fast as

@@ -329,6 +329,14 @@ async def test_a_signal_ends_the_server_and_all_apps(served, visitor, number):
         assert served.living() == []
 
 
+async def test_an_app_is_asked_to_end_before_it_is_killed(served, visitor, tmp_path):
+    async with visitor.connect() as websocket:
+        await shown(websocket, "counted")
+        served.process.terminate()
+        await served.process.wait()
+        assert [path.read_text() for path in tmp_path.iterdir()] == ["ended by itself"]
+
+
 async def test_a_server_that_ends_kills_an_app_that_hangs(served, visitor):
     async with visitor.connect() as websocket:
         await shown(websocket, "counted")
@@ -346,19 +354,34 @@ async def test_an_app_whose_server_was_killed_ends_by_itself(served, visitor):
         assert await gone(*served.apps())
 
 
-def agentless(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
-    (tmp_path / "inventory.yaml").write_text("version: 1\nnodes: {node1: {host: 127.0.0.1}}\n")
+async def test_even_an_app_that_hangs_ends_when_its_server_was_killed(served, visitor):
+    async with visitor.connect() as websocket:
+        await shown(websocket, "counted")
+        await websocket.send_json(["stdin", "h"])
+        await shown(websocket, "hangs")
+        served.process.kill()
+        assert await gone(*served.apps())
+
+
+def agentless(inventory: Path, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        (sys.executable, "-m", "agentless", "-i", str(tmp_path / "inventory.yaml"), "dashboard", *words),
-        env={**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)},
+        (sys.executable, "-m", "agentless", "-i", str(inventory), "dashboard", *words),
+        env={**os.environ, "XDG_STATE_HOME": f"{inventory}.state"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def test_ctrl_c_ends_the_command_with_a_sentence(tmp_path):
-    command = agentless(tmp_path, "--web")
+@pytest.fixture
+def inventory(tmp_path) -> Path:
+    path = tmp_path / "inventory.yaml"
+    path.write_text("version: 1\nnodes: {node1: {host: 127.0.0.1}}\n")
+    return path
+
+
+def test_ctrl_c_ends_the_command_with_a_sentence(inventory):
+    command = agentless(inventory, "--web")
     assert LINK.search(command.stdout.readline())
     while "Ctrl-C" not in command.stdout.readline():
         pass
@@ -367,16 +390,22 @@ def test_ctrl_c_ends_the_command_with_a_sentence(tmp_path):
     assert command.returncode == 0
 
 
-def test_a_port_that_is_in_use_is_said(tmp_path):
+def test_a_port_that_is_in_use_is_said(inventory):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = agentless(tmp_path, "--web", "--port", str(port))
+        command = agentless(inventory, "--web", "--port", str(port))
         said = command.communicate()[1]
     assert said == f"agentless: port {port} is in use; choose another one, or leave out --port\n"
     assert command.returncode == 1
 
 
-def test_a_port_is_for_a_browser(tmp_path):
-    command = agentless(tmp_path, "--port", "8000")
+def test_that_there_is_no_inventory_is_said_at_once(tmp_path):
+    command = agentless(tmp_path / "nowhere", "--web")
+    said = command.communicate()[1]
+    assert (command.returncode, "does not exist" in said) == (2, True)
+
+
+def test_a_port_is_for_a_browser(inventory):
+    command = agentless(inventory, "--port", "8000")
     said = command.communicate()[1]
     assert (command.returncode, said) == (2, "agentless: --port is the port for a browser; add --web\n")

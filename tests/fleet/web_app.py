@@ -26,9 +26,13 @@ class StandIn(App[None]):
         yield Label("", id="pressed")
 
     def on_mount(self) -> None:
-        (Path(sys.argv[1]) / str(os.getpid())).touch()
+        self.sign = Path(sys.argv[1]) / str(os.getpid())
+        self.sign.touch()
         began = time.monotonic()
         self.set_interval(0.1, lambda: self.show("count", f"counted {int((time.monotonic() - began) * 10)}"))
+
+    def on_unmount(self) -> None:
+        self.sign.write_text("ended by itself")
 
     def show(self, label: str, text: str) -> None:
         self.query_one(f"#{label}", Label).update(text)

@@ -3,16 +3,18 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from agentless.cli.dashboard import app_command
 
-INVENTORY = Path("/srv/gpu's/inventory.yaml")
 
-
-def test_the_app_of_a_visitor_has_the_inventory_of_the_command():
-    assert app_command(INVENTORY, read_only=False) == [
-        *(sys.executable, "-m", "agentless", "--inventory", "/srv/gpu's/inventory.yaml", "dashboard"),
-    ]
-
-
-def test_the_app_of_a_visitor_only_looks_where_the_command_does():
-    assert app_command(INVENTORY, read_only=True)[-2:] == ["dashboard", "--read-only"]
+@pytest.mark.parametrize(
+    ("inventory", "read_only", "words"),
+    [
+        (None, False, ["dashboard"]),
+        (Path("gpu's.yaml"), False, ["--inventory", "gpu's.yaml", "dashboard"]),
+        (None, True, ["dashboard", "--read-only"]),
+    ],
+)
+def test_the_app_of_a_visitor_has_the_options_of_the_command(inventory, read_only, words):
+    assert app_command(inventory, read_only) == [sys.executable, "-m", "agentless", *words]
