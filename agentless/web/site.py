@@ -21,7 +21,7 @@ from textual_serve.download_manager import DownloadManager
 from agentless.web.door import Door, is_loopback, is_own_page
 from agentless.web.visit import ENDING, Visit
 
-COOKIE = "agentless"
+_COOKIE = "agentless"
 _PAGE = Path(__file__).parent / "page"
 _STATIC = Path(textual_serve.__file__).parent / "static"
 _HEADERS = {
@@ -82,7 +82,7 @@ class Site:
             return _refused()
         if request.method == "GET" and request.path == "/" and "token" in request.query:
             return self._enter(request.query["token"])
-        if not self._door.is_in(request.cookies.get(COOKIE, "")):
+        if not self._door.is_in(request.cookies.get(_COOKIE, "")):
             return _refused()
         if "Upgrade" in request.headers and not is_own_page(request.headers.get("Origin"), host):
             return _refused()
@@ -94,7 +94,7 @@ class Site:
         if session is None:
             return _refused()
         response = web.Response(status=303, headers={"Location": self._door.folder})
-        response.set_cookie(COOKIE, session, path=self._door.folder, httponly=True, samesite="Strict")
+        response.set_cookie(_COOKIE, session, path=self._door.folder, httponly=True, samesite="Strict")
         return response
 
     async def _page(self, request: web.Request) -> web.Response:
