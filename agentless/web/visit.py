@@ -65,6 +65,10 @@ class Visit(AppService):
         killing = asyncio.get_running_loop().call_later(ENDING, self._kill)
         try:
             await self.stop()
+            if self._process:  # its output has ended: it is all but gone
+                await asyncio.wait_for(self._process.wait(), ENDING)
+        except TimeoutError:
+            pass
         finally:
             killing.cancel()
             self._kill()

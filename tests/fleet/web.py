@@ -24,8 +24,8 @@ class Visitor:
         self.page = str(answer.url)
         return answer
 
-    def connect(self, **options: object):
-        return self.session.ws_connect(f"{self.page}ws?width=90&height=20", headers={"Origin": self.own}, **options)
+    def connect(self):
+        return self.session.ws_connect(f"{self.page}ws?width=90&height=20", headers={"Origin": self.own})
 
 
 class Served:
