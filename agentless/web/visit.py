@@ -71,7 +71,8 @@ class Visit(AppService):
             pass
         finally:
             killing.cancel()
-            self._kill()
+            if self._process and self._process.returncode is None:
+                self._kill()
 
     async def take(self, message: str) -> None:
         """Pass on one message of the page, in the words of textual.js; others mean nothing.
