@@ -18,6 +18,8 @@ from typing import IO
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("openssh-server", "docker.io", "busybox-static", "iproute2", "iptables", "sudo")
 PROGRAMS = ("sshd", "dockerd", "busybox", "ip", "iptables", "sudo")
+BROWSER = "chromium"
+BROWSER_TESTS = "tests/real/test_browser.py"
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,13 @@ def static() -> list[Step]:
     ]
 
 
-def rings(real: str | None) -> list[Step]:
-    """The three rings of tests."""
+def rings(real: str | None, browser: str | None) -> list[Step]:
+    """The three rings of tests; of the real one, what wants a browser and no nodes is a step of its own."""
     return [
         Step("pure ring", ("pytest", "-q", "tests/pure")),
         Step("fleet ring", ("nice", "pytest", "-q", "tests/fleet"), beside=True),
-        Step("real ring", ("pytest", "-q", "tests/real", "tests/lab"), real),
+        Step("browser", ("pytest", "-q", BROWSER_TESTS), browser),
+        Step("real ring", ("pytest", "-q", "tests/real", "tests/lab", f"--ignore={BROWSER_TESTS}"), real),
     ]
 
 
@@ -56,12 +59,7 @@ def prepare_real() -> str | None:
     """Install what the real ring needs where that is possible; why it cannot run, None when it can."""
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
     os.environ["PATH"] = path
-    absent = [program for program in PROGRAMS if shutil.which(program) is None]
-    if absent and os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (("update",), ("install", "-y", "--no-install-recommends", *PACKAGES)):
-            subprocess.run(("apt-get", "-qq", *command), env=environment, stdout=subprocess.DEVNULL, check=False)
-        absent = [program for program in PROGRAMS if shutil.which(program) is None]
+    absent = _absent(PROGRAMS, PACKAGES)
     if os.geteuid() != 0:
         return "it makes network namespaces and engines, which only root may"
     if absent:
@@ -72,10 +70,26 @@ def prepare_real() -> str | None:
     return "; ".join(requirements()) or None
 
 
+def prepare_browser() -> str | None:
+    """Likewise for a browser, which not every Debian-like system has as a package."""
+    return f"no {BROWSER} (Debian: apt-get install {BROWSER})" if _absent((BROWSER,), (BROWSER,)) else None
+
+
+def _absent(programs: tuple[str, ...], packages: tuple[str, ...]) -> list[str]:
+    """The programs that are not there, even after an attempt to install them."""
+    absent = [program for program in programs if shutil.which(program) is None]
+    if not absent or os.geteuid() != 0 or not shutil.which("apt-get"):
+        return absent
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (("update",), ("install", "-y", "--no-install-recommends", *packages)):
+        subprocess.run(("apt-get", "-qq", *command), env=environment, stdout=subprocess.DEVNULL, check=False)
+    return [program for program in programs if shutil.which(program) is None]
+
+
 def main() -> int:
     """Run all steps, also after one has failed."""
     only_static = "--static" in sys.argv[1:]
-    steps = static() if only_static else [*static(), *rings(prepare_real())]
+    steps = static() if only_static else [*static(), *rings(prepare_real(), prepare_browser())]
     lines, failed, beside = [], False, []
     for step in steps:
         if step.missing is not None:

@@ -12,10 +12,11 @@ import typer
 
 from agentless.cli.chart import bars
 from agentless.cli.common import Json, client, moment, print_json, say
-from agentless.cli.table import Column, or_dash, show
+from agentless.cli.table import Column, show
 from agentless.errors import UsageError
 from agentless.model.figures import BY
 from agentless.rules.periods import period_of, periods
+from agentless.words import or_dash
 
 
 def add_to(app: typer.Typer) -> None:

@@ -14,4 +14,5 @@ def test_the_wheel_has_every_template_and_the_stand_ins(tmp_path):
     names = set(zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist())
     wanted = {f"agentless/templates/{path.name}" for path in (ROOT / "templates").iterdir()}
     wanted |= {f"agentless/demo/bin/{path.name}" for path in (ROOT / "agentless/demo/bin").iterdir()}
+    wanted |= {f"agentless/web/page/{path.name}" for path in (ROOT / "agentless/web/page").iterdir()}
     assert wanted - names == set()

@@ -1,0 +1,99 @@
+"""The server's life: a port of loopback, links on the terminal, and an end that leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+from aiohttp import web
+
+from agentless import paths
+from agentless.errors import AgentlessError
+from agentless.web.door import Door
+from agentless.web.site import Site
+
+VISITORS = 8
+HEARTBEAT = 15.0
+_ADDRESS = "127.0.0.1"
+
+
+def run(command: Sequence[str], port: int, *, visitors: int = VISITORS, heartbeat: float = HEARTBEAT) -> None:
+    """Serve the Textual app that `command` starts until Ctrl-C, SIGTERM or the end of the terminal; port 0: a free one.
+
+    What a visit is bound by is an argument for tests.
+    """
+    with _listener(port) as listener:
+        asyncio.run(_serve(command, listener, visitors, heartbeat))
+    with contextlib.suppress(OSError):  # the terminal may have ended first
+        print("\nThe dashboard in the browser has ended; tasks go on.", flush=True)
+
+
+def _listener(port: int) -> socket.socket:
+    listener = socket.socket()
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((_ADDRESS, port))
+        listener.listen()
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise AgentlessError(f"port {port} is in use; choose another one, or leave out --port") from None
+        raise AgentlessError(f"port {port} cannot be had: {error.strerror}; choose another one above 1023") from None
+    return listener
+
+
+async def _serve(command: Sequence[str], listener: socket.socket, visitors: int, heartbeat: float) -> None:
+    door = Door()
+    port = listener.getsockname()[1]
+    site = Site(command, door, visitors=visitors, heartbeat=heartbeat)
+    # No log of requests: their paths are keys.
+    runner = web.AppRunner(site.application(), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.SockSite(runner, listener).start()
+
+    def link() -> str:
+        return f"http://{_ADDRESS}:{port}/?token={door.new_token(time.monotonic())}"
+
+    over = _end_asked()
+    here = f"{paths.user_name()}@{socket.gethostname()}"
+    print(f"The dashboard is at {link()}")
+    print("The link works once, within 10 minutes; press Enter for another one.")
+    print(f"From another machine, first: ssh -L {port}:{_ADDRESS}:{port} {here}")
+    print("Ctrl-C here ends it.", flush=True)
+    _at_each_line(lambda: print(f"Another link: {link()}", flush=True))
+    await over.wait()
+    await site.close()
+    await runner.cleanup()
+
+
+def _end_asked() -> asyncio.Event:
+    over = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            asyncio.get_running_loop().add_signal_handler(number, over.set)
+    return over
+
+
+def _at_each_line(act: Callable[[], None]) -> None:
+    """Act whenever something is typed, as long as there is somebody who could."""
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        try:
+            typed = os.read(0, 4096)
+        except OSError:
+            typed = b""
+        if typed:
+            act()
+        else:
+            loop.remove_reader(0)
+
+    signal.signal(signal.SIGTTIN, signal.SIG_IGN)  # in the background a read fails, instead of stopping the server
+    with contextlib.suppress(OSError, ValueError):  # a file, or nothing, in place of a terminal
+        loop.add_reader(0, read)

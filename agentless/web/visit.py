@@ -1,0 +1,126 @@
+"""One visitor: an app process of their own, which lives as long as the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shlex
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+
+from aiohttp import web
+from textual_serve.app_service import AppService
+from textual_serve.download_manager import DownloadManager
+
+ENDING = 3.0
+"""Seconds for an app to end when it is asked to; then it is killed."""
+_STALLED = 10.0
+"""Seconds for an app to take what was typed; then it hangs."""
+_CELLS = 1000
+"""The most columns or lines: the app keeps each cell in memory, and a page may ask for any number."""
+
+
+class Visit(AppService):
+    """textual-serve's app process, with what it leaves open: no shell, an end that is certain, no path of its own.
+
+    `folder` is where the page lives; see `Door`.
+    """
+
+    def __init__(
+        self, command: Sequence[str], websocket: web.WebSocketResponse, downloads: DownloadManager, folder: str
+    ) -> None:
+        super().__init__(
+            shlex.join(command),
+            write_bytes=self._show,
+            write_str=self._tell,
+            close=self._close,
+            download_manager=downloads,
+        )
+        self._words, self._websocket, self._folder = tuple(command), websocket, folder
+
+    async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
+        """The words of the command as they are, in a session of its own: Ctrl-C in the terminal is for the server."""
+        environment = {
+            **self._build_environment(_bounded(width), _bounded(height)),
+            "TEXTUAL_DRIVER": "agentless.web.driver:Driver",
+        }
+        self._process = process = await asyncio.create_subprocess_exec(
+            *self._words, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
+        )
+        self._stdin = process.stdin
+        return process
+
+    async def run(self) -> None:
+        """Show what the app shows until it has ended, however it has, and then end the connection."""
+        try:
+            await super().run()
+        finally:
+            await self._close()
+
+    async def end(self) -> None:
+        """Ask the app to end, and wait until it has. After `ENDING`, or when nobody waits, nobody asks any more."""
+        killing = asyncio.get_running_loop().call_later(ENDING, self._kill)
+        try:
+            await self.stop()
+            if self._process:  # its output has ended: it is all but gone
+                await asyncio.wait_for(self._process.wait(), ENDING)
+        except TimeoutError:
+            pass
+        finally:
+            killing.cancel()
+            if self._process and self._process.returncode is None:
+                self._kill()
+
+    async def take(self, message: str) -> None:
+        """Pass on one message of the page, in the words of textual.js; others mean nothing.
+
+        Raises TimeoutError when the app does not take it.
+        """
+        async with asyncio.timeout(_STALLED):
+            match _read(message):
+                case ["stdin", str(typed)]:
+                    await self.send_bytes(typed.encode(errors="replace"))
+                case ["resize", {"width": int(width), "height": int(height)}]:
+                    await self.set_terminal_size(_bounded(width), _bounded(height))
+                case ["ping", str(sent)]:
+                    await self._tell(json.dumps(["pong", sent]))
+                case ["focus"]:
+                    await self.focus()
+                case ["blur"]:
+                    await self.blur()
+
+    def _kill(self) -> None:
+        """The app and all that it has started and not put into a session of its own."""
+        with contextlib.suppress(ProcessLookupError):
+            if self._process:
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    async def _show(self, data: bytes) -> None:
+        """Nobody may be there any more: what an app says while it ends is read all the same, or it could not end."""
+        with contextlib.suppress(ConnectionResetError):
+            await self._websocket.send_bytes(data)
+
+    async def _tell(self, text: str) -> None:
+        """Likewise. A download is below `folder` like all else, and textual.js would ask for it beside."""
+        match _read(text):
+            case ["deliver_file_start", key]:
+                text = json.dumps(["deliver_file_start", f"..{self._folder}download/{key}"])
+        with contextlib.suppress(ConnectionResetError):
+            await self._websocket.send_str(text)
+
+    async def _close(self) -> None:
+        await self._websocket.close()
+
+
+def _read(message: str) -> object:
+    try:
+        return json.loads(message)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _bounded(cells: int) -> int:
+    return min(max(cells, 1), _CELLS)
