@@ -17,7 +17,7 @@ from agentless.errors import AgentlessError
 from agentless.tui.acts import ACTS, Act, Target, applies, perform
 from agentless.tui.ask import Ask
 from agentless.tui.bar import Bar, Summary
-from agentless.tui.board import Board, Row
+from agentless.tui.board import TREND, Board, Row
 from agentless.tui.details import GpuDetails, NodeDetails, TaskDetails
 from agentless.tui.events import Events
 from agentless.tui.feed import Feed
@@ -264,6 +264,13 @@ class Dashboard(App[None]):
     def _connected(self) -> None:
         self.gone, self.stopped = "", False
         self.board.clear()
+        self.run_worker(self._remember, thread=True)
+
+    def _remember(self) -> None:
+        """Ask for the trends so far; in a thread."""
+        with contextlib.suppress(AgentlessError):
+            history = self.client.get("/v1/history", since=TREND, points=TREND)
+            self.call_from_thread(self.board.remember, history)
 
     def _line(self, line: dict[str, Any]) -> None:
         self.call_from_thread(self._changed, line)

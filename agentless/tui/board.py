@@ -32,7 +32,7 @@ class Board:
         self.tasks: dict[str, Row] = {}
         self.controller: Row = {}
         self.now = 0.0
-        self.trends: dict[tuple[str, str], deque[int | None]] = {}
+        self.trends: dict[tuple[str, str], deque[float | None]] = {}
 
     def apply(self, line: Row) -> set[str]:
         """Take in one line of the stream; gives the kinds of which something has changed."""
@@ -57,6 +57,12 @@ class Board:
             self.trends.setdefault(key, deque(maxlen=TREND)).append(gpu["utilization_pct"])
         for key in self.trends.keys() - self.gpus.keys():
             del self.trends[key]
+
+    def remember(self, history: Row) -> None:
+        """Begin the trends with what the controller has kept."""
+        for gpu in history["gpus"]:
+            trend = self.trends.setdefault((gpu["node"], gpu["uuid"]), deque(maxlen=TREND))
+            trend.extendleft(reversed(gpu["utilization_pct"][: TREND - len(trend)]))
 
     def gpus_of(self, node: str) -> list[Row]:
         """The GPUs of a node, by index."""

@@ -235,14 +235,15 @@ class GpuDetails(Details):
         gpu = self.gpu
         name = f"{gpu['node']}::{gpu['index']}"
         found = self.get("/v1/history", since=self.SPAN, points=self._room() * 2, gpu=name)
-        if isinstance(found, str) or not found:
+        if isinstance(found, str) or not found["gpus"]:
             return []
         total = gpu["memory_total_mib"] or 1
         curves = (("Utilisation", "utilization_pct", 100.0, "%"), ("Memory", "memory_used_mib", float(total), " MiB"),
-                  ("Temperature", "temperature_c", 100.0, " C"))  # fmt: skip
+                  ("Temperature", "temperature_c", 100.0, " C"),
+                  ("Power", "power_w", float(gpu["power_limit_w"] or 1000), " W"))  # fmt: skip
         parts: list[Part] = []
         for title, field, top, unit in curves:
-            values = found[0][field]
+            values = found["gpus"][0][field]
             last = next((value for value in reversed(values) if value is not None), None)
             parts.append((f"\n{title}, the last hour, 0 to {top:g}{unit}; now {look.of(last, unit)}\n", "bold"))
             parts += [(line + "\n", "$text-primary") for line in look.plot(values, self._room(), 4, top)]

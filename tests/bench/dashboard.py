@@ -183,10 +183,10 @@ def main() -> None:
                     screen.read(0.03)
                 took.sort()
                 late = took[int(len(took) * 0.95)] * 1000
-                key = f"key median {statistics.median(took) * 1000:.0f} ms, p95 {late:.0f} ms"
+                keys = f"key median {statistics.median(took) * 1000:.0f} ms, p95 {late:.0f} ms"
                 sizes = f"{written / SECONDS / 1000:.0f} kB/s, {screen.memory():.0f} MB"
                 print(
-                    f"{size[0]}x{size[1]} {view:9} loaded {loaded:.2f} s, {cost:.1%} of a core, {key}, {sizes}",
+                    f"{size[0]}x{size[1]} {view:9} loaded {loaded:.2f} s, {cost:.1%} of a core, {keys}, {sizes}",
                     flush=True,
                 )
                 screen.close()
