@@ -62,7 +62,7 @@ class Board:
         """Begin the trends with what the controller has kept."""
         for gpu in history["gpus"]:
             trend = self.trends.setdefault((gpu["node"], gpu["uuid"]), deque(maxlen=TREND))
-            trend.extendleft(reversed(gpu["utilization_pct"][: TREND - len(trend)]))
+            trend.extendleft(reversed(gpu["utilization_pct"][len(trend) :]))
 
     def gpus_of(self, node: str) -> list[Row]:
         """The GPUs of a node, by index."""
