@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from agentless import plugins
 from agentless.controller.core import Core
@@ -66,7 +66,7 @@ class Scheduler:
         ]
         return self._in_order() + [task for *_, task in sorted(later)]
 
-    def look(self, others: Iterable[Task] = ()) -> Plan:
+    def look(self, others: Sequence[Task] = ()) -> Plan:
         """What would happen now to those who wait, and to these others."""
         now = self._core.clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from agentless.controller.intake import Submit
 from agentless.controller.link import SAMPLE_EVERY, SAMPLE_SOON
+from agentless.model.event import Launched
 from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
 from agentless.model.terms import Terms
+from agentless.rules.plan import Plan
 from tests.fleet.client import until
 from tests.fleet.desk import Desk
 
@@ -25,6 +29,10 @@ async def ids(controller, count, target="1x", **more):
 
 def states(controller, tasks):
     return [controller.core.find(task).state for task in tasks]
+
+
+def launches(controller, task):
+    return sum(b'"event":"launched"' in event for _, event in controller.core.history.events(0, -1, task))
 
 
 async def test_who_finds_all_gpus_busy_waits_and_is_next_when_one_is_free(desk):
@@ -72,6 +80,42 @@ async def test_who_is_stopped_in_the_queue_never_starts(desk):
         assert (await controller.actions.stop(second, "stop")).state == "cancelled"
         await controller.actions.stop(first, "kill")
         assert controller.core.find(second).placement is None
+
+
+async def test_who_is_queued_and_has_a_turn_at_once_is_launched_once(desk, monkeypatch, caplog):
+    """The queue may be looked at again before the submit is answered."""
+    async with desk.running() as controller:
+        look = controller.scheduler.look
+        monkeypatch.setattr(controller.scheduler, "look", lambda others=(): Plan() if others else look())
+        start = await submit(controller)
+        assert (start.exit_code, start.message) == (0, "")
+        await until(lambda: controller.core.find(start.task.id).state == "running")
+        assert launches(controller, start.task.id) == 1
+        gc.collect()
+    assert "IllegalMove" not in caplog.text
+
+
+async def test_who_is_seen_to_run_before_the_launch_is_answered_runs(desk, monkeypatch, caplog):
+    async with desk.running() as controller:
+        launcher = controller.intake._launcher
+        launch = launcher._try
+
+        async def slow(link, task):
+            container = await launch(link, task)
+            controller.core.apply(task.id, Launched(container), "seen by somebody else")
+            return container
+
+        monkeypatch.setattr(launcher, "_try", slow)
+        start = await submit(controller, wait_for=0.0)
+        assert (start.exit_code, start.task.state) == (0, "running")
+        assert launches(controller, start.task.id) == 1
+        holders = await ids(controller, 3)
+        queued = (await submit(controller)).task.id
+        await controller.actions.stop(holders[0], "kill")
+        await until(lambda: launches(controller, queued) == 1 and queued not in controller.core.launching)
+        assert controller.core.find(queued).state == "running"
+        gc.collect()
+    assert "IllegalMove" not in caplog.text
 
 
 async def test_a_higher_priority_comes_first(desk):
