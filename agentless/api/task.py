@@ -101,7 +101,7 @@ class Task(TaskView):
 
     @Verb
     def remove(self, *, force: bool = False) -> Task:
-        """Remove its container, its log and the record of it, and give it for the last time. `force` kills it first."""
+        """Remove it with all its tries, containers and logs, and give it for the last time. `force` kills it first."""
         return task(self._client, self._client.delete(self._path(), force=force))
 
     @Verb

@@ -18,6 +18,7 @@ from agentless.cli.words import local
 from agentless.client import Client
 from agentless.errors import UsageError
 from agentless.files import read_lines
+from agentless.model.task import first_try
 from agentless.rules.options import Options, Outside, submission
 
 
@@ -218,7 +219,7 @@ def _report(
             _announce(task, quiet=follow or wait)
     if follow and started:
         sys.stdout.flush()
-        copy_log(served, started[0]["id"], {"follow": True})
+        copy_log(served, first_try(started[0]["id"]), {"follow": True})
     if (wait or follow) and started:
         tasks = [_await(served, task) if task in started else task for task in tasks]
         code = code or _worst(own_code(task) for task in tasks)
@@ -237,11 +238,12 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], *, wait: bool, as
     elif wait:
         show_results(tasks)
     elif not sys.stdout.isatty():
-        print("\n".join(task["id"] for task in tasks))
+        print("\n".join(first_try(task["id"]) for task in tasks))
     return worst(tasks) if wait else 0
 
 
 def _announce(task: dict[str, Any], *, quiet: bool) -> None:
+    task_id = first_try(task["id"])  # which means all its tries: the first may have failed already
     gpus = "" if not task["gpus"] else " on GPU " + ", ".join(map(str, task["gpus"]))
     words = f"running on {task['node']}{gpus}"
     if task["state"] == "pending":
@@ -249,20 +251,21 @@ def _announce(task: dict[str, Any], *, quiet: bool) -> None:
     if task["state"] == "scheduled":
         words = f"scheduled for {local(task['scheduled_for'])}"
     if sys.stdout.isatty() and not quiet:
-        print(f"{task['id']}  {words}")
-        say(f"follow it: agentless logs -f {task['id']}    end it: agentless stop {task['id']}")
+        print(f"{task_id}  {words}")
+        say(f"follow it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
         return
     if not quiet:
-        print(task["id"])
+        print(task_id)
     if quiet or task["state"] in ("pending", "scheduled"):
-        say(f"{task['id']}  {words}")
+        say(f"{task_id}  {words}")
 
 
 def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
+    task_id = first_try(task["id"])
     try:
-        return served.wait(task["id"])
+        return served.wait(task_id)
     except KeyboardInterrupt:
-        say(f"\nThe task goes on. See it: agentless logs -f {task['id']}    end it: agentless stop {task['id']}")
+        say(f"\nThe task goes on. See it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
         raise
 
 

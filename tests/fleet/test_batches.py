@@ -4,34 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 
 import pytest
-
-from agentless.client import Client
-
-
-@pytest.fixture
-def agentless(tmp_path, fleet, desk):
-    """Type a command; its exit code, stdout and stderr."""
-    environment = {
-        **os.environ,
-        "XDG_STATE_HOME": str(tmp_path / "typed"),
-        "AGENTLESS_INVENTORY": str(desk.inventory),
-    }
-
-    def type_(*words, code=0):
-        command = [sys.executable, "-m", "agentless", *words]
-        done = subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-        )
-        assert done.returncode == code, done.stderr
-        return done.stdout, done.stderr
-
-    yield type_
-    Client(tmp_path / "typed" / "agentless", desk.inventory).post("/v1/controller/stop")
 
 
 async def typed(agentless, *words, code=0):
