@@ -26,7 +26,6 @@ _HOW = "write HOST, HOST::GPU,… or HOST:NUMA::GPU,…, for example node1::0,1;
 _COUNTED = re.compile(r"([0-9]{1,5})x(.*)", re.DOTALL)
 _RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 _TYPE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9*?. _-]*")
-_MEGABYTES = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ def joined(needs: Needs, target: Needs, text: str) -> Needs:
 
 def parse_gpu_memory(text: str) -> int:
     """Bytes of GPU memory; a bare number is megabytes, as GPU tools count, not bytes."""
-    return parse_size(f"{text.strip()}M" if _MEGABYTES.fullmatch(text.strip()) else text)
+    return parse_size(text, bare="m")
 
 
 def parse_gpu_types(text: str) -> tuple[str, ...]:
@@ -146,7 +145,7 @@ def is_type(name: str | None, pattern: str) -> bool:
 def _counted(text: str, count: int, rest: str) -> Needs:
     types, colon, size = rest.partition(":")
     if not 1 <= count <= MAX_GPUS:
-        raise UsageError(f"target {text!r}: {count} GPUs cannot be had; write at least 1x, or name a node for none")
+        raise UsageError(f"target {text!r}: {count} GPUs cannot be had; write 1x to {MAX_GPUS}x, or a node for none")
     if colon and not size:
         raise UsageError(f"target {text!r}: no size after ':'; {_HOW}")
     try:

@@ -20,11 +20,14 @@ _DURATION_PART = re.compile(rf"({_NUMBER})\s*([a-z]*)", re.IGNORECASE | re.ASCII
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
-def parse_size(text: str) -> int:
-    """Bytes in `text`; anything unreadable, negative or zero is a UsageError, never a default."""
+def parse_size(text: str, bare: str = "b") -> int:
+    """Bytes in `text`, where a bare number is in the unit `bare`.
+
+    Anything unreadable, negative or zero is a UsageError, never a default.
+    """
     match = _SIZE.fullmatch(text.strip())
     if match:
-        number, unit = match[1], match[2].lower()
+        number, unit = match[1], match[2].lower() or bare
         base = 1024 if unit.endswith(("ib", "i")) else 1000
         power = _POWERS.get(unit.removesuffix("b").removesuffix("i"))
         if power is not None and not (base == 1024 and power == 0):
