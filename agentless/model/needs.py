@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from agentless.errors import UsageError
 from agentless.model.sharing import ALONE, Sharing
-from agentless.model.units import parse_size
+from agentless.model.units import parse_size, short_size
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAX_GPUS = 10_000
@@ -62,7 +62,7 @@ class Needs:
 
     def __str__(self) -> str:
         """The target, and in words what no target can say."""
-        size = "" if self.gpu_memory is None else f":{_short(self.gpu_memory)}"
+        size = "" if self.gpu_memory is None else f":{short_size(self.gpu_memory)}"
         counted = f"{self.gpus}x{','.join(self.gpu_types)}{size}" if self.gpus else ""
         numa = "" if self.numa is None else f":{self.numa}"
         exact = "::" + ",".join(map(str, self.indices)) if self.indices else ""
@@ -178,10 +178,3 @@ def _is_index(text: str) -> bool:
 
 def _words(text: str) -> list[str]:
     return re.split(r"[ _-]+", text.strip().lower())
-
-
-def _short(size: int) -> str:
-    """A size as people would have written it: `40G`, `16GiB`, `512M`, else bytes."""
-    units = {"G": 10**9, "GiB": 2**30, "M": 10**6, "MiB": 2**20, "B": 1}
-    unit = next(unit for unit, one in units.items() if size % one == 0)
-    return f"{size // units[unit]}{unit}"

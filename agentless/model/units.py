@@ -47,6 +47,13 @@ def format_size(size: int) -> str:
     return f"{value:.1f}".removesuffix(".0") + f" {unit}"
 
 
+def short_size(size: int) -> str:
+    """A size as people would have written it: `40G`, `16GiB`, `512M`, else bytes."""
+    units = {"T": 10**12, "TiB": 2**40, "G": 10**9, "GiB": 2**30, "M": 10**6, "MiB": 2**20, "B": 1}
+    unit = next(unit for unit, one in units.items() if size % one == 0)
+    return f"{size // units[unit]}{unit}"
+
+
 def parse_duration(text: str) -> float:
     """Seconds in `text`; units add up (`2h30m`)."""
     if _DURATION.fullmatch(text.strip()):
@@ -70,3 +77,9 @@ def format_duration(seconds: float) -> str:
         return f"{hours}h {minutes}m"
     days, hours = divmod(hours, 24)
     return f"{days}d {hours}h"
+
+
+def short_duration(seconds: float) -> str:
+    """A time, at most as long, as people would type it: `45s`, `12m`, `1h10m`, `4d3h`."""
+    first, *rest = format_duration(seconds).split()
+    return first + "".join(part for part in rest if part[0] != "0")

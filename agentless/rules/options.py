@@ -124,7 +124,7 @@ class Options(TypedDict, total=False):
     on: Pairs
     exclusive: bool
     policy: Policy
-    priority: int
+    priority: int | None
     time_limit: Time
     signal: Signal
     signal_before: Time
