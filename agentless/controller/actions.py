@@ -28,6 +28,7 @@ from agentless.model.task import (
     numbered,
 )
 from agentless.model.view import TaskView
+from agentless.rules.due import within_limit
 from agentless.rules.reconcile import container_of
 from agentless.rules.retry import fresh_try
 from agentless.runtimes.docker import LogQuery
@@ -85,7 +86,8 @@ class Actions:
             if isinstance(task.status, Paused):
                 await self._do(link, task, link.runtime.resume(task.container_ref))
             await self._do(link, task, link.runtime.signal(task.container_ref, gentle))
-            task = await self._ended(task.id, grace)
+            most = within_limit(task, grace, self._core.clock.now()) if how == "stop" else grace
+            task = await self._ended(task.id, most)
         if task.live:
             await self._do(link, task, link.runtime.signal(task.container_ref, "KILL"))
             task = await self._ended(task.id, KILL_WITHIN)

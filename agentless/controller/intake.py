@@ -107,12 +107,14 @@ class Intake:
             await self._core.heard(self._core.links)
 
     def _rehearse(self, task: Task, placement: Placement | None, secrets: Mapping[str, str]) -> StartView:
-        target = str(task.spec.needs)
-        if placement is None:
-            error = _refusal(self._core.cluster(), task)
+        target, cluster = str(task.spec.needs), self._core.cluster()
+        if placement:
+            command = self._core.link(placement.node).runtime.launch(task, placement, secrets)
+            return StartView(target, None, 0, "", command.text(masked=True), str(placement))
+        if error := self._turned_away(cluster, task):
             return StartView(target, None, error.exit_code, str(error))
-        command = self._core.link(placement.node).runtime.launch(task, placement, secrets)
-        return StartView(target, None, 0, "", command.text(masked=True))
+        until = "for its time" if self._is_for_later(task) else str(_refusal(cluster, task))
+        return StartView(target, None, 0, f"would wait: {until}")
 
     def _take_in(
         self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str]
@@ -190,4 +192,4 @@ class Intake:
 
 def _refusal(cluster: Cluster, task: Task) -> AgentlessError:
     found = refusal(cluster, task.spec, task.owner)
-    return found or Refused(f"{task.spec.needs}: what is free is promised to tasks that have waited for longer")
+    return found or Refused(f"{task.spec.needs}: what is free is given or promised to tasks before it")

@@ -120,8 +120,7 @@ class Scheduler:
             return explanation(cluster, task, words, None, Ahead())
         found = self.look([task])
         if placement := found.starts.get(task.id):
-            gpus = f"::{','.join(map(str, placement.gpus))}" if placement.gpus else ""
-            return ExplainView("", f"{spec.needs} would start now, on {placement.node}{gpus}", timestamp(now), (), {})
+            return ExplainView("", f"{spec.needs} would start now, on {placement}", timestamp(now), (), {})
         place, promise = self._in_order(task).index(task) + 1, found.promises.get(task.id)
         summary = f"{spec.needs} would be number {place} in the queue; {when(promise, cluster)}"
         return explanation(cluster, task, summary, promise, self._ahead(task, found))

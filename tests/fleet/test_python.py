@@ -231,6 +231,11 @@ def test_a_rehearsal_starts_nothing(cluster):
     assert cluster.tasks() == []
 
 
+def test_a_rehearsal_of_what_would_wait_has_no_script(cluster, held):
+    with pytest.raises(Refused, match=f"would wait: n3::0: GPU 0 is allocated: held by task {held.id}"):
+        cluster.dry_run("true", target="n3::0")
+
+
 def test_the_machines(cluster, held):
     assert [node.name for node in cluster.nodes()] == ["n1", "n2", "n3"]
     assert cluster.node("n1").gpus == 4
