@@ -6,12 +6,13 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from agentless import __version__
-from agentless.errors import AgentlessError
+from agentless.errors import AgentlessError, UsageError
 
 PARTS = {
     "submit": ("submit",),
@@ -31,6 +32,27 @@ PARTS = {
 }
 """The verbs of each file, in the order of the help. Only the file of the wanted verb is imported: feeling as fast as
 typing ssh begins here."""
+
+VERBS = [verb for verbs in PARTS.values() for verb in verbs]
+
+_MEANT = {
+    "cancel": "stop",
+    "delete": "rm",
+    "list": "ps",
+    "ls": "ps",
+    "run": "submit",
+    "status": "ps or show TASK",
+    "top": "gpus, or queue top TASK",
+}
+"""What others call a verb."""
+
+
+class _InOrder(TyperGroup):
+    """All verbs in the order of PARTS, where typer has groups at the end."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names."""
+        return sorted(super().list_commands(ctx), key=[*VERBS, "_"].index)
 
 
 def _version(wanted: bool) -> None:
@@ -62,6 +84,7 @@ def make(arguments: list[str]) -> typer.Typer:
     """The command line with the verb that `arguments` begin with; with all verbs when that is not clear."""
     app = typer.Typer(
         name="agentless",
+        cls=_InOrder,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -70,6 +93,8 @@ def make(arguments: list[str]) -> typer.Typer:
     )
     app.callback()(common)
     words = arguments[2:] if arguments[:1] in (["-i"], ["--inventory"]) else arguments
+    if words and words[0] not in VERBS and not words[0].startswith("-"):
+        raise UsageError(f"there is no verb {words[0]!r}{_hint(words[0])}; agentless --help lists them")
     wanted = [part for part, verbs in PARTS.items() if words and words[0] in verbs]
     for part in wanted or PARTS:
         importlib.import_module(f"agentless.cli.{part}").add_to(app)
@@ -79,6 +104,19 @@ def make(arguments: list[str]) -> typer.Typer:
 
 
 def _nothing() -> None: ...
+
+
+def _path(error: Any, arguments: list[str]) -> str:
+    """The command whose help tells more: the one that was meant, as far as that could be read."""
+    if context := getattr(error, "ctx", None):
+        return str(context.command_path)
+    return " ".join(("agentless", *[word for word in arguments if word in VERBS][:1]))
+
+
+def _hint(word: str) -> str:
+    from agentless.rules.nearest import nearest
+
+    return f" (did you mean {_MEANT[word]}?)" if word in _MEANT else nearest(word, VERBS)
 
 
 def run(arguments: list[str]) -> int:
@@ -101,7 +139,7 @@ def run(arguments: list[str]) -> int:
         if not hasattr(error, "format_message"):
             raise
         if message := error.format_message().rstrip("."):
-            complain(f"{message}; see agentless --help")
+            complain(f"{message}; see {_path(error, arguments)} --help")
         return 2
     return code if isinstance(code, int) else 0
 

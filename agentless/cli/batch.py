@@ -12,7 +12,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import named, own_code, say
 from agentless.cli.table import Column, printable, show
-from agentless.cli.words import ran, state, where
+from agentless.cli.words import ran, state, where, why
 from agentless.client import Client
 from agentless.errors import UsageError
 from agentless.model.task import first_try
@@ -105,4 +105,9 @@ def _value(name: str) -> Any:
     return lambda task: str(task["parameters"].get(name, ""))
 
 
-_RESULTS = [Column("STATE", state), Column("WHERE", where), Column("TIME", ran, right=True)]
+_RESULTS = [
+    Column("STATE", state),
+    Column("WHERE", where),
+    Column("TIME", ran, right=True),
+    Column("REASON", why, wraps=True),
+]

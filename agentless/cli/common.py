@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
+from agentless.cli.table import printable
+from agentless.cli.words import ending
 from agentless.client import Client
 from agentless.errors import NotFound, UsageError
 from agentless.model.owner import owner_of
@@ -76,6 +78,12 @@ def _warn(served: Client) -> None:
 def say(text: str) -> None:
     """Words for a person, apart from data."""
     print(text, file=sys.stderr)
+
+
+def tell_end(task: dict[str, Any]) -> None:
+    """How a task that somebody waited for has ended, if not well: an exit code alone says too little."""
+    if line := ending(task):
+        say(printable(line))
 
 
 def print_json(value: Any) -> None:

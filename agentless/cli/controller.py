@@ -6,6 +6,7 @@ import typer
 
 from agentless import paths
 from agentless.cli.common import Json, print_json
+from agentless.cli.words import local
 from agentless.client import Client
 from agentless.errors import ControllerError
 
@@ -50,8 +51,10 @@ def status(as_json: Json = False) -> int:
     if as_json:
         print_json(found)
         return 0
-    print(f"controller {found['version']}, process {found['pid']}, since {found['started_at']}")
-    print(f"inventory {found['inventory']}, {found['nodes']} nodes, {found['live_tasks']} live tasks of its own")
+    print(f"controller {found['version']}, process {found['pid']}, since {local(found['started_at'])}")
+    nodes, tasks = found["nodes"], found["live_tasks"]
+    ours = f"{tasks} live task{'s' * (tasks != 1)} of its own"
+    print(f"inventory {found['inventory']}, {nodes} node{'s' * (nodes != 1)}, {ours}")
     print(f"state in {found['state_dir']}")
     for warning in found["warnings"]:
         print(f"warning: {warning}")

@@ -10,6 +10,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import Json, client, moment, named, say
 from agentless.cli.table import printable
+from agentless.cli.words import where
 
 
 def add_to(app: typer.Typer) -> None:
@@ -57,7 +58,7 @@ def _line(event: dict[str, Any]) -> str:
         reason = task["reason"] if task["reason"] not in (None, "", event["cause"]) else ""
         if event["event"] == "idle":
             reason = ""  # the cause says it
-        words = f"{event['event']:13} {task['state']:10} {task['target']:12} {event['cause']}"
+        words = f"{event['event']:13} {task['state']:10} {where(task):12} {event['cause']}"
         return printable(f"{when}  {task['id']}  {words}{': ' + reason if reason else ''}")
     if event["kind"] == "node" and "event" in event:
         return printable(f"{when}  {'node':11}  {event['node']} {event['event']}: {event['cause']}")

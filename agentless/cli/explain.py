@@ -83,7 +83,8 @@ def explain(
     for name in dict.fromkeys((*(each["node"] for each in found["obstacles"]), *found["remedies"])):
         for obstacle in found["obstacles"]:
             if obstacle["node"] == name:
-                print(f"  {name}: {obstacle['text']}")
+                text = obstacle["text"]
+                print(f"  {text}" if text.startswith(f"{name} ") else f"  {name}: {text}")
                 for line in obstacle["details"]:
                     print(f"    {line}")
         if helps := found["remedies"].get(name):

@@ -11,7 +11,7 @@ from agentless.cli import complete
 from agentless.cli.common import Json, client, named, print_json, say
 from agentless.cli.drain import drain, resume
 from agentless.cli.table import Column, or_dash, show
-from agentless.cli.words import idle, process_words
+from agentless.cli.words import idle, local, process_words
 from agentless.errors import Refused
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
@@ -32,7 +32,8 @@ def _who(gpu: dict[str, Any]) -> str:
         return "; ".join(filter(None, (gpu["reason"], gpu["reserved"])))
     beside = "".join(f" + {process_words(process)}" for process in gpu["intruders"][:1])
     reserved = f"; {gpu['reserved']}" if gpu["reserved"] else ""
-    return f"{gpu['task']} {gpu['owner']}{idle(gpu)}{beside}{reserved}"
+    owner = "" if gpu["mine"] else f" {gpu['owner']}"
+    return f"{gpu['task']}{owner}{idle(gpu)}{beside}{reserved}"
 
 
 _GPU_COLUMNS = [
@@ -43,7 +44,7 @@ _GPU_COLUMNS = [
     Column("UTIL", lambda gpu: or_dash(gpu["utilization_pct"], "%"), right=True),
     Column("MEMORY", _memory, right=True),
     Column("TEMP", lambda gpu: or_dash(gpu["temperature_c"], "C"), right=True),
-    Column("WHO", _who, flexible=True),
+    Column("WHO", _who, wraps=True),
 ]
 
 
@@ -80,7 +81,7 @@ def nodes(context: typer.Context, as_json: Json = False) -> None:
             Column("MEMORY", lambda node: _gib(node["memory_mib"]), right=True),
             Column("DOCKER", lambda node: or_dash(node["docker"])),
             Column("DRIVER", lambda node: or_dash(node["driver"])),
-            Column("REASON", lambda node: node["reason"], flexible=True),
+            Column("REASON", lambda node: node["reason"], wraps=True),
         ],
         found,
     )
@@ -104,7 +105,7 @@ def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False)
         "docker": found["docker"],
         "driver": found["driver"],
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
-        "sampled": found["sampled_at"],
+        "sampled": local(found["sampled_at"]),
     }
     for key, value in lines.items():
         if value not in (None, ""):
@@ -130,7 +131,8 @@ def gpus(
         show(_GPU_COLUMNS, found)
     for each in served.get("/v1/nodes"):
         if each["reason"] and node in (None, each["name"]):
-            say(f"{each['name']} is {each['state']}: {each['reason']}")
+            named = each["reason"].startswith(f"{each['name']} ")
+            say(each["reason"] if named else f"{each['name']} is {each['state']}: {each['reason']}")
     for ill in dict.fromkeys(gpu["node"] for gpu in found if gpu["state"] == "unhealthy"):
         say(f"unhealthy GPUs of {ill} stay out until: agentless nodes resume {ill} [--gpu N]")
     if not found:

@@ -9,7 +9,7 @@ import typer
 from agentless.cli.batch import parameters_of
 from agentless.cli.common import Json, client, print_json, say
 from agentless.cli.table import Column, show
-from agentless.cli.words import process_words, ran, state, what, where
+from agentless.cli.words import process_words, ran, state, where, why, words
 
 
 def add_to(app: typer.Typer) -> None:
@@ -37,25 +37,24 @@ def ps(
         say("no live task" + ("" if ended else "; agentless ps --all lists those that have ended"))
         return
     show(columns_for(found), found)
+    if batch is None and sum(task["ended_at"] is not None for task in found) >= limit > 0:
+        say(f"at most the newest {limit} that have ended are listed; --limit {limit * 10} lists more")
     for task in found:
         for process in task["intruders"]:
             say(f"intruder on {where(task)}, beside task {task['id']}: {process_words(process)}")
 
 
 def columns_for(found: list[dict[str, Any]]) -> list[Column]:
-    """The columns for these tasks; one that would say nothing is left out."""
-    columns = [
+    """The columns for these tasks; the owner only where one of them is somebody else's."""
+    mine = all(task["mine"] for task in found)
+    return [
         Column("ID", lambda task: task["id"]),
         Column("STATE", state),
         Column("WHERE", where),
         Column("TIME", ran, right=True),
         Column("NAME", lambda task: task["name"] or ""),
-        Column("OWNER", lambda task: task["owner"]),
+        Column("OWNER", lambda task: "" if mine else task["owner"]),
         *(parameters_of(found) if len({task["batch"] for task in found}) == 1 else []),
-        Column("COMMAND", what, flexible=True),
+        Column("COMMAND", words, flexible=True),
+        Column("REASON", why, wraps=True),
     ]
-    if not any(task["name"] for task in found):
-        columns = [column for column in columns if column.title != "NAME"]
-    if all(task["mine"] for task in found):
-        columns = [column for column in columns if column.title != "OWNER"]
-    return columns

@@ -9,7 +9,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import Json, TaskArgument, client, print_json, say
 from agentless.cli.table import Column, show
-from agentless.cli.words import local, what
+from agentless.cli.words import starts, where, why, words
 
 
 def add_to(app: typer.Typer) -> None:
@@ -40,7 +40,7 @@ def queue(
     if as_json:
         print_json(found)
     elif found:
-        show([c for c in _COLUMNS if c.title != "OWNER" or not all(task["mine"] for task in found)], found)
+        show(_columns_for(found), found)
     else:
         say("nobody waits")
 
@@ -87,22 +87,19 @@ def _shares(context: typer.Context, as_json: bool) -> None:
         say("nobody has used a GPU lately, and nobody waits")
 
 
-def _start(task: dict[str, Any]) -> str:
-    if task["scheduled_for"]:
-        return f"after {local(task['scheduled_for'])}"
-    about = "about " if task["about"] else ""
-    return about + (local(task["expected_start"]) or "not known")
+def _columns_for(found: list[dict[str, Any]]) -> list[Column]:
+    mine, alike = all(task["mine"] for task in found), not any(task["priority"] for task in found)
+    return [
+        Column("#", lambda task: f"{task['position'] or '-'}{'*' if task['moved'] else ''}", right=True),
+        Column("ID", lambda task: task["id"]),
+        Column("OWNER", lambda task: "" if mine else task["owner"]),
+        Column("WANTS", where),
+        Column("PRIORITY", lambda task: "" if alike else str(task["priority"]), right=True),
+        Column("STARTS", lambda task: starts(task) or "not known"),
+        Column("COMMAND", words, flexible=True),
+        Column("REASON", why, wraps=True),
+    ]
 
-
-_COLUMNS = [
-    Column("#", lambda task: f"{task['position'] or '-'}{'*' if task['moved'] else ''}", right=True),
-    Column("ID", lambda task: task["id"]),
-    Column("OWNER", lambda task: task["owner"]),
-    Column("WANTS", lambda task: task["target"]),
-    Column("PRIORITY", lambda task: str(task["priority"]), right=True),
-    Column("STARTS", _start),
-    Column("COMMAND", what, flexible=True),
-]
 
 _SHARE_COLUMNS = [
     Column("OWNER", lambda share: share["owner"], flexible=True),

@@ -10,7 +10,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import Json, client, named, print_json, say
 from agentless.cli.table import Column, printable, show
-from agentless.cli.words import local
+from agentless.cli.words import date, local, place
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.moment import parse_moment
 
@@ -112,8 +112,7 @@ def unreserve(
 
 
 def _target(reservation: dict[str, Any]) -> str:
-    gpus = ",".join(map(str, reservation["gpus"]))
-    return f"{reservation['node']}::{gpus}" if gpus else str(reservation["node"])
+    return place(reservation["node"], reservation["gpus"])
 
 
 def _whose(reservation: dict[str, Any]) -> str:
@@ -133,7 +132,7 @@ _COLUMNS = [
     Column("WHAT", _target),
     Column("FOR", _whose),
     Column("STATE", lambda each: "active" if each["active"] else "planned"),
-    Column("FROM", lambda each: str(local(each["begins_at"]))),
-    Column("TO", lambda each: str(local(each["ends_at"]))),
-    Column("REASON", _why, flexible=True),
+    Column("FROM", lambda each: date(each["begins_at"])),
+    Column("TO", lambda each: date(each["ends_at"])),
+    Column("REASON", _why, wraps=True),
 ]

@@ -14,7 +14,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.batch import show_results, tell, wait_for_batch, worst
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.common import Json, client, own_code, print_json, say
+from agentless.cli.common import Json, client, own_code, print_json, say, tell_end
 from agentless.cli.logs import copy_log
 from agentless.cli.table import printable
 from agentless.cli.words import local
@@ -279,10 +279,12 @@ def _announce(task: dict[str, Any], *, quiet: bool) -> None:
 def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
     task_id = first_try(task["id"])
     try:
-        return served.wait(task_id)
+        ended = served.wait(task_id)
     except KeyboardInterrupt:
         say(f"\nThe task goes on. See it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
         raise
+    tell_end(ended)
+    return ended
 
 
 def _worst(codes: Any) -> int:

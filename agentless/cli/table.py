@@ -1,18 +1,20 @@
-"""Tables: fitted to the terminal, whole lines to a pipe."""
+"""Tables: fitted to the terminal without cutting what matters, whole lines to a pipe."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-import textwrap
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 _GAP = "  "
-_LEAST = 8  # columns that the flexible one keeps
+_LEAST = 8  # columns that one keeps which gives way
+_BESIDE = 40  # columns from which on a long text wraps beside the others, and not beneath them
+_PADDED = 60  # columns of a flexible one in a pipe: a longer text pushes only what follows it
 _COLOURS = {
     "running": 32, "completed": 32, "free": 32, "online": 32, "ok": 32,
     "assigning": 33, "paused": 33, "pending": 33, "degraded": 33, "stopped": 33, "drained": 33,
@@ -24,9 +26,10 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its title, and its text for a row.
+    """A column: its title, and its text for a row. One that has no text in any row is left out.
 
-    On a narrow terminal the `flexible` one is cut first; the last one may go on in the next line if it `wraps`.
+    On a narrow terminal the `flexible` one is cut, and no other: the text of a last one that `wraps` goes beneath its
+    row where there is no room beside it, and then the widest column takes several lines.
     """
 
     title: str
@@ -37,16 +40,24 @@ class Column:
 
 
 def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
-    """Print the rows, one line each. On a terminal no line is longer than it is wide; to a pipe nothing is cut."""
-    titles = [column.title for column in columns]
-    lines = [titles, *([printable(" ".join(column.text(row).split())) for column in columns] for row in rows)]
-    widths = [max(_width(line[at]) for line in lines) for at in range(len(columns))]
-    if sys.stdout.isatty():
-        widths = _fitted(columns, widths, shutil.get_terminal_size().columns)
-        lines = [part for line in lines for part in _wrapped(columns[-1], line, widths[-1])]
-    for number, line in enumerate(lines):
-        cells = [_cell(*cell) for cell in zip(columns, line, widths, strict=True)]
-        print(_coloured(cells, is_title=number == 0))
+    """Print the rows. On a terminal no line is longer than it is wide; to a pipe each row is one whole line."""
+    texts = [[printable(" ".join(column.text(row).split())) for row in rows] for column in columns]
+    used = [(column, cells) for column, cells in zip(columns, texts, strict=True) if any(cells) or not rows]
+    columns = [column for column, _ in used]
+    table = list(zip(*([column.title, *cells] for column, cells in used), strict=True))
+    widths = [max(map(_width, cells)) for cells in zip(*table, strict=True)]
+    terminal = sys.stdout.isatty()
+    room = shutil.get_terminal_size().columns
+    if terminal:
+        widths = _fitted(columns, widths, room)
+        if not widths[-1]:
+            table[0] = (*table[0][:-1], "")
+    else:
+        widths = [min(w, _PADDED) if c.flexible else w for c, w in zip(columns, widths, strict=True)]
+    for number, row in enumerate(table):
+        for line in _lines(columns, row, widths, room) if terminal else (row,):
+            cells = [_cell(*cell) for cell in zip(columns, line, widths, strict=False)]
+            print(_coloured(cells, is_title=number == 0))
 
 
 def printable(text: str) -> str:
@@ -55,29 +66,66 @@ def printable(text: str) -> str:
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Widths that fit into the room: the flexible column gives way, then whichever is the widest."""
+    """Widths that fit into the room; 0 for a last column whose texts all go beneath their rows."""
     fitted = list(widths)
-    over = sum(widths) + len(_GAP) * (len(widths) - 1) - room
+
+    def over() -> int:
+        return sum(width + len(_GAP) for width in fitted if width) - len(_GAP) - room
+
+    if columns[-1].wraps and over() > 0:
+        left = widths[-1] - over()
+        fitted[-1] = left if left >= max(_LEAST, len(columns[-1].title)) else 0
     for at, column in enumerate(columns):
-        if column.flexible and over > 0:
-            fitted[at] = max(_LEAST, widths[at] - over)
-    while sum(fitted) + len(_GAP) * (len(fitted) - 1) > room and max(fitted) > 1:
+        if column.flexible and over() > 0:
+            fitted[at] = max(_LEAST, widths[at] - over())
+    while over() > 0 and max(fitted) > 1:
         fitted[fitted.index(max(fitted))] -= 1
     return fitted
 
 
-def _wrapped(column: Column, line: list[str], width: int) -> list[list[str]]:
-    parts = textwrap.wrap(line[-1], width) if column.wraps else []
-    if len(parts) < 2:
-        return [line]
-    return [[*line[:-1], parts[0]], *([""] * (len(line) - 1) + [part] for part in parts[1:])]
+def _lines(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int], room: int) -> Iterator[Sequence[str]]:
+    """The lines of a terminal that a row takes: cells beside each other, then the last one if it is too long there."""
+    *cells, last = row
+    beneath: list[str] = []
+    if columns[-1].wraps and widths[-1] < min(_BESIDE, _width(last)):
+        indent = " " * min(widths[0] + len(_GAP), room // 4)
+        beneath, last = [indent + part for part in _wrapped(last, room - len(indent))], ""
+    yield from zip_longest(*map(_fit, columns, (*cells, last), widths), fillvalue="")
+    for line in beneath:
+        yield (line,)
+
+
+def _fit(column: Column, text: str, width: int) -> list[str]:
+    if column.flexible and _width(text) > width:
+        return [_head(text, width - 1) + "…"]
+    return _wrapped(text, width)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The text in lines of at most so many columns: broken between words, and within one that fits into no line."""
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if _width(joined) <= width:
+            lines[-1] = joined
+            continue
+        rest = word
+        while _width(rest) > width:
+            lines.append(_head(rest, width))
+            rest = rest[len(lines[-1]) :]
+        lines.append(rest)
+    return lines if lines[0] or len(lines) == 1 else lines[1:]
+
+
+def _head(text: str, width: int) -> str:
+    """The beginning of the text that takes so many columns, and one character at least."""
+    end, used = 0, 0
+    while end < len(text) and (used := used + _width(text[end])) <= width:
+        end += 1
+    return text[: max(1, end)]
 
 
 def _cell(column: Column, text: str, width: int) -> str:
-    if _width(text) > width:
-        while _width(text) > width - 1:
-            text = text[:-1]
-        text += "…"
     fill = " " * (width - _width(text))
     return fill + text if column.right else text + fill
 
@@ -95,7 +143,7 @@ def _coloured(cells: list[str], *, is_title: bool) -> str:
         return line
     if is_title:
         return f"\033[1m{line}\033[0m"
-    for at, cell in enumerate(cells):
+    for at, cell in enumerate(cells[1:], 1):  # the first one is a name, or goes on beneath a row
         word = cell.strip().partition(" ")[0]
         if colour := _COLOURS.get(word):
             coloured = cell.replace(word, f"\033[{colour}m{word}\033[0m", 1)

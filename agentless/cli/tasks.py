@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli.batch import FAILED, BatchOption, chosen, members, show_results, wait_for_batch, worst
-from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say
+from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say, tell_end
 from agentless.cli.table import printable
-from agentless.cli.words import local, process_words, ran, state, words
+from agentless.cli.words import local, process_words, ran, short, state, variables, where, words
 from agentless.client import Client
 from agentless.errors import AgentlessError, UsageError
+from agentless.model.spec import Mount
 from agentless.model.task import first_try, numbered
 from agentless.model.units import format_duration, format_size, parse_duration
 
@@ -39,23 +40,28 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
     if as_json:
         print_json(found)
         return
-    memory = found["memory_bytes"]
+    asked = served.get(f"/v1/tasks/{found['id']}/spec")
+    memory, shm = found["memory_bytes"], asked["shm_size"]
     lines = {
         "id": found["id"],
         "name": found["name"],
         "state": state(found),
         "reason": found["reason"],
-        "target": found["target"],
+        "target": short(found["target"]),
+        "where": where(found) if found["gpu_uuids"] or found["container"] else None,
         "gpus": ", ".join(found["gpu_uuids"]),
         "image": found["image"],
         "command": words(found),
         "cores": found["cores"],
         "memory": format_size(memory) if memory else None,
-        "variables": ", ".join(found["env_names"]),
+        "shm size": format_size(shm) if shm else None,
+        "variables": ", ".join(variables(asked)),
+        "mounts": ", ".join(str(Mount(**mount)) for mount in asked["mounts"]),
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
         "batch": found["batch"] if found["batch"] != found["id"] else None,
         "owner": found["owner"],
         "queue": found["position"] and f"number {found['position']}" + (", moved by hand" if found["moved"] else ""),
+        "priority": found["priority"] or None,
         "created": local(found["created_at"]),
         "started": local(found["started_at"]),
         "ended": local(found["ended_at"]),
@@ -89,6 +95,7 @@ def wait(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption
         except KeyboardInterrupt:
             say(f"\nThe task goes on. End it: agentless stop {task}")
             raise
+        tell_end(ended[-1])
     if as_json:
         print_json(ended)
     return worst(ended)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,16 +23,52 @@ def words(task: dict[str, Any]) -> str:
     return shlex.join(task["command"])
 
 
+def variables(spec: dict[str, Any]) -> list[str]:
+    """The variables that it was given, as they would be typed; of a secret one the name."""
+    plain = [f"{name}={shlex.quote(value)}" for name, value in spec["env"].items()]
+    return [*plain, *(f"{name} (secret)" for name in spec["secret_env"])]
+
+
 def where(task: dict[str, Any]) -> str:
-    """Its place, like `node1::0,1`; what it asks for as long as it has none."""
-    if task["state"] in ("scheduled", "pending") or task["node"] is None:
-        return str(task["target"])
-    return str(task["node"]) + ("::" + ",".join(map(str, task["gpus"])) if task["gpu_uuids"] else "")
+    """Its place, like `node1::0,1`; what it asks for if it has none, or never had one."""
+    if task["node"] is None or (task["state"] in ("scheduled", "pending", "cancelled") and not task["gpu_uuids"]):
+        return short(task["target"])
+    return place(task["node"], task["gpus"] if task["gpu_uuids"] else ())
 
 
-def what(task: dict[str, Any]) -> str:
-    """Its command, and why it is not simply running."""
-    return words(task) + (f"  [{task['reason']}]" if task["reason"] else "")
+def place(node: str, gpus: Sequence[int]) -> str:
+    """GPUs of a node, as short as they can be typed: `node1::0,1`, `node1::0-3,6`."""
+    return short(f"{node}::{','.join(map(str, gpus))}" if gpus else node)
+
+
+def short(target: str) -> str:
+    """The target with ranges where more than two of its GPUs follow each other."""
+    return re.sub(r"(?<=::)[0-9,]+", lambda listed: ",".join(_runs(map(int, listed[0].split(",")))), target)
+
+
+def _runs(numbers: Iterable[int]) -> Iterator[str]:
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    for run in runs:
+        yield f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run))
+
+
+def why(task: dict[str, Any]) -> str:
+    """Why it is not simply running; empty when it is."""
+    return task["reason"] or ""
+
+
+def ending(task: dict[str, Any]) -> str | None:
+    """How it ended, in a line with its reason; None for the good end."""
+    if task["state"] == "completed":
+        return None
+    limit = f"its time limit is {format_duration(task['time_limit'])}" if task["state"] == "timeout" else None
+    reason = task["reason"] or limit
+    return f"{task['id']}  {state(task)}" + (f": {reason}" if reason else "")
 
 
 def process_words(process: dict[str, Any]) -> str:
@@ -44,11 +82,17 @@ def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
+def starts(task: dict[str, Any]) -> str | None:
+    """In how long it starts, or after how long it goes into the queue; None if that is not known, or over."""
+    word = "after" if task["scheduled_for"] else "in about" if task["about"] else "in"
+    coming = task["scheduled_for"] or task["expected_start"]
+    return coming and f"{word} {format_duration(_seconds(coming) - time.time())}"
+
+
 def ran(task: dict[str, Any]) -> str:
     """How long it has run, or did; of one that waits how long it will, if that is known."""
-    if coming := task["scheduled_for"] or task["expected_start"]:
-        about = "about " if task["about"] else ""
-        return f"in {about}{format_duration(_seconds(coming) - time.time())}"
+    if coming := starts(task):
+        return coming
     began = task["started_at"]
     if began is None:
         return "-"
@@ -65,3 +109,10 @@ def idle(gpu: dict[str, Any]) -> str:
 def local(text: str | None) -> str | None:
     """A published time by the clock on the wall."""
     return None if text is None else datetime.fromtimestamp(_seconds(text)).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def date(text: str) -> str:
+    """The same for a table: `11-22 08:00`, with its year in front if that is not this one."""
+    then = datetime.fromtimestamp(_seconds(text))
+    this_year = then.year == datetime.fromtimestamp(time.time()).year
+    return then.strftime("%m-%d %H:%M" if this_year else "%Y-%m-%d %H:%M")

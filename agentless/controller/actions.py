@@ -14,6 +14,7 @@ from agentless.controller.link import Link
 from agentless.errors import Refused, RuntimeFailed, StateError, Unreachable
 from agentless.model.command import Command
 from agentless.model.event import Queued, StopAsked
+from agentless.model.node import unreachable
 from agentless.model.task import (
     Assigning,
     Ended,
@@ -191,7 +192,7 @@ class Actions:
         link = self._link(task)
         await link.ready()
         if link.observation.error is not None:
-            raise Unreachable(f"{link.node.name} cannot be reached: {link.observation.error}")
+            raise Unreachable(unreachable(link.node.name, link.observation.error))
         if query.since is not None and link.observation.engine:
             query = replace(query, since=query.since + link.observation.engine.clock)  # the engine's clock decides
         words = b""

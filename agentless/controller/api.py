@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 from fastapi import Depends, FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentless import __version__
@@ -60,6 +61,12 @@ def make(house: House) -> FastAPI:
         place, *names = map(str, first["loc"])
         where = f"--{names[0]}" if place == "query" else ".".join((place, *names))  # as it would be typed
         return JSONResponse({"error": "UsageError", "message": f"{where}: {first['msg']}", "exit_code": 2}, 400)
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: Exception) -> JSONResponse:
+        status = error.status_code  # type: ignore[attr-defined]
+        words = f"{request.method} {request.url.path}: there is no such request; GET /openapi.json lists them"
+        return JSONResponse({"error": "UsageError", "message": words, "exit_code": 2}, status)
 
     # ------------------------------------------------------------- controller
 

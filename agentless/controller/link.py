@@ -16,7 +16,7 @@ from agentless.model.cluster import Observation
 from agentless.model.command import Command, Result, join_sections, split_sections
 from agentless.model.container import Container
 from agentless.model.gpu import GpuSample
-from agentless.model.node import EngineFacts, NodeConfig
+from agentless.model.node import EngineFacts, NodeConfig, unreachable
 from agentless.ports import Clock, Probe
 from agentless.runtimes.docker import Docker
 from agentless.session import Session, Stream, backoff
@@ -156,7 +156,7 @@ class Link:
     async def run(self, command: Command) -> Result:
         """Run a short command on the node; raises NoAnswer."""
         if not self.online:
-            raise Unreachable(f"{self.node.name} cannot be reached: {self.observation.error}")
+            raise Unreachable(unreachable(self.node.name, self.observation.error))
         return await self.session.run(command)
 
     def stream(self, command: Command) -> contextlib.AbstractAsyncContextManager[Stream]:

@@ -18,7 +18,7 @@ from agentless.model.units import format_duration
 from agentless.model.view import ExplainView, ShareView
 from agentless.rules.ahead import Ahead
 from agentless.rules.batches import released
-from agentless.rules.explain import brief, never, refusal
+from agentless.rules.explain import asked, brief, never, refusal
 from agentless.rules.explanation import explanation, when
 from agentless.rules.order import order
 from agentless.rules.plan import Outlook, Plan, plan
@@ -113,8 +113,8 @@ class Scheduler:
         """What would become of a task if it were submitted now."""
         now, cluster = self._core.clock.now(), self._core.cluster()
         task = Task("", spec, "", owner or self._core.owner, now)
-        if words := never(cluster, spec, task.owner):
-            return explanation(cluster, task, words, None, Ahead())
+        if never(cluster, spec, task.owner):
+            return explanation(cluster, task, f"{asked(spec)} can never be had here", None, Ahead())
         if isinstance(refusal(cluster, spec, task.owner), Unreachable):
             words = f"{spec.needs} would be refused: none of the nodes that will do can be reached"
             return explanation(cluster, task, words, None, Ahead())
@@ -174,7 +174,8 @@ class Scheduler:
     def _held_back(self, task: Task) -> str:
         if released([task], self._core.tasks.values()):
             return ""
-        return f"{task.spec.terms.max_parallel} of its batch run already (--max-parallel)"
+        most = task.spec.terms.max_parallel
+        return f"{most} of its batch {'runs' if most == 1 else 'run'} already (--max-parallel)"
 
     async def _keep_looking(self) -> None:
         loop = asyncio.get_running_loop()

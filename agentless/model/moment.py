@@ -30,7 +30,7 @@ def parse_past(text: str, now: float) -> float:
     """Unix seconds of a duration before `now`, or of a date."""
     try:
         return _date(text, now) if _is_date(text) else now - parse_duration(text)
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, UsageError):
         raise UsageError(f"{text!r}: write 10min, 2h or a date like 2026-05-01T12:00") from None
 
 
@@ -46,13 +46,13 @@ def parse_future(text: str, now: float) -> float:
 def check_future(wanted: float, now: float, text: str) -> float:
     """The moment itself; raises UsageError, with its `text`, when it is over."""
     if wanted < now - 60:
-        raise UsageError(f"{text!r} is over since {format_duration(now - wanted)}")
+        raise UsageError(f"{text!r} was {format_duration(now - wanted)} ago; write a time that is to come")
     return wanted
 
 
 def format_moment(seconds: float) -> str:
-    """Unix seconds by the clock on the wall, to the minute: `2026-11-22 08:00`."""
-    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+    """Unix seconds by the clock on this wall, with its zone for readers elsewhere: `2026-11-22 08:00+01:00`."""
+    return datetime.fromtimestamp(seconds, UTC).astimezone().isoformat(" ", "minutes").replace("+00:00", " UTC")
 
 
 def _is_date(text: str) -> bool:

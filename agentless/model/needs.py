@@ -23,7 +23,7 @@ from agentless.model.units import parse_size, short_size
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAX_GPUS = 10_000
 _HOW = "write HOST, HOST::GPU,… or HOST:NUMA::GPU,…, for example node1::0,1; or COUNTxTYPE:SIZE, like 2xA100:40G"
-_COUNTED = re.compile(r"([0-9]{1,5})x(.*)", re.DOTALL)
+_COUNTED = re.compile(r"([0-9]{1,5})[xX](.*)", re.DOTALL)
 _RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 _TYPE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9*?. _-]*")
 
@@ -61,19 +61,19 @@ class Needs:
         return self.nodes[0] if len(self.nodes) == 1 else None
 
     def __str__(self) -> str:
-        """The target, and in words what no target can say."""
+        """The target, and in words what no target can say: `node2::0:8G 1/3` shares its GPU with up to two more."""
         size = "" if self.gpu_memory is None else f":{short_size(self.gpu_memory)}"
         counted = f"{self.gpus}x{','.join(self.gpu_types)}{size}" if self.gpus else ""
         numa = "" if self.numa is None else f":{self.numa}"
         exact = "::" + ",".join(map(str, self.indices)) if self.indices else ""
-        words = [f"{self.node}{numa}{exact}"] if self.node else []
-        if counted and not (exact and not size and not self.gpu_types):
+        words = [f"{self.node}{numa}{exact}{size if exact else ''}"] if self.node else []
+        if counted and (not exact or self.gpu_types):
             words.append(counted)
         words += [f"on {' or '.join(self.nodes)}"] if len(self.nodes) > 1 else []
         words += [f"not on {' or '.join(self.exclude)}"] if self.exclude else []
         words += [f"{key}={value}" for key, value in self.on.items()]
         words += ["exclusive"] if self.exclusive else []
-        words += [f"sharing a GPU with up to {self.gpu_share - 1} more"] if self.gpu_share > 1 else []
+        words += [f"1/{self.gpu_share}"] if self.gpu_share > 1 else []
         return " ".join(words) or "any node"
 
 

@@ -61,3 +61,10 @@ class EngineFacts:
     containers: tuple[Container, ...] | None = None
     listed: Mapping[str, str] | None = None
     clock: float = 0.0
+
+
+def unreachable(node: str, reason: str | None) -> str:
+    """That a node cannot be reached, and why, as a sentence that names it once: most reasons begin with its name."""
+    if reason and reason.startswith(f"{node} "):
+        return reason
+    return f"{node} cannot be reached: {reason or 'it has not answered yet'}"

@@ -88,7 +88,8 @@ class GpuView:
 
     `tasks` are all that hold it, several where they share it; `shares` is how many may, 1 where nobody shares.
     `reserved` says for whom it is reserved and when, in words, if it is now or will be within a day. `idle_since` is
-    since when the task that holds it does not use it, once that is reported.
+    since when the task that holds it does not use it, once that is reported. `mine` is whether the owner who asks has
+    that task.
     """
 
     node: str
@@ -113,6 +114,7 @@ class GpuView:
     shares: int
     reserved: str | None
     idle_since: str | None
+    mine: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,10 @@ def _limit(task: Task, started_at: float) -> Due | None:
     if limit is None:
         return None
     cause = f"its time limit is {format_duration(limit)}"
-    if before is not None:
-        return Due(started_at + limit - before, StopAsked("timeout", before), cause)
-    return Due(started_at + limit, StopAsked("timeout"), cause)
+    if before is None:
+        return Due(started_at + limit, StopAsked("timeout"), cause)
+    early = f"SIG{task.spec.terms.signal} {format_duration(before)} before its end: {cause}"
+    return Due(started_at + limit - before, StopAsked("timeout", before), early)
 
 
 def within_limit(task: Task, grace: float, now: float) -> float:

@@ -117,6 +117,8 @@ def _parse(words: Sequence[str], number: int, read_lines: Callable[[str], Iterab
 
 def _unbracketed(words: Sequence[str], number: int, at: int) -> str:
     """What to say of a `span:` that nothing readable follows. Unquoted, `span:{1..3}` arrives as three words."""
+    if words[number][at : at + 1].isspace():
+        return "there is a blank after 'span:'; leave it out, or write \\span: to mean the text"
     following = words[number + 1] if number + 1 < len(words) else ""
     if following.startswith(words[number][:at]) and following[at : at + 1] not in {"{", "["}:
         return "the shell has made several words of a span; put it in quotes, like 'span:{1..3}'"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.cluster import Cluster, Gpu, Node
+from agentless.model.node import unreachable
 from agentless.model.reservation import Reservation
 from agentless.model.sharing import Sharing
 from agentless.model.spec import TaskSpec
@@ -46,7 +47,7 @@ def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obsta
         return (Obstacle(ruled_out, lasting=True),)
     found = []
     if node.state == "offline":
-        found.append(Obstacle(f"{node.name} cannot be reached: {node.reason}"))
+        found.append(Obstacle(unreachable(node.name, node.reason)))
     elif node.state != "online":
         found.append(Obstacle(f"{node.name} is {node.state}: {node.reason}"))
     found += _host_obstacles(node, spec)
@@ -79,10 +80,15 @@ def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
     found = against(cluster, spec, owner)
     if not all(any(obstacle.lasting for obstacle in each) for each in found.values()):
         return None
+    lasting = {name: tuple(obstacle for obstacle in each if obstacle.lasting) for name, each in found.items()}
+    return f"{asked(spec)} can never be had here{_told(lasting)}"
+
+
+def asked(spec: TaskSpec) -> str:
+    """What is asked for, in short; of one without GPUs also cores and memory."""
     amounts = [f"{spec.cores:g} cores"] if spec.cores else []
     amounts += [f"{short_size(spec.memory)} of memory"] if spec.memory else []
-    wanted = f"{' and '.join(amounts)} on {spec.needs}" if amounts and not spec.needs.gpus else spec.needs
-    return f"{wanted} can never be had here: {_told(found, spec)}"
+    return f"{' and '.join(amounts)} on {spec.needs}" if amounts and not spec.needs.gpus else str(spec.needs)
 
 
 def refusal(cluster: Cluster, spec: TaskSpec, owner: str = "") -> AgentlessError | None:
@@ -90,9 +96,11 @@ def refusal(cluster: Cluster, spec: TaskSpec, owner: str = "") -> AgentlessError
     found = against(cluster, spec, owner)
     if not all(found.values()):
         return None
+    several = len(found) > 1
     if all(cluster.nodes[name].state == "offline" for name in found):
-        return Unreachable("; ".join(each[0].text for each in found.values()))
-    return Refused(f"{spec.needs}: {_told(found, spec)}")
+        told = _told({name: each[:1] for name, each in found.items()})
+        return Unreachable(f"{spec.needs}: no node can be reached{told}" if several else told.removeprefix(": "))
+    return Refused(f"{spec.needs}{' cannot start now' if several else ''}{_told(found)}")
 
 
 def brief(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str:
@@ -152,12 +160,14 @@ def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
     return None
 
 
-def _told(found: Mapping[str, tuple[Obstacle, ...]], spec: TaskSpec) -> str:
+def _told(found: Mapping[str, tuple[Obstacle, ...]]) -> str:
+    """What stands in the way, behind a colon: in the same line, or of several nodes each in a line of its own."""
     texts = {name: "; ".join(map(str, each)) for name, each in found.items()}
-    if spec.needs.node:
-        return "; ".join(texts.values())
-    told = [f"{name}: {text}" for name, text in list(texts.items())[:MAX_NODES]]
-    return "; ".join(told) + (f"; and {len(texts) - MAX_NODES} more nodes" if len(texts) > MAX_NODES else "")
+    if len(texts) == 1:
+        return f": {''.join(texts.values())}"
+    lines = [text if text.startswith(f"{name} ") else f"{name}: {text}" for name, text in texts.items()]
+    more = [f"and {len(lines) - MAX_NODES} more nodes"] if len(lines) > MAX_NODES else []
+    return "\n  ".join((":", *lines[:MAX_NODES], *more))
 
 
 def _host_obstacles(node: Node, spec: TaskSpec) -> Iterable[Obstacle]:

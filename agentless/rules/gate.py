@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from agentless.model.cluster import Gpu, Node
 from agentless.model.gate import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
 from agentless.model.gpu import GpuReading, GpuSample, Xid
+from agentless.model.moment import format_moment
 from agentless.rules.health import Finding, health
 
 OUT_FOR = 60.0
@@ -92,13 +92,13 @@ def resumed(
 
 def drain_words(drain: Drain) -> str:
     """Why a node is drained, who has done it and when: `new disks (by ann@laptop, 2026-05-01 12:00 UTC)`."""
-    words = f"by {drain.by}, {_when(drain.since)}"
+    words = f"by {drain.by}, {format_moment(drain.since)}"
     return f"{drain.reason} ({words})" if drain.reason else words
 
 
 def trouble_words(gpu: GpuRecord) -> str:
     """What keeps a GPU out, and since when: `2 uncorrected ECC errors (since 2026-05-01 12:00 UTC)`."""
-    return "; ".join(f"{trouble.reason} (since {_when(trouble.since)})" for trouble in gpu.troubles)
+    return "; ".join(f"{trouble.reason} (since {format_moment(trouble.since)})" for trouble in gpu.troubles)
 
 
 # ---------------------------------------------------------------------- inside
@@ -182,7 +182,3 @@ def _lasting(reading: GpuReading, before: GpuReading | None = None) -> GpuReadin
         pci_bus_id=reading.pci_bus_id or old.pci_bus_id,
         memory_total_mib=reading.memory_total_mib or old.memory_total_mib,
     )
-
-
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

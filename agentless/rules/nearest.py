@@ -8,5 +8,6 @@ from collections.abc import Iterable
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """` (did you mean 'node1'?)` for the nearest known word, empty when none is near."""
-    close = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    words = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(word.lower(), words, n=1)
+    return f" (did you mean {words[close[0]]!r}?)" if close else ""

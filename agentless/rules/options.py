@@ -208,7 +208,8 @@ def submission(command: Iterable[str], targets: Iterable[str], options: Options,
     words = tuple(command)
     if not all(isinstance(word, str) for word in words):
         raise UsageError(f"a command is words, one by one, like 'python', 'train.py', and not {words!r}")
-    sweep = expand(words, outside.read_lines, zipped=given.pop("zipped", False))
+    zipped = given.pop("zipped", False)
+    sweep = expand(words, outside.read_lines, zipped=zipped)
     secrets = _variables(given.pop("secret_env", ()), "--secret-env", outside.environ)
     given["env"] = _variables(given.pop("env", ()), "--env", outside.environ)
     start_at = _start_at(given.pop("at", None), given.pop("after", None), outside.now)
@@ -221,6 +222,10 @@ def submission(command: Iterable[str], targets: Iterable[str], options: Options,
     spec = replace(spec, terms=replace(spec.terms, start_at=start_at))
     for each in on_targets(spec, wanted):
         check_spec(each)
+    if zipped and not sweep[0].parameters:
+        raise UsageError("--zip is about spans, and there is none in the command; write one, like 'span:{1..3}'")
+    if spec.terms.max_parallel is not None and len(wanted) < 2 and not sweep[0].parameters:
+        raise UsageError("--max-parallel is about several tasks, and this is one; leave it out, or write a span")
     return Submission(spec, wanted, secrets, sweep, whose)
 
 

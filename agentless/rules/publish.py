@@ -75,7 +75,7 @@ def task_view(
     )
 
 
-_STOPPING = {"stop": "stopping", "kill": "being killed", "timeout": "at its time limit"}
+_STOPPING = {"stop": "stopping", "kill": "being killed", "timeout": "being ended by its time limit"}
 
 
 def _reason(task: Task) -> str | None:
@@ -93,12 +93,17 @@ def _reason(task: Task) -> str | None:
 
 
 def gpu_view(
-    node: str, gpu: Gpu, reserved: str | None = None, idle_since: float | None = None, now: float = 0.0
+    node: str,
+    gpu: Gpu,
+    reserved: str | None = None,
+    idle_since: float | None = None,
+    now: float = 0.0,
+    asking: str | None = None,
 ) -> GpuView:
     """The GPU as people and scripts see it.
 
     `reserved` is what there is to say of its reservations, `idle_since` since when the task that holds it does not use
-    it.
+    it, `asking` the owner who looks.
     """
     reading = gpu.reading
     idle = "" if idle_since is None else f", idle for {format_duration(now - idle_since)}"
@@ -125,6 +130,7 @@ def gpu_view(
         shares=gpu.shares,
         reserved=reserved,
         idle_since=timestamp(idle_since),
+        mine=gpu.holder is not None and gpu.holder.owner == asking,
     )
 
 

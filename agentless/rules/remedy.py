@@ -73,7 +73,8 @@ def _changes(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, T
     needs = spec.needs
     if needs.indices:
         others = replace(needs, indices=())
-        yield f"--gpus {needs.gpus} in place of exactly these", replace(spec, needs=others)
+        these = "these" if needs.gpus > 1 else "this one"
+        yield f"--gpus {needs.gpus} in place of exactly {these}", replace(spec, needs=others)
     else:
         for gpus in range(needs.gpus - 1, 0, -1):
             yield f"--gpus {gpus}", replace(spec, needs=replace(needs, gpus=gpus))

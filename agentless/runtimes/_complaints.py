@@ -63,6 +63,10 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         ),
     ),
     (
+        r"exec: \"?(?P<what>[^\"]* [^\"]*)\"?: (executable file not found|stat .*no such file)",
+        "{what!r} cannot be run in the image: it is a single word; write the words one by one, like -- {what}",
+    ),
+    (
         r"exec: \"?(?P<what>[^\"]+)\"?: (executable file not found|stat .*no such file|permission denied)",
         "{what!r} cannot be run in the image: it is not there, or not executable",
     ),

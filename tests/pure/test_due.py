@@ -52,6 +52,7 @@ def test_the_signal_comes_before_the_limit_and_the_kill_at_it() -> None:
     coming = due(wanting("running", time_limit=3600.0, signal_before=300.0))
     assert coming
     assert (coming.at, coming.event) == (NOW - 60 + 3300, StopAsked("timeout", 300.0))
+    assert coming.cause == "SIGTERM 5m 0s before its end: its time limit is 1h 0m"
 
 
 @pytest.mark.parametrize("stop", ["stop", "kill", "timeout"])

@@ -189,6 +189,7 @@ def test_a_combination_has_the_values_of_its_parameters():
         ("span:['a'b]", "write an item in quotes"),
         ("span:['a]", "write an item in quotes"),
         ("span:[a,span:{1..2}]", "no span inside a span"),
+        ("span: {1..2}", "there is a blank after 'span:'"),
         ("span:[@]", "no file name"),
         ("span:[@empty]", "empty has no lines"),
     ],

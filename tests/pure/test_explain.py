@@ -117,10 +117,34 @@ def test_all_reasons_are_given_at_once() -> None:
 def test_any_gpus_are_refused_with_what_is_in_the_way_on_each_node() -> None:
     busy = two_nodes(runs("t7", "node1::0"), runs("t8", "node2::0,1"), gpus=2)
     assert str(why("2x", busy)) == (
-        "2x: node1: 2 GPUs are asked for and 1 of 2 on node1 are free "
-        "(GPU 0 is allocated: held by task t7 of me@here); "
-        "node2: 2 GPUs are asked for and 0 of 2 on node2 are free (GPUs 0-1 are allocated: held by task t8 of me@here)"
+        "2x cannot start now:\n"
+        "  node1: 2 GPUs are asked for and 1 of 2 on node1 are free "
+        "(GPU 0 is allocated: held by task t7 of me@here)\n"
+        "  node2: 2 GPUs are asked for and 0 of 2 on node2 are free "
+        "(GPUs 0-1 are allocated: held by task t8 of me@here)"
     )
+
+
+def test_what_comes_and_goes_is_not_told_beside_what_can_never_be_had() -> None:
+    busy = two_nodes(runs("t7", "node1::0,1"), gpus=2)
+    assert never(busy, spec(needs=parse_target("1x"), cores=999.0)) == (
+        "1x can never be had here:\n"
+        "  node1: 999 cores are asked for and node1 has 32\n"
+        "  node2: 999 cores are asked for and node2 has 32"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        ("no route to host", "node1 cannot be reached: no route to host"),
+        ("node1 (gpu1.lab port 22) cannot be reached: refused", "node1 (gpu1.lab port 22) cannot be reached: refused"),
+    ],
+)
+def test_a_node_that_does_not_answer_is_named_once(error: str, sentence: str) -> None:
+    found = why("1x", cluster({name: seen(error=error.replace("node1", name)) for name in ("node1", "node2")}))
+    told = f"1x: no node can be reached:\n  {sentence}\n  {sentence.replace('node1', 'node2')}"
+    assert (type(found), str(found)) == (Unreachable, told)
 
 
 def test_memory_that_is_not_free_is_told_with_what_is() -> None:
@@ -153,12 +177,12 @@ def test_what_can_never_be_had_is_told_with_what_there_is(target: str, words: st
 def test_what_can_never_be_had_is_repeated_with_what_it_was() -> None:
     found = never(cluster(seen()), spec(cores=64.0, memory=2**41, needs=Needs()))
     assert found is not None
-    assert found.startswith("64 cores and 2TiB of memory on any node can never be had here: node1: 64 cores are asked")
+    assert found.startswith("64 cores and 2TiB of memory on any node can never be had here: 64 cores are asked")
 
 
 def test_a_node_that_is_left_out_is_said_to_be() -> None:
     found = never(cluster(seen()), spec(needs=Needs(gpus=1, exclude=("node1",))))
-    assert found == "1x not on node1 can never be had here: node1: node1 is left out (--exclude)"
+    assert found == "1x not on node1 can never be had here: node1 is left out (--exclude)"
 
 
 def test_a_gpu_that_is_held_and_reserved_is_said_to_be_both() -> None:

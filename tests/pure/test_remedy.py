@@ -48,7 +48,7 @@ BUSY = (runs("t1", "node1::0", 60, 3600), runs("t2", "node1::1", 60))
         (wish("a", "4x"), ["--gpus 2", "once task t1 of me@here, task t2 of me@here have ended"]),
         (
             wish("a", "node1::0"),
-            ["--gpus 1 in place of exactly these", "once task t1 of me@here has ended, in 59m 0s at the latest"],
+            ["--gpus 1 in place of exactly this one", "once task t1 of me@here has ended, in 59m 0s at the latest"],
         ),
         (wish("a", "2x"), []),
     ],

@@ -355,14 +355,19 @@ def test_moments_are_read(text: str, seconds: float) -> None:
     assert parse_moment(text, NOW) == seconds
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kolkata"])
-def test_a_date_without_a_zone_is_local_time(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("zone", "shown"),
+    [("UTC", " UTC"), ("Europe/Berlin", "+01:00"), ("Asia/Kolkata", "+05:30"), ("Europe/London", " UTC")],
+)
+def test_a_date_without_a_zone_is_local_time_and_is_shown_with_one(
+    zone: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import time
 
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:
-        assert format_moment(parse_moment("2026-11-22T08:00", NOW)) == "2026-11-22 08:00"
+        assert format_moment(parse_moment("2026-11-22T08:00", NOW)) == f"2026-11-22 08:00{shown}"
         assert parse_moment("2026-11-22 08:00", NOW) == time.mktime((2026, 11, 22, 8, 0, 0, 0, 0, -1))
     finally:
         monkeypatch.undo()

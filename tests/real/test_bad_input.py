@@ -99,7 +99,7 @@ def stranger(tmp_path_factory):
         # other verbs
         (("stop", "nonsense", "--grace", "soon"), "agentless: 'soon' is not a duration; "),
         (("logs", "nonsense", "--tail", "-1"), "agentless: Invalid value for '--tail' / '-n': "),
-        (("logs", "nonsense", "--since", "soon"), "agentless: --since 'soon' is not a duration; "),
+        (("logs", "nonsense", "--since", "soon"), "agentless: --since 'soon': write 10min, "),
         (("logs", "nonsense", "--since", "2026-13-01"), "agentless: --since '2026-13-01': write 10min, "),
         (("show",), "agentless: Missing argument 'TASK'"),
         (("show", ""), "agentless: nothing is named ''; "),
@@ -108,7 +108,7 @@ def stranger(tmp_path_factory):
         (("ps", "--limit", "9" * 30), "agentless: Invalid value for '--limit': "),
         (("submit", b"\xff", "--", "true"), r"agentless: target '\udcff': '\udcff' is no node name; "),
         (("submit", "node1", "--", b"\xff"), r"agentless: '\udcff' is no UTF-8 text; "),
-        (("sbumit", "node1"), "agentless: No such command 'sbumit'"),
+        (("sbumit", "node1"), "agentless: there is no verb 'sbumit' (did you mean 'submit'?)"),
         (("ps", "--jsn"), "agentless: No such option: --jsn"),
     ],
 )

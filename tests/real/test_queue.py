@@ -67,7 +67,7 @@ def test_a_queued_submit_says_so_and_where_to_look(agentless):
 
 def test_a_task_for_more_memory_than_there_is_is_refused_at_once(agentless):
     done = agentless("submit", "1x:500G", "--", "true", code=3)
-    assert "1x:500G can never be had here: " in done.err
+    assert "1x:500G can never be had here:\n  node1: " in done.err
     assert agentless.json("ps") == []
 
 

@@ -42,6 +42,7 @@ class Busy:
         )
         until(lambda: cli.gpu("node1::1")["state"] == "foreign" and cli.node("node2")["state"] == "degraded")
         self.reason = cli.node("node2")["reason"]
+        self.who = cli.gpu("node1::1")["reason"]
         self.narrow = {words: cli.terminal(*words.split())[1] for words in self.TABLES}
         self.wide = cli.terminal("ps", columns=200)[1]
         self.piped = {words: cli(*words.split()) for words in ("ps", "gpus")}
@@ -76,6 +77,10 @@ def test_a_wide_terminal_shows_more(busy):
 def test_a_fix_is_never_cut(busy):
     """Not on a narrow terminal either: it goes on in the next line."""
     assert busy.reason in " ".join(busy.narrow["doctor"].split())
+
+
+def test_who_uses_a_gpu_is_never_cut(busy):
+    assert busy.who in " ".join(busy.narrow["gpus"].split())
 
 
 def test_a_pipe_gets_whole_lines(busy):

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from pydantic import FiniteFloat
 
 from agentless.controller.core import Core
-from agentless.controller.house import House
+from agentless.controller.house import Asking, House
 from agentless.controller.requests import (
     DrainRequest,
     ResumeRequest,
@@ -60,13 +60,13 @@ def add_to(app: FastAPI, house: House) -> None:
         return node_view(await house.gate.empty(node, within))
 
     @app.get("/v1/gpus")
-    async def gpus(node: str | None = None) -> list[GpuView]:
+    async def gpus(me: Asking, node: str | None = None) -> list[GpuView]:
         names = list(core.links) if node is None else [core.link(node).node.name]
         await core.heard(names)
         seen = core.cluster().nodes
         now = core.clock.now()
         return [
-            _gpu(core, name, gpu, notice(seen[name], gpu.reading.index, now))
+            _gpu(core, name, gpu, me or core.owner, notice(seen[name], gpu.reading.index, now))
             for name in names
             if name in seen
             for gpu in seen[name].gpus
@@ -91,6 +91,7 @@ def add_to(app: FastAPI, house: House) -> None:
         return await house.trust.record(core.link(node), request.fingerprint)
 
 
-def _gpu(core: Core, node: str, gpu: Gpu, reserved: str | None) -> GpuView:
+def _gpu(core: Core, node: str, gpu: Gpu, asking: str, reserved: str | None) -> GpuView:
     idle = core.idle.get(gpu.holder.task) if gpu.holder else None
-    return gpu_view(node, gpu, reserved, idle.since.get(gpu.reading.uuid) if idle else None, core.clock.now())
+    since = idle.since.get(gpu.reading.uuid) if idle else None
+    return gpu_view(node, gpu, reserved, since, core.clock.now(), asking)

@@ -19,6 +19,7 @@ from agentless.controller.requests import (
     SubmitRequest,
 )
 from agentless.errors import AgentlessError
+from agentless.model.spec import TaskSpec
 from agentless.model.task import Task
 from agentless.model.view import (
     RecoveryView,
@@ -62,6 +63,11 @@ def add_to(app: FastAPI, house: House) -> None:
         if task not in core.tasks:
             await core.heard(core.links)
         return seen_by(me, core.view(core.find(task)))
+
+    @app.get("/v1/tasks/{task}/spec")
+    async def spec(task: str) -> TaskSpec:
+        """What was asked for, as the label of its container has it: of secrets the names."""
+        return core.find(task).spec
 
     @app.get("/v1/tasks/{task}/events")
     async def task_events(task: str) -> list[dict[str, Any]]:

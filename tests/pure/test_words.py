@@ -1,0 +1,82 @@
+"""A task in words: where it is, when it starts, how it ended."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from agentless.cli.words import date, ending, starts, variables, where
+
+
+def task(**fields: Any) -> dict[str, Any]:
+    plain = {
+        "id": "t1", "state": "running", "node": "n1", "gpus": [3], "gpu_uuids": ["GPU-3"], "target": "1x",
+        "exit_code": None, "reason": None, "time_limit": None,
+        "expected_start": None, "scheduled_for": None, "about": False,
+    }  # fmt: skip
+    return plain | fields
+
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+IN_TWO_HOURS = (NOW + timedelta(hours=2)).isoformat()
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", NOW.timestamp)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "n1::3"),
+        ({"gpus": [], "gpu_uuids": []}, "n1"),
+        ({"gpus": [0, 1]}, "n1::0,1"),
+        ({"gpus": [0, 1, 2, 3, 6]}, "n1::0-3,6"),
+        ({"state": "pending", "target": "n1:0::4,5,6 1/3", "gpu_uuids": []}, "n1:0::4-6 1/3"),
+        ({"state": "pending", "node": None, "gpus": [], "gpu_uuids": []}, "1x"),
+        ({"state": "pending", "target": "n1::3", "gpu_uuids": []}, "n1::3"),
+        ({"state": "cancelled", "target": "n1::3", "gpu_uuids": []}, "n1::3"),
+        ({"state": "cancelled", "target": "n1 2x", "gpus": [], "gpu_uuids": []}, "n1 2x"),
+    ],
+)
+def test_where_a_task_is_or_would_have_been(fields: dict[str, Any], words: str) -> None:
+    assert where(task(**fields)) == words
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, None),
+        ({"expected_start": IN_TWO_HOURS}, "in 2h 0m"),
+        ({"expected_start": IN_TWO_HOURS, "about": True}, "in about 2h 0m"),
+        ({"scheduled_for": IN_TWO_HOURS}, "after 2h 0m"),
+    ],
+)
+def test_when_a_task_starts(fields: dict[str, Any], words: str | None) -> None:
+    assert starts(task(**fields)) == words
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"state": "completed", "exit_code": 0}, None),
+        ({"state": "failed", "exit_code": 7}, "t1  failed (7)"),
+        ({"state": "timeout", "exit_code": 137, "time_limit": 3.0}, "t1  timeout (137): its time limit is 3s"),
+        ({"state": "cancelled", "reason": "stopped before it started"}, "t1  cancelled: stopped before it started"),
+    ],
+)
+def test_an_ending_that_is_not_good_is_told_with_its_reason(fields: dict[str, Any], words: str | None) -> None:
+    assert ending(task(**fields)) == words
+
+
+def test_a_date_of_another_year_has_its_year() -> None:
+    assert (date("2026-12-24T08:00:00"), date("2027-01-02T08:00:00")) == ("12-24 08:00", "2027-01-02 08:00")
+
+
+def test_of_a_secret_variable_the_name_is_shown() -> None:
+    spec = {"env": {"A": "1", "B": "x y"}, "secret_env": ["TOKEN"]}
+    assert variables(spec) == ["A=1", "B='x y'", "TOKEN (secret)"]
