@@ -16,7 +16,7 @@ from agentless.api.parse import parse
 from agentless.api.task import Task, coming, moment, task
 from agentless.api.verb import Stream, Verb
 from agentless.client import Client
-from agentless.errors import AgentlessError, NotFound, UsageError, named
+from agentless.errors import AgentlessError, NotFound, Refused, UsageError, named
 from agentless.files import read_lines
 from agentless.model.owner import owner_of
 from agentless.model.view import (
@@ -86,11 +86,14 @@ class Cluster:
 
     @Verb
     def dry_run(self, *command: str, target: str | None = None, **options: Unpack[Options]) -> str:
-        """The script that a submit would give to the `sh` of the node now; raises what a submit would."""
+        """The script that a submit would give to the `sh` of the node now; raises what a submit would.
+
+        Raises Refused where the task would have to wait.
+        """
         asked = _one(_asked(command, () if target is None else (target,), options))
         (start,) = self._client.post("/v1/tasks", asked.request(dry_run=True))
-        if start["exit_code"]:
-            raise named("", start["message"], start["exit_code"])
+        if start["script"] is None:
+            raise named("", start["message"], start["exit_code"] or Refused.exit_code)
         return str(start["script"])
 
     @Verb

@@ -15,7 +15,7 @@ from agentless.cli.words import local, process_words, ran, short, state, variabl
 from agentless.client import Client
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.spec import Mount
-from agentless.model.task import first_try
+from agentless.model.task import first_try, numbered
 from agentless.model.units import format_duration, format_size, parse_duration
 
 _AT_ONCE = 32
@@ -77,7 +77,7 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
     for key, value in lines.items():
         if value not in (None, ""):
             print(f"{key:>10}  {printable(str(value))}")
-    for event in served.get(f"/v1/tasks/{found['id']}/events"):
+    for event in served.get(f"/v1/tasks/{numbered(found['id'])}/events"):
         when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
         then = event["task"]
         print(printable(f"{when:>10}  {event['event']} → {then['state']}: {event['cause']}"))
@@ -175,7 +175,7 @@ def rm(
     force: Annotated[bool, typer.Option("--force", "-f", help="Kill live ones first.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Remove ended tasks: the container on the node, its log, and the record here."""
+    """Remove ended tasks with all their tries: the container on the node, its log, and the record here."""
     served = client(context)
     return _each(
         chosen(served, tasks, batch),

@@ -14,7 +14,7 @@ from agentless.model.cluster import Cluster
 from agentless.model.event import Assigned, Delayed, Event, Queued
 from agentless.model.owner import check_owner
 from agentless.model.spec import Mount, TaskSpec, check_spec
-from agentless.model.task import Assigning, Ended, Lost, Pending, Placement, Scheduled, Task, new_task_id
+from agentless.model.task import Assigning, Ended, Lost, Placement, Task, new_task_id
 from agentless.model.view import StartView
 from agentless.rules.explain import never, refusal
 from agentless.rules.nearest import nearest
@@ -53,13 +53,18 @@ class Intake:
         tasks = self._tasks(request)
         await asyncio.gather(*(self._hear(task) for task in tasks))
         # No await from here until the allocations are on disk: nobody else can be given these GPUs in between.
-        placements = self._scheduler.look(task for task in tasks if not self._is_for_later(task)).starts
+        placements = self._scheduler.look([task for task in tasks if not self._is_for_later(task)]).starts
         if request.dry_run:
             return [self._rehearse(task, placements.get(task.id), request.secrets) for task in tasks]
-        taken = self._take_in(tasks, placements, request.secrets)
-        return list(
-            await asyncio.gather(*(self._answer(task, error) for task, error in zip(tasks, taken, strict=True)))
-        )
+        refused = self._take_in(tasks, placements, request.secrets)
+        # Nor until it is told who waits: the next look may start them, and those launches are not waited for here.
+        told = [
+            None if task.id in placements and not error else self._not_begun(task, error)
+            for task, error in zip(tasks, refused, strict=True)
+        ]
+        begun = [task for task, start in zip(tasks, told, strict=True) if start is None]
+        launched = iter(await asyncio.gather(*(self._launched(task) for task in begun)))
+        return [start or next(launched) for start in told]
 
     def check(self, spec: TaskSpec) -> None:
         """Raises UsageError for what cannot be meant, and NotFound for a node that is not there."""
@@ -102,12 +107,14 @@ class Intake:
             await self._core.heard(self._core.links)
 
     def _rehearse(self, task: Task, placement: Placement | None, secrets: Mapping[str, str]) -> StartView:
-        target = str(task.spec.needs)
-        if placement is None:
-            error = _refusal(self._core.cluster(), task)
+        target, cluster = str(task.spec.needs), self._core.cluster()
+        if placement:
+            command = self._core.link(placement.node).runtime.launch(task, placement, secrets)
+            return StartView(target, None, 0, "", command.text(masked=True), str(placement))
+        if error := self._turned_away(cluster, task):
             return StartView(target, None, error.exit_code, str(error))
-        command = self._core.link(placement.node).runtime.launch(task, placement, secrets)
-        return StartView(target, None, 0, "", command.text(masked=True))
+        until = "for its time" if self._is_for_later(task) else str(_refusal(cluster, task))
+        return StartView(target, None, 0, f"would wait: {until}")
 
     def _take_in(
         self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str]
@@ -153,13 +160,15 @@ class Intake:
         error = _refusal(cluster, task)
         return error if task.spec.terms.wait_for == 0 or isinstance(error, Unreachable) else None
 
-    async def _answer(self, task: Task, turned_away: AgentlessError | None) -> StartView:
-        """Wait until it is known what has become of a task."""
-        core, target = self._core, str(task.spec.needs)
+    def _not_begun(self, task: Task, turned_away: AgentlessError | None) -> StartView:
+        target = str(task.spec.needs)
         if turned_away:
             return StartView(target, None, turned_away.exit_code, str(turned_away))
-        if isinstance(core.tasks[task.id].status, (Scheduled, Pending)):
-            return StartView(target, core.view(core.tasks[task.id]), 0, "")
+        return StartView(target, self._core.view(self._core.tasks[task.id]), 0, "")
+
+    async def _launched(self, task: Task) -> StartView:
+        """Wait until it is known what has become of the launch of a task."""
+        core, target = self._core, str(task.spec.needs)
         try:
             await self._launcher.first(task.id)
         except Refused as error:
@@ -183,4 +192,4 @@ class Intake:
 
 def _refusal(cluster: Cluster, task: Task) -> AgentlessError:
     found = refusal(cluster, task.spec, task.owner)
-    return found or Refused(f"{task.spec.needs}: what is free is promised to tasks that have waited for longer")
+    return found or Refused(f"{task.spec.needs}: what is free is given or promised to tasks before it")

@@ -36,6 +36,10 @@ class Placement:
     numa: int | None = None
     gpu_total: int = 0
 
+    def __str__(self) -> str:
+        """As it would be typed: `node1::0,1`."""
+        return self.node + ("::" + ",".join(map(str, self.gpus)) if self.gpus else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:

@@ -43,3 +43,14 @@ def _limit(task: Task, started_at: float) -> Due | None:
         return Due(started_at + limit, StopAsked("timeout"), cause)
     early = f"SIG{task.spec.terms.signal} {format_duration(before)} before its end: {cause}"
     return Due(started_at + limit - before, StopAsked("timeout", before), early)
+
+
+def within_limit(task: Task, grace: float, now: float) -> float:
+    """The grace time that is left of this one, in seconds: never beyond the moment at which others expect its end.
+
+    It is never shorter than the time that the task was submitted with.
+    """
+    within = task.spec.ends_within
+    if within is None or not isinstance(task.status, (Running, Paused)):
+        return grace
+    return min(grace, max(task.spec.stop_grace, task.status.started_at + within - now))

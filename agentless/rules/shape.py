@@ -41,8 +41,10 @@ class Shape:
 
     def rules_out(self, node: NodeConfig) -> str:
         """Why this is none of the nodes that were asked for, in words; empty when it is one."""
-        if (self.nodes and node.name not in self.nodes) or node.name in self.exclude:
+        if self.nodes and node.name not in self.nodes:
             return f"{node.name} is not among the nodes asked for"
+        if node.name in self.exclude:
+            return f"{node.name} is left out (--exclude)"
         for key, value in self.on:
             if node.labels.get(key) != value:
                 return f"{node.name} has no label {key}={value}"

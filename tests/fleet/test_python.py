@@ -87,6 +87,12 @@ def test_one_stream_and_the_last_lines_of_a_log(cluster):
     assert list(ended.logs(stdout=True, tail=1)) in (["2"], [])
 
 
+def test_a_number_of_lines_that_cannot_be_is_refused_by_its_name(cluster):
+    task = cluster.submit("true", target="n1").wait()
+    with pytest.raises(UsageError, match=r"^--tail: "):
+        list(task.logs(tail=-1))
+
+
 def test_a_log_with_times_and_since_when(cluster):
     ended = cluster.submit("echo", "hello", target="n1").wait()
     (line,) = ended.logs(timestamps=True, since=timedelta(hours=1))
@@ -223,6 +229,11 @@ def test_a_rehearsal_starts_nothing(cluster):
     assert "docker" in script
     assert "s3cret" not in script
     assert cluster.tasks() == []
+
+
+def test_a_rehearsal_of_what_would_wait_has_no_script(cluster, held):
+    with pytest.raises(Refused, match=f"would wait: n3::0: GPU 0 is allocated: held by task {held.id}"):
+        cluster.dry_run("true", target="n3::0")
 
 
 def test_the_machines(cluster, held):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from agentless.controller.intake import Submit
@@ -55,6 +57,13 @@ async def test_who_does_not_listen_is_killed_after_the_grace_time(desk):
         task = await started(controller, "trap '' TERM; while :; do sleep 0.05; done", time_limit=0.3, grace=0.3)
         over = (await controller.actions.wait(task, 20)).status
         assert (over.state, over.exit_code) == ("timeout", 137)
+
+
+async def test_a_grace_time_that_is_asked_for_does_not_reach_beyond_the_limit(desk):
+    async with desk.running() as controller:
+        task = await started(controller, "trap '' TERM; while :; do sleep 0.05; done", time_limit=1.0, grace=0.2)
+        async with asyncio.timeout(30):
+            assert (await controller.actions.stop(task, "stop", 3600.0)).state == "stopped"
 
 
 async def test_who_is_done_in_time_has_completed(desk):

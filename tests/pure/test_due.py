@@ -10,7 +10,7 @@ import pytest
 from agentless.model.event import GaveUp, Queued, StopAsked
 from agentless.model.task import Task
 from agentless.model.terms import Terms
-from agentless.rules.due import Due, due
+from agentless.rules.due import Due, due, within_limit
 from tests.pure.build import NOW, STATES, spec, task
 
 
@@ -69,3 +69,14 @@ def test_the_limit_is_for_what_runs(state: str) -> None:
 @pytest.mark.parametrize(("before", "ends"), [(None, 3610.0), (300.0, 3600.0)])
 def test_a_place_is_promised_for_when_the_task_has_ended_for_certain(before: float | None, ends: float) -> None:
     assert spec(terms=Terms(time_limit=3600.0, signal_before=before), stop_grace=10.0).ends_within == ends
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked", "left"), [(None, 600.0, 600.0), (100.0, 600.0, 50.0), (100.0, 20.0, 20.0), (60.0, 600.0, 10.0)]
+)
+def test_a_grace_time_does_not_reach_beyond_the_limit_with_its_own(
+    limit: float | None, asked: float, left: float
+) -> None:
+    """It has run for a minute, and its own grace time is ten seconds."""
+    running = task(spec=spec(terms=Terms(time_limit=limit), stop_grace=10.0))
+    assert within_limit(running, asked, NOW) == left
