@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from agentless.model.cluster import Cluster
 from agentless.model.sharing import Sharing
 from agentless.model.task import Placement, Task
-from agentless.rules.room import FAR, NOTHING, Load, Room
+from agentless.rules.room import NOTHING, Load, Room
 from agentless.rules.search import Cost, Index, Search
-from agentless.rules.seat import Seat
+from agentless.rules.seat import FAR, Seat
 from agentless.rules.shape import Amounts, Shape, shape_of
 
 PROMISES = 100
@@ -26,6 +26,9 @@ PROMISES = 100
 
 STARTS = 500
 """So many tasks are started by one look at most; those behind them are looked at in the next one."""
+
+LATE = 5.0
+"""Seconds that a promise is put off by at most when somebody is over its time, as long as until that is seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,12 +179,15 @@ def _kept(
         if (promise := before.promises[task.id]) is None:
             continue
         shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
-        room = rooms.get(promise.node)
-        seats = [seat for seat in room.seats if seat.uuid in promise.gpu_uuids] if room else []
         begin = FAR if promise.start is None else max(promise.start, now)
-        if room is None or len(seats) < shape.gpus or not room.has_room(shape, amounts, seats, begin):
+        room = rooms.get(promise.node)
+        coming = room.earliest(shape, amounts, begin, room.these(promise.gpu_uuids)) if room else None
+        if room is None or coming is None or coming[0] > begin + LATE:
             break
-        load = room.put(shape, amounts, seats, begin, firm=promise.firm)
+        moment, seats = coming
+        if promise.start is not None:
+            promise = replace(promise, start=moment)
+        load = room.put(shape, amounts, seats, moment, firm=promise.firm)
         kept[task.id] = _Place(room, shape, amounts, seats, load, promise)
     return kept
 

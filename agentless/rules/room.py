@@ -1,7 +1,7 @@
 """The room on a node, now and later: what is taken until when, and where a task would fit in.
 
 A `Room` is made for one look into the future and thrown away. Times are Unix seconds. What ends at a time that nobody
-knows ends `FAR` away: after that a place can still be promised.
+knows ends `FAR` away: after that a place can still be promised. What is over its time ends `SOON`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from agentless.model.gpu import GpuTopology
 from agentless.model.sharing import ALONE, Sharing
 from agentless.model.task import Placement
 from agentless.rules.closeness import choose
-from agentless.rules.seat import Seat
+from agentless.rules.seat import FAR, Seat
 from agentless.rules.shape import Amounts, Shape
 
-FAR = 1e15
-"""Later than any time that is known, and not for ever."""
+SOON = 1.0
+"""In so many seconds is expected to end what should have ended."""
 
 NOTHING: Mapping[str, float] = {}
 """No length is learned of any task."""
@@ -84,16 +84,12 @@ class Room:
         self.kinds: Kinds = tuple([(name, total, count) for (name, total), count in counts.items()])
         by_uuid = {seat.uuid: seat for seat in self.seats}
         for allocation in node.allocations:
-            # It may be over its time, and is there all the same.
             learned = lengths.get(allocation.task) if allocation.limit is None else None
             ends_at = allocation.ends_at if learned is None else (allocation.since or now) + learned
-            end = FAR if ends_at is None else max(ends_at, now + 1)
+            end = FAR if ends_at is None else ends_at if ends_at > now else now + SOON
             seats = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
             wants = allocation.cores, allocation.memory, allocation.exclusive, allocation.sharing
             self._put(seats, Load(-math.inf, end, *wants, sure=learned is None))
-        for seat in self.seats:
-            if seat.foreign or seat.intruded:
-                seat.taken.append((-math.inf, FAR, ALONE))
 
     # ----------------------------------------------------------------- reading
 
@@ -115,24 +111,28 @@ class Room:
             and (later or seat.free >= shape.gpu_memory)
         ]
 
-    def fit(self, shape: Shape, amounts: Amounts, begin: float) -> list[Seat] | None:
-        """The seats that a task gets if it runs from `begin` on; None when it does not fit."""
+    def fit(
+        self, shape: Shape, amounts: Amounts, begin: float, among: Sequence[Seat] | None = None
+    ) -> list[Seat] | None:
+        """The seats, `among` these if they are given, that a task gets if it runs from `begin` on; None without."""
         end = self._end(amounts, begin)
         if self.closed or not self._has_room(shape, amounts, begin, end):
             return None
         if not shape.gpus:
             return []
-        seats = self.suited(shape, later=begin > self.now)
-        return choose(
-            [seat for seat in seats if self._lets(seat, shape, begin, end, share=shape.share)], shape, self.topology
-        )
+        seats = self.suited(shape, later=begin > self.now) if among is None else among
+        return choose([seat for seat in seats if self._lets(seat, shape, begin, end)], shape, self.topology)
 
-    def earliest(self, shape: Shape, amounts: Amounts) -> tuple[float, list[Seat]] | None:
-        """The first time from now on at which it fits, and its seats; None when no such time can be named."""
+    def earliest(
+        self, shape: Shape, amounts: Amounts, since: float, among: Sequence[Seat] | None = None
+    ) -> tuple[float, list[Seat]] | None:
+        """The first time from `since` on at which it fits, and its seats; None when no such time can be named."""
+        if (seats := self.fit(shape, amounts, since, among)) is not None:
+            return since, seats
         ends = {end for seat in self.seats for _, end, _ in seat.taken} | {load.end for load in self.loads}
         ends.update(reservation.end for reservation in self.reservations)
-        for moment in sorted({self.now, *(end for end in ends if self.now < end < math.inf)}):
-            if (seats := self.fit(shape, amounts, moment)) is not None:
+        for moment in sorted(end for end in ends if since < end < math.inf):
+            if (seats := self.fit(shape, amounts, moment, among)) is not None:
                 return moment, seats
         return None
 
@@ -140,7 +140,7 @@ class Room:
         """A time before which there is certainly not room enough for it: quick to say, and often right."""
         if shape.gpus > len(self.seats) or amounts.cores > self.cores or amounts.memory > self.memory:
             return math.inf
-        moment = self.openings(shape.sharing.rough)[shape.gpus - 1] if shape.gpus and not shape.share else self.now
+        moment = self.openings(shape.sharing.rough)[shape.gpus - 1] if shape.gpus else self.now
         if amounts.cores > self.free_cores:
             moment = max(moment, self._released("cores", amounts.cores - self.free_cores))
         if amounts.memory > self.free_memory:
@@ -149,6 +149,10 @@ class Room:
             if shape.is_kept_off(reservation, moment, moment + amounts.length):
                 moment = reservation.end
         return moment
+
+    def these(self, uuids: Sequence[str]) -> list[Seat]:
+        """The seats with these UUIDs, of those that are still there."""
+        return [seat for seat in self.seats if seat.uuid in uuids]
 
     def openings(self, sharing: Sharing = ALONE) -> list[float]:
         """When each GPU opens for the first time from now on, the soonest first: no three are before the third."""
@@ -165,6 +169,13 @@ class Room:
     def open_to(self, sharing: Sharing) -> int:
         """How many GPUs a task with these terms may hope for now."""
         return bisect.bisect_right(self.openings(sharing), self.now)
+
+    def open_of(self, sharing: Sharing) -> tuple[int, ...]:
+        """The same of each kind, in the order of `kinds`."""
+        if len(self.kinds) == 1:
+            return (self.open_to(sharing),)
+        counts = Counter([(seat.name, seat.total) for seat in self.seats if seat.opens(self.now, sharing) <= self.now])
+        return tuple([counts[name, total] for name, total, _ in self.kinds])
 
     @property
     def unsure(self) -> bool:
@@ -215,15 +226,6 @@ class Room:
         self.loads.remove(load)
         self._count(load, -1)
 
-    def has_room(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat], begin: float) -> bool:
-        """Whether a task may have exactly these seats from then on."""
-        end = self._end(amounts, begin)
-        return (
-            not self.closed
-            and all(self._lets(s, shape, begin, end) for s in seats)
-            and self._has_room(shape, amounts, begin, end)
-        )
-
     def _put(self, seats: Sequence[Seat], load: Load) -> None:
         for seat in seats:
             seat.taken.append((load.begin, load.end, load.sharing))
@@ -251,11 +253,11 @@ class Room:
                 return load.end
         return math.inf
 
-    def _lets(self, seat: Seat, shape: Shape, begin: float, end: float, *, share: bool = False) -> bool:
+    def _lets(self, seat: Seat, shape: Shape, begin: float, end: float) -> bool:
         """Whether a GPU is open to a task all the time between, and not reserved for others."""
         if any(each.covers(seat.index) and each.bars(shape.owner, begin, end) for each in self.reservations):
             return False
-        return seat.is_open(begin, end, shape.sharing) or (share and seat.foreign and len(seat.taken) == 1)
+        return seat.is_open(begin, end, shape.sharing)
 
     def _has_room(self, shape: Shape, amounts: Amounts, begin: float, end: float) -> bool:
         if self.reservations and any(shape.is_kept_off(each, begin, end) for each in self.reservations):
