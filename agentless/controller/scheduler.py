@@ -17,7 +17,7 @@ from agentless.model.spec import TaskSpec
 from agentless.model.task import Pending, Scheduled, Task
 from agentless.model.units import format_duration
 from agentless.model.view import ExplainView, ObstacleView, ShareView
-from agentless.rules.batches import released
+from agentless.rules.batches import is_held_back
 from agentless.rules.explain import against, brief, never
 from agentless.rules.order import order
 from agentless.rules.plan import Outlook, Plan, Promise, plan
@@ -74,8 +74,8 @@ class Scheduler:
         cluster = self._core.cluster()
         self._used = self._past.used(cluster)
         lengths = self._past.lengths(others) if self.learn else {}
-        queue = released(order([*waiting, *others], self._used), self._core.tasks.values())
-        return plan(cluster, queue, now, policies, self.plan, lengths=lengths)
+        queue, placed = order([*waiting, *others], self._used), self._core.tasks.values()
+        return plan(cluster, queue, now, policies, self.plan, lengths=lengths, placed=placed)
 
     def shares(self) -> list[ShareView]:
         """What each owner has used lately, holds and waits for."""
@@ -104,7 +104,7 @@ class Scheduler:
         if not isinstance(task.status, Pending):
             return ExplainView(task.id, f"task {task.id} is {task.state}: it waits for nothing", None, (), {})
         outlook = self.outlook(task)
-        when = self._held_back(task) or self._when(outlook.promise)
+        when = "; ".join(filter(None, (self._held_back(task), self._when(outlook.promise))))
         summary = f"task {task.id} ({task.spec.needs}) is number {outlook.position} in the queue; {when}"
         return self._explained(self._core.cluster(), task, summary, outlook.promise)
 
@@ -179,7 +179,7 @@ class Scheduler:
         return f"it starts in {left} at the latest, on {promise.node}"
 
     def _held_back(self, task: Task) -> str:
-        if released([task], self._core.tasks.values()):
+        if not is_held_back(task, self._core.tasks.values()):
             return ""
         return f"{task.spec.terms.max_parallel} of its batch run already (--max-parallel)"
 

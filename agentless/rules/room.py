@@ -114,13 +114,18 @@ class Room:
     def fit(
         self, shape: Shape, amounts: Amounts, begin: float, among: Sequence[Seat] | None = None
     ) -> list[Seat] | None:
-        """The seats, `among` these if they are given, that a task gets if it runs from `begin` on; None without."""
+        """The seats, `among` these if they are given, that a task gets if it runs from `begin` on; None without.
+
+        Of those that it is given now, not only promised, the memory must be free now.
+        """
         end = self._end(amounts, begin)
         if self.closed or not self._has_room(shape, amounts, begin, end):
             return None
         if not shape.gpus:
             return []
-        seats = self.suited(shape, later=begin > self.now) if among is None else among
+        seats = self.suited(shape, later=begin > self.now or among is not None)
+        if among is not None:
+            seats = [seat for seat in seats if seat in among]
         return choose([seat for seat in seats if self._lets(seat, shape, begin, end)], shape, self.topology)
 
     def earliest(
@@ -153,6 +158,12 @@ class Room:
     def these(self, uuids: Sequence[str]) -> list[Seat]:
         """The seats with these UUIDs, of those that are still there."""
         return [seat for seat in self.seats if seat.uuid in uuids]
+
+    def load_of(self, task: str) -> Load | None:
+        """What a task has that is on the node now."""
+        # The first loads are those of the allocations.
+        found = zip(self.node.allocations, self.loads, strict=False)
+        return next((load for allocation, load in found if allocation.task == task), None)
 
     def openings(self, sharing: Sharing = ALONE) -> list[float]:
         """When each GPU opens for the first time from now on, the soonest first: no three are before the third."""
@@ -205,10 +216,10 @@ class Room:
 
     # ---------------------------------------------------------------- changing
 
-    def start(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat]) -> None:
+    def start(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat]) -> Load:
         """Take seats, cores and memory for a task from now on."""
         self.last_start = self.now
-        self.put(shape, amounts, seats, self.now)
+        return self.put(shape, amounts, seats, self.now)
 
     def put(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat], begin: float, *, firm: bool = False) -> Load:
         """Take seats, cores and memory for a task."""

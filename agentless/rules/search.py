@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agentless.model.sharing import Sharing
@@ -120,13 +121,16 @@ class Search:
         """Room has become more: what did not fit may fit now."""
         self._failed.clear()
 
-    def later(self, amounts: Amounts) -> tuple[float, Room, list[Seat]] | None:
-        """The first place that will be free so long; of several the one where the fewest GPUs are still missing."""
+    def later(self, amounts: Amounts, since: float = -math.inf) -> tuple[float, Room, list[Seat]] | None:
+        """The first place, from `since` on, that will be free so long; of several the one where the least is missing.
+
+        The least is the fewest GPUs, as of now.
+        """
         best: tuple[Later, Room, list[Seat]] | None = None
         for soonest, room in self._soonest():
-            if best and soonest > best[0]:
+            if best and (soonest > best[0] or best[0][0] <= since):
                 break
-            if room.closed or (moment := room.soonest(self._shape, amounts)) > FAR:
+            if room.closed or (moment := max(since, room.soonest(self._shape, amounts))) > FAR:
                 continue
             if not best or (moment, *soonest[1:]) < best[0]:
                 coming = room.earliest(self._shape, amounts, moment)
