@@ -37,6 +37,7 @@ class Allocation:
     """What a task, by whichever controller, holds of a node.
 
     `memory` in bytes; `since` is when (Unix seconds) it began, `limit` for how many seconds at most; None: not known.
+    `numa` is the NUMA node to whose CPUs and memory it is pinned, None if it is not.
     """
 
     task: str
@@ -48,6 +49,7 @@ class Allocation:
     since: float | None = None
     limit: float | None = None
     sharing: Sharing = ALONE
+    numa: int | None = None
 
     @property
     def ends_at(self) -> float | None:

@@ -8,7 +8,6 @@ from agentless.model.event import Event, GaveUp, Queued, StopAsked
 from agentless.model.task import Paused, Pending, Running, Scheduled, Task
 from agentless.model.units import format_duration
 
-
 A_LOOK = 2.0
 """Seconds after which the queue has looked at a task that has come to it."""
 

@@ -17,7 +17,8 @@ from agentless.model.cluster import Cluster
 from agentless.model.sharing import Sharing
 from agentless.model.task import Placement, Task
 from agentless.rules.batches import Stay, Turns
-from agentless.rules.room import NOTHING, Load, Room
+from agentless.rules.load import Load
+from agentless.rules.room import NOTHING, Room
 from agentless.rules.search import Cost, Index, Search
 from agentless.rules.seat import FAR, Seat
 from agentless.rules.shape import Amounts, Shape, shape_of
@@ -127,8 +128,7 @@ def plan(
                 other.forget()  # whoever gave way may have left more room than was taken
         if found:
             room, seats = found
-            load = room.start(shape, amounts, seats)
-            begun[task.id] = room.placement(shape, seats)
+            begun[task.id], load = room.start(shape, amounts, seats)
         elif given < promises and (coming := _coming(search, shape, amounts, ahead)):
             moment, room, seats = coming
             if mine and mine.promise.firm and room.unsure:

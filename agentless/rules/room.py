@@ -10,7 +10,6 @@ import bisect
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 
 from agentless.model.cluster import Node
@@ -18,6 +17,7 @@ from agentless.model.gpu import GpuTopology
 from agentless.model.sharing import ALONE, Sharing
 from agentless.model.task import Placement
 from agentless.rules.closeness import choose
+from agentless.rules.load import Load, pinned
 from agentless.rules.seat import FAR, Seat
 from agentless.rules.shape import Amounts, Shape
 
@@ -29,24 +29,6 @@ NOTHING: Mapping[str, float] = {}
 
 Kinds = tuple[tuple[str, int, int], ...]
 """The GPUs of a node by name, memory (bytes) and number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """A task on the node between two times: its cores, its memory in bytes, and whether it wants to be alone.
-
-    `sharing` is on which terms it has its GPUs. Its end is `sure` unless it was learned; its begin is `firm` when it is
-    the certain time of a promise.
-    """
-
-    begin: float
-    end: float
-    cores: float
-    memory: float
-    exclusive: bool
-    sharing: Sharing = ALONE
-    sure: bool = True
-    firm: bool = False
 
 
 class Room:
@@ -88,7 +70,7 @@ class Room:
             ends_at = allocation.ends_at if learned is None else (allocation.since or now) + learned
             end = FAR if ends_at is None else ends_at if ends_at > now else now + SOON
             seats = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
-            wants = allocation.cores, allocation.memory, allocation.exclusive, allocation.sharing
+            wants = allocation.cores, allocation.memory, allocation.exclusive, allocation.sharing, allocation.numa
             self._put(seats, Load(-math.inf, end, *wants, sure=learned is None))
 
     # ----------------------------------------------------------------- reading
@@ -199,13 +181,15 @@ class Room:
         cores = 0.0 if self.cores == math.inf else 1 - self.free_cores / self.cores
         return max(cores, 0.0 if self.memory == math.inf else 1 - self.free_memory / self.memory)
 
-    def placement(self, shape: Shape, seats: Sequence[Seat]) -> Placement:
-        """The place of a task that gets these seats, and the CPUs near them when they are all near the same."""
+    # ---------------------------------------------------------------- changing
+
+    def start(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat]) -> tuple[Placement, Load]:
+        """Take seats, cores and memory for a task from now on."""
         host = self.node.observation.host
-        near = {seat.numa for seat in seats}
-        wanted = shape.numa if shape.numa is not None else near.pop() if len(near) == 1 else None
-        numa = next((n for n in (host.numa if host else ()) if n.id == wanted), None)
-        return Placement(
+        now = [load for load in self.loads if load.begin <= self.now]
+        numa = pinned(host, now, shape, amounts, seats) if host else None
+        self.last_start = self.now
+        placement = Placement(
             node=self.name,
             gpus=tuple(seat.index for seat in seats),
             gpu_uuids=tuple(seat.uuid for seat in seats),
@@ -213,19 +197,22 @@ class Room:
             numa=numa.id if numa else None,
             gpu_total=min(seat.total for seat in seats) if shape.sharing.limit > 1 else 0,
         )
+        return placement, self.put(shape, amounts, seats, self.now, numa=placement.numa)
 
-    # ---------------------------------------------------------------- changing
-
-    def start(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat]) -> Load:
-        """Take seats, cores and memory for a task from now on."""
-        self.last_start = self.now
-        return self.put(shape, amounts, seats, self.now)
-
-    def put(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat], begin: float, *, firm: bool = False) -> Load:
+    def put(
+        self,
+        shape: Shape,
+        amounts: Amounts,
+        seats: Sequence[Seat],
+        begin: float,
+        *,
+        firm: bool = False,
+        numa: int | None = None,
+    ) -> Load:
         """Take seats, cores and memory for a task."""
         end = self._end(amounts, begin)
         sure = amounts.sure or end == math.inf
-        wants = amounts.cores, amounts.memory, shape.exclusive, shape.sharing
+        wants = amounts.cores, amounts.memory, shape.exclusive, shape.sharing, numa
         load = Load(begin, end, *wants, sure=sure, firm=firm)
         self._put(seats, load)
         return load

@@ -68,6 +68,7 @@ def _allocation(task: Task, placement: Placement) -> Allocation:
         began,
         spec.ends_within,
         spec.needs.sharing,
+        placement.numa,
     )
 
 
@@ -82,6 +83,7 @@ def _claimed(container: Container, claim: Claim) -> Allocation:
         container.here(container.started_at or container.created_at),
         claim.limit,
         claim.sharing,
+        claim.numa,
     )
 
 

@@ -248,7 +248,9 @@ def test_who_wants_a_node_alone_gets_it_alone() -> None:
 def near(gpus: int = 4) -> Observation:
     """The first half of the GPUs at NUMA node 0, the second at 1."""
     numa = [
-        NumaNode(n, f"{16 * n}-{16 * n + 15}", tuple(f"0000:{i:02x}:00.0" for i in range(gpus) if i * 2 // gpus == n))
+        NumaNode(
+            n, f"{16 * n}-{16 * n + 15}", tuple(f"0000:{i:02x}:00.0" for i in range(gpus) if i * 2 // gpus == n), 65536
+        )
         for n in (0, 1)
     ]
     readings = tuple(reading("node1", i, pci_bus_id=f"0000:{i:02x}:00.0") for i in range(gpus))
@@ -268,6 +270,40 @@ def test_single_gpus_leave_pairs_whole() -> None:
 def test_gpus_of_both_numa_nodes_pin_nothing() -> None:
     found = look(cluster(near()), wish("a", "3x")).starts["a"]
     assert (len(found.gpus), found.cpus, found.numa) == (3, None, None)
+
+
+@pytest.mark.parametrize(
+    ("wants", "pinned"),
+    [
+        ({"cores": 16.0, "memory": 64 << 30}, True),
+        ({"cores": 17.0}, False),
+        ({"memory": 65 << 30}, False),
+        ({"cores": 24.0, "memory": 100 << 30}, False),
+    ],
+)
+def test_who_wants_more_than_a_numa_node_has_is_not_pinned_to_it(wants: dict[str, Any], pinned: bool) -> None:
+    found = look(cluster(near()), wish("a", **wants), wish("asked", "node1:1")).starts
+    assert (found["a"].cpus, found["a"].numa) == (("0-15", 0) if pinned else (None, None))
+    assert found["asked"].numa == 1
+
+
+def test_no_more_are_pinned_to_a_numa_node_than_it_has_cpus_for() -> None:
+    """The first is of another controller, the third is started in the same look as the second."""
+    theirs = replace(runs("t", "node1::0", cores=6.0), status=Running(replace(placement("node1::0"), numa=0), CID, NOW))
+    on = cluster(replace(near(), engine=EngineFacts("28.2.2", containers=(boxed(theirs),))))
+    found = look(on, *[wish(name, f"node1::{n}", cores=8.0) for n, name in ((1, "b"), (2, "c"), (3, "d"))]).starts
+    assert [at.numa for at in found.values()] == [0, 1, 1]
+    more = look(cluster(near()), wish("a", "node1::0", cores=12.0), wish("b", "node1::1", cores=12.0)).starts
+    assert [at.cpus for at in more.values()] == ["0-15", None]
+
+
+def test_memory_of_a_numa_node_that_is_not_known_is_not_counted_on() -> None:
+    unknown = near()
+    assert unknown.host
+    nodes = tuple(replace(numa, memory_mib=None) for numa in unknown.host.numa)
+    on = cluster(replace(unknown, host=replace(unknown.host, numa=nodes)))
+    found = look(on, wish("a", memory=1 << 30), wish("b")).starts
+    assert [at.numa for at in found.values()] == [None, 0]
 
 
 @pytest.mark.parametrize(
