@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from agentless.controller import intake
 from agentless.controller.intake import Submit
 from agentless.controller.link import SAMPLE_EVERY, SAMPLE_SOON
 from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
 from agentless.model.terms import Terms
+from agentless.rules.explain import never, refusal
 from tests.fleet.client import until
 from tests.fleet.desk import Desk
 
@@ -151,3 +153,21 @@ async def test_a_node_is_looked_at_more_often_while_somebody_waits_for_a_strange
         assert controller.core.links["n1"]._every == SAMPLE_EVERY
         await controller.actions.stop(task, "stop")
         await until(lambda: link._every == SAMPLE_EVERY)
+
+
+@pytest.mark.parametrize(("gpus", "exit_code", "dry"), [("2x", 0, False), ("9x", 3, False), ("2x", 3, True)])
+async def test_why_a_sweep_does_not_start_is_found_out_once_for_all_its_tasks(desk, monkeypatch, gpus, exit_code, dry):
+    """On a large cluster that takes so long that nobody else would be served meanwhile."""
+    async with desk.running() as controller:
+        await submit(controller, "n1::0-3")
+        looks = []
+        monkeypatch.setattr(intake, "never", lambda *wanted: looks.append(wanted) or never(*wanted))
+        monkeypatch.setattr(intake, "refusal", lambda *wanted: looks.append(wanted) or refusal(*wanted))
+        specs = [
+            TaskSpec(("echo", str(number)), needs=parse_target(target), parameters={"n": str(number)})
+            for number in range(20)
+            for target in (gpus, "n1::1")
+        ]
+        found = await controller.intake.submit(Submit(tuple(specs), {}, dry_run=dry))
+        assert [start.exit_code for start in found] == [exit_code, 3 if dry else 0] * 20
+        assert len(looks) <= 4
