@@ -17,6 +17,9 @@ from agentless.model.spec import TaskSpec
 Outcome = Literal["completed", "failed", "killed", "killed_oom", "timeout", "stopped", "cancelled"]
 StopKind = Literal["stop", "kill", "timeout"]
 
+FAILED: tuple[Outcome, ...] = ("failed", "killed_oom", "timeout")
+"""The endings of which somebody may want another try."""
+
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _ID = re.compile(r"[0-9a-z]{1,32}(-[0-9]{1,4})?")
 _EPOCH = 1_704_067_200.0  # 2024-01-01, so that eight digits of milliseconds last until 2058
