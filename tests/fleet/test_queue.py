@@ -103,6 +103,20 @@ async def test_a_gpu_that_a_stranger_leaves_is_given_to_who_waits(desk):
         await until(lambda: controller.core.find(task).state == "running")
 
 
+async def test_a_gpu_that_a_stranger_has_beside_a_task_is_not_promised_for_the_end_of_that(desk):
+    """n2's GPU is a stranger's."""
+    async with desk.running() as controller:
+        terms = Terms(time_limit=600.0)
+        spec = TaskSpec(("sleep", "600"), needs=parse_target("n2::0"), terms=terms, share=True)
+        (start,) = await controller.intake.submit(Submit((spec,), {}))
+        await until(lambda: ", beside " in controller.core.cluster().nodes["n2"].gpus[0].reason)
+        task = (await submit(controller, "n2::0")).task.id
+        await until(lambda: controller.scheduler.plan.promises.get(task))
+        found = controller.scheduler.explain(controller.core.find(task))
+        assert (found.expected_start, found.remedies) == (None, {})
+        assert f"held by task {start.task.id} of" in found.obstacles[0].text
+
+
 async def test_who_loses_a_race_with_another_controller_waits_on(desk, tmp_path, monkeypatch):
     other = Desk(tmp_path / "other", desk.fleet)
     async with desk.running() as mine, other.running() as theirs:
