@@ -107,7 +107,9 @@ def test_a_promise_is_kept_whatever_goes_in_front_of_it(on: Cluster, queue: list
 
 
 def _limited(one: Task) -> Task:
-    limit = one.spec.terms.time_limit or 100.0
+    """With a limit that it has not come to yet."""
+    assert isinstance(one.status, Running)
+    limit = max(one.spec.terms.time_limit or 100.0, NOW - one.status.started_at + 1)
     return replace(one, spec=replace(one.spec, terms=replace(one.spec.terms, time_limit=limit)))
 
 
