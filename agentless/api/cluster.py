@@ -7,16 +7,16 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Unpack
 
+from agentless.api.batch import Batch
 from agentless.api.parse import parse
 from agentless.api.task import Task, coming, moment, task
 from agentless.api.verb import Stream, Verb
 from agentless.client import Client
-from agentless.errors import AgentlessError, NotFound, UsageError, named
+from agentless.errors import NotFound, Refused, UsageError, named
 from agentless.files import read_lines
 from agentless.model.figures import By, UsageView
 from agentless.model.owner import owner_of
@@ -46,14 +46,6 @@ class _Client(Client):
         if self.warnings != [text]:
             self.warnings = [text]
             _log.warning("%s", text)
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What became of a submit to several targets: the tasks, and an error for each target that got none."""
-
-    tasks: tuple[Task, ...]
-    errors: tuple[AgentlessError, ...]
 
 
 class Cluster:
@@ -88,11 +80,14 @@ class Cluster:
 
     @Verb
     def dry_run(self, *command: str, target: str | None = None, **options: Unpack[Options]) -> str:
-        """The script that a submit would give to the `sh` of the node now; raises what a submit would."""
+        """The script that a submit would give to the `sh` of the node now; raises what a submit would.
+
+        Raises Refused where the task would have to wait.
+        """
         asked = _one(_asked(command, () if target is None else (target,), options))
         (start,) = self._client.post("/v1/tasks", asked.request(dry_run=True))
-        if start["exit_code"]:
-            raise named("", start["message"], start["exit_code"])
+        if start["script"] is None:
+            raise named("", start["message"], start["exit_code"] or Refused.exit_code)
         return str(start["script"])
 
     @Verb

@@ -12,6 +12,7 @@ from agentless.api.lines import lines
 from agentless.api.parse import parse
 from agentless.api.verb import Stream, Verb
 from agentless.client import Client
+from agentless.errors import UsageError
 from agentless.model.moment import parse_moment, parse_past
 from agentless.model.task import first_try, numbered
 from agentless.model.view import EventView, ExplainView, TaskView
@@ -41,7 +42,9 @@ class Task(TaskView):
     @Verb
     def wait(self, timeout: float | str | timedelta | None = None) -> Task:
         """The task once it has ended. Raises TimeoutError if it has not by then, and then it goes on."""
-        found = task(self._client, self._client.wait(self._reference, None if timeout is None else seconds(timeout)))
+        found = task(
+            self._client, self._client.wait(self._reference, None if timeout is None else seconds(timeout, "timeout"))
+        )
         if found.ended_at is None:
             raise TimeoutError(f"task {self.id} is {found.state} and has not ended in {timeout}; it goes on")
         return found
@@ -70,7 +73,7 @@ class Task(TaskView):
     @Verb
     def stop(self, grace: float | str | timedelta | None = None) -> Task:
         """End it gently: SIGTERM, the grace time, then SIGKILL. Gives it when it has ended."""
-        body = {"grace": None if grace is None else seconds(grace)}
+        body = {"grace": None if grace is None else seconds(grace, "grace")}
         return task(self._client, self._client.post(self._path("/stop"), body))
 
     @Verb
@@ -101,7 +104,7 @@ class Task(TaskView):
 
     @Verb
     def remove(self, *, force: bool = False) -> Task:
-        """Remove its container, its log and the record of it, and give it for the last time. `force` kills it first."""
+        """Remove it with all its tries, containers and logs, and give it for the last time. `force` kills it first."""
         return task(self._client, self._client.delete(self._path(), force=force))
 
     @Verb
@@ -131,22 +134,27 @@ def task(client: Client, found: Any) -> Task:
 def coming(value: float | str | datetime | timedelta, now: float) -> float:
     """Unix seconds of a moment, or of how long it is from now; of a number, that number."""
     match value:
-        case datetime():
-            return value.timestamp()
         case timedelta():
             return now + value.total_seconds()
         case str():
             return parse_moment(value, now)
-    return value
+    return _absolute(value)
 
 
 def moment(value: float | str | datetime | timedelta) -> float:
     """Unix seconds of a moment, or of how long ago it was; of a number, that number."""
     match value:
-        case datetime():
-            return value.timestamp()
         case timedelta():
             return time.time() - value.total_seconds()
         case str():
             return parse_past(value, time.time())
-    return value
+    return _absolute(value)
+
+
+def _absolute(value: float | datetime) -> float:
+    match value:
+        case datetime():
+            return value.timestamp()
+        case int() | float():
+            return value
+    raise UsageError(f"a time is a number, a text, a datetime or a timedelta, not {value!r}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
+from collections import Counter
 from typing import Annotated, Any
 
 import typer
@@ -17,8 +19,9 @@ from agentless.cli.logs import copy_log
 from agentless.client import Client
 from agentless.errors import UsageError
 from agentless.files import read_lines
-from agentless.rules.options import Options, Outside, submission
-from agentless.words import local
+from agentless.model.task import first_try
+from agentless.rules.options import Options, Outside, Submission, submission
+from agentless.words import local, printable
 
 
 def add_to(app: typer.Typer) -> None:
@@ -184,7 +187,9 @@ def submit(
         raise UsageError("--follow shows one task; use --wait, and agentless logs -f --batch for all of them")
     served = client(context)
     starts = _post(served, asked.request(dry_run=dry_run))
-    return _report(served, starts, wait=wait, follow=follow, dry_run=dry_run, as_json=as_json)
+    if dry_run:
+        return _rehearsed(asked, starts)
+    return _report(served, starts, wait=wait, follow=follow, as_json=as_json)
 
 
 def _post(served: Client, request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -196,18 +201,29 @@ def _post(served: Client, request: dict[str, Any]) -> list[dict[str, Any]]:
     return starts
 
 
-def _report(
-    served: Client, starts: list[dict[str, Any]], *, wait: bool, follow: bool, dry_run: bool, as_json: bool
-) -> int:
+def _rehearsed(asked: Submission, starts: list[dict[str, Any]]) -> int:
+    """Print what would be run, and where; of a sweep one script and the other commands."""
+    for message, count in Counter(start["message"] for start in starts if start["message"]).items():
+        say(f"agentless: {message}" + (f" ({count} tasks)" if count > 1 else ""))
+    commands = [each.argv for each in asked.sweep for _ in asked.targets or ("any",)]
+    told = False
+    for command, start in zip(commands, starts, strict=True):
+        if start["script"] is None:
+            continue
+        if told and len(asked.sweep) > 1:
+            words = printable(shlex.join(command)).replace("\n", "\n# ")
+            print(f"# the same on {start['place']}: {words}")
+        else:
+            print(f"# on {start['place']}, to the stdin of sh:\n{start['script']}")
+        told = True
+    return _worst(start["exit_code"] for start in starts)
+
+
+def _report(served: Client, starts: list[dict[str, Any]], *, wait: bool, follow: bool, as_json: bool) -> int:
     for start in starts:
         if start["message"]:
             say(f"agentless: {start['message']}")
     code = _worst(start["exit_code"] for start in starts)
-    if dry_run:
-        for start in starts:
-            if start["script"] is not None:
-                print(f"# on {start['target']}, to the stdin of sh:\n{start['script']}")
-        return code
     tasks = [start["task"] for start in starts if start["task"]]
     # A short one may be over already.
     started = [task for task in tasks if task["ended_at"] is None or task["container"]]
@@ -218,7 +234,7 @@ def _report(
             _announce(task, quiet=follow or wait)
     if follow and started:
         sys.stdout.flush()
-        copy_log(served, started[0]["id"], {"follow": True})
+        copy_log(served, first_try(started[0]["id"]), {"follow": True})
     if (wait or follow) and started:
         tasks = [_await(served, task) if task in started else task for task in tasks]
         code = code or _worst(own_code(task) for task in tasks)
@@ -237,11 +253,12 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], *, wait: bool, as
     elif wait:
         show_results(tasks)
     elif not sys.stdout.isatty():
-        print("\n".join(task["id"] for task in tasks))
+        print("\n".join(first_try(task["id"]) for task in tasks))
     return worst(tasks) if wait else 0
 
 
 def _announce(task: dict[str, Any], *, quiet: bool) -> None:
+    task_id = first_try(task["id"])  # which means all its tries: the first may have failed already
     gpus = "" if not task["gpus"] else " on GPU " + ", ".join(map(str, task["gpus"]))
     words = f"running on {task['node']}{gpus}"
     if task["state"] == "pending":
@@ -249,20 +266,21 @@ def _announce(task: dict[str, Any], *, quiet: bool) -> None:
     if task["state"] == "scheduled":
         words = f"scheduled for {local(task['scheduled_for'])}"
     if sys.stdout.isatty() and not quiet:
-        print(f"{task['id']}  {words}")
-        say(f"follow it: agentless logs -f {task['id']}    end it: agentless stop {task['id']}")
+        print(f"{task_id}  {words}")
+        say(f"follow it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
         return
     if not quiet:
-        print(task["id"])
+        print(task_id)
     if quiet or task["state"] in ("pending", "scheduled"):
-        say(f"{task['id']}  {words}")
+        say(f"{task_id}  {words}")
 
 
 def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
+    task_id = first_try(task["id"])
     try:
-        ended = served.wait(task["id"])
+        ended = served.wait(task_id)
     except KeyboardInterrupt:
-        say(f"\nThe task goes on. See it: agentless logs -f {task['id']}    end it: agentless stop {task['id']}")
+        say(f"\nThe task goes on. See it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
         raise
     tell_end(ended)
     return ended

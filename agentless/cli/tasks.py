@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.batch import FAILED, BatchOption, chosen, members, show_results, wait_for_batch, worst
+from agentless.cli.batch import BatchOption, chosen, members, show_results, wait_for_batch, worst
 from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say, tell_end
 from agentless.client import Client
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.spec import Mount
-from agentless.model.task import first_try
+from agentless.model.task import FAILED, first_try, numbered
 from agentless.model.units import format_duration, format_size, parse_duration
 from agentless.words import local, printable, process_words, ran, short, state, variables, where, words
 
@@ -76,7 +76,7 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
     for key, value in lines.items():
         if value not in (None, ""):
             print(f"{key:>10}  {printable(str(value))}")
-    for event in served.get(f"/v1/tasks/{found['id']}/events"):
+    for event in served.get(f"/v1/tasks/{numbered(found['id'])}/events"):
         when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
         then = event["task"]
         print(printable(f"{when:>10}  {event['event']} → {then['state']}: {event['cause']}"))
@@ -174,7 +174,7 @@ def rm(
     force: Annotated[bool, typer.Option("--force", "-f", help="Kill live ones first.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Remove ended tasks: the container on the node, its log, and the record here."""
+    """Remove ended tasks with all their tries: the container on the node, its log, and the record here."""
     served = client(context)
     return _each(
         chosen(served, tasks, batch),

@@ -29,6 +29,7 @@ from agentless.model.task import (
     numbered,
 )
 from agentless.model.view import ScriptView, TaskView
+from agentless.rules.due import within_limit
 from agentless.rules.publish import address_of
 from agentless.rules.reconcile import container_of
 from agentless.rules.retry import fresh_try
@@ -87,7 +88,8 @@ class Actions:
             if isinstance(task.status, Paused):
                 await self._do(link, task, link.runtime.resume(task.container_ref))
             await self._do(link, task, link.runtime.signal(task.container_ref, gentle))
-            task = await self._ended(task.id, grace)
+            most = within_limit(task, grace, self._core.clock.now()) if how == "stop" else grace
+            task = await self._ended(task.id, most)
         if task.live:
             await self._do(link, task, link.runtime.signal(task.container_ref, "KILL"))
             task = await self._ended(task.id, KILL_WITHIN)
@@ -102,6 +104,10 @@ class Actions:
         task = self._core.find(reference)
         if task.live:
             raise Refused(f"task {task.id} is {task.state}: only one that has ended can be tried again")
+        if not self._core.knows(task.id):
+            raise Refused(f"task {task.id} is not remembered here; agentless recover takes back what is yours")
+        if self._core.knows(later := next_try(task.id)) or later in self._core.others():
+            raise Refused(f"task {task.id} has been tried again: it went on as {later}; agentless retry {later}")
         if task.spec.secret_env:
             raise Refused(f"the secrets of task {task.id} were not kept; submit it again")
         again = fresh_try(task, self._core.clock.now())
@@ -116,17 +122,32 @@ class Actions:
         return await self._toggle(reference, "paused", "resume")
 
     async def remove(self, reference: str, *, force: bool = False) -> TaskView:
-        """Remove an ended task with its container and its log; `force` kills a live one first."""
+        """Remove an ended task with its container and its log, and all tries of it unless the number of one is given.
+
+        `force` kills a live one first.
+        """
         task = self._core.find(reference)
-        if task.live and force:
+        tries = [task] if reference == numbered(task.id) else [*self._earlier(task), task]
+        if live := next((each for each in tries if each.live and not force), None):
+            raise Refused(f"task {live.id} is {live.state}; agentless stop {live.id} first, or rm --force")
+        for each in tries:
+            task = await self._remove(each, force=force)
+        return self._core.view(task)
+
+    def _earlier(self, task: Task) -> Iterable[Task]:
+        """The tries before this one that are still known."""
+        first = first_try(task.id)
+        ids = [first, *(f"{first}-{number}" for number in range(2, task.attempt))]
+        return [self._core.task(each) for each in ids if each != task.id and self._core.knows(each)]
+
+    async def _remove(self, task: Task, *, force: bool) -> Task:
+        if task.live:
             if task.placement and task.node not in self._core.links:
                 self._logs.remove(task.id)
                 self._core.forget(task, "removed", f"agentless rm --force; {task.node} is not in the inventory")
-                return self._core.view(task)
+                return task
             await self._ask(task, "kill", None)
             task = self._core.task(task.id)
-        if task.live:
-            raise Refused(f"task {task.id} is {task.state}; agentless stop {task.id} first, or rm --force")
         if isinstance(task.status, Ended) and task.status.container and task.node in self._core.links:
             link = self._link(task)
             await link.ready()
@@ -136,7 +157,7 @@ class Actions:
                 link.runtime.check(result)
         self._logs.remove(task.id)
         self._core.forget(task, "removed", "agentless rm")
-        return self._core.view(task)
+        return task
 
     def script(self, reference: str) -> ScriptView:
         """What the launch of a task gives to its node; raises Refused for one that has none yet."""

@@ -56,7 +56,8 @@ def make(house: House) -> FastAPI:
     @app.exception_handler(RequestValidationError)
     async def malformed(_: Request, error: Exception) -> JSONResponse:
         first = error.errors()[0]  # type: ignore[attr-defined]
-        where = ".".join(map(str, first["loc"]))
+        place, *names = map(str, first["loc"])
+        where = f"--{names[0]}" if place == "query" else ".".join((place, *names))  # as it would be typed
         return JSONResponse({"error": "UsageError", "message": f"{where}: {first['msg']}", "exit_code": 2}, 400)
 
     @app.exception_handler(HTTPException)

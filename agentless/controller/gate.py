@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agentless.controller.core import Core
 from agentless.controller.link import Link
-from agentless.errors import NotFound, StateError, UsageError
+from agentless.errors import Refused, StateError, UsageError
 from agentless.model.cluster import Node
 from agentless.model.gate import Drain, GpuRecord, HealthPolicy, NodeRecord
 from agentless.rules.gate import drain_words, looked, resumed
@@ -50,7 +50,7 @@ class Gate:
         node, seen = link.node.name, link.observation
         record = core.records.get(node, NodeRecord())
         if gpu is not None and all(gpu != known.reading.index for known in record.gpus.values()):
-            raise NotFound(f"{node} has no GPU {gpu}; agentless gpus {node} lists those it has")
+            raise Refused(f"GPU {gpu} is not there; agentless gpus {node} lists those of {node}")
         there = seen.sample if seen.error is None else None
         after, lifted = resumed(record, gpu, there, seen.xids, self.policy)
         if lifted:

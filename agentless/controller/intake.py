@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from agentless.controller.core import Core
 from agentless.controller.launch import Launcher
@@ -14,13 +15,18 @@ from agentless.model.cluster import Cluster
 from agentless.model.event import Assigned, Delayed, Event, Queued
 from agentless.model.owner import check_owner
 from agentless.model.spec import Mount, TaskSpec, check_spec
-from agentless.model.task import Assigning, Ended, Lost, Pending, Placement, Scheduled, Task, new_task_id
+from agentless.model.task import Assigning, Ended, Lost, Placement, Task, new_task_id
 from agentless.model.view import StartView
 from agentless.rules.explain import never, refusal
 from agentless.rules.nearest import nearest
+from agentless.rules.plan import amounts_of
+from agentless.rules.shape import shape_of
 
 SHARED = "/shared"
 """Where a task sees the folder that all nodes have (`shared_dir` of the inventory)."""
+
+
+_Why = TypeVar("_Why")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +59,19 @@ class Intake:
         tasks = self._tasks(request)
         await asyncio.gather(*(self._hear(task) for task in tasks))
         # No await from here until the allocations are on disk: nobody else can be given these GPUs in between.
-        placements = self._scheduler.look(task for task in tasks if not self._is_for_later(task)).starts
+        placements = self._scheduler.look([task for task in tasks if not self._is_for_later(task)]).starts
         if request.dry_run:
-            return [self._rehearse(task, placements.get(task.id), request.secrets) for task in tasks]
-        taken = self._take_in(tasks, placements, request.secrets)
-        return list(
-            await asyncio.gather(*(self._answer(task, error) for task, error in zip(tasks, taken, strict=True)))
-        )
+            waits = self._told([task for task in tasks if task.id not in placements], self._waits)
+            return [self._rehearse(t, placements.get(t.id) or waits[t.id], request.secrets) for t in tasks]
+        refused = self._take_in(tasks, placements, request.secrets)
+        # Nor until it is told who waits: the next look may start them, and those launches are not waited for here.
+        told = [
+            None if task.id in placements and not error else self._not_begun(task, error)
+            for task, error in zip(tasks, refused, strict=True)
+        ]
+        begun = [task for task, start in zip(tasks, told, strict=True) if start is None]
+        launched = iter(await asyncio.gather(*(self._launched(task) for task in begun)))
+        return [start or next(launched) for start in told]
 
     def check(self, spec: TaskSpec) -> None:
         """Raises UsageError for what cannot be meant, and NotFound for a node that is not there."""
@@ -101,26 +113,26 @@ class Intake:
         else:
             await self._core.heard(self._core.links)
 
-    def _rehearse(self, task: Task, placement: Placement | None, secrets: Mapping[str, str]) -> StartView:
+    def _rehearse(self, task: Task, found: Placement | tuple[int, str], secrets: Mapping[str, str]) -> StartView:
         target = str(task.spec.needs)
-        if placement is None:
-            error = _refusal(self._core.cluster(), task)
-            return StartView(target, None, error.exit_code, str(error))
-        command = self._core.link(placement.node).runtime.launch(task, placement, secrets)
-        return StartView(target, None, 0, "", command.text(masked=True))
+        if isinstance(found, tuple):
+            return StartView(target, None, *found)
+        command = self._core.link(found.node).runtime.launch(task, found, secrets)
+        return StartView(target, None, 0, "", command.text(masked=True), str(found))
+
+    def _waits(self, cluster: Cluster, task: Task) -> tuple[int, str]:
+        """What would become of a task that does not start now: the exit code, and why."""
+        if error := self._turned_away(cluster, task):
+            return error.exit_code, str(error)
+        until = "for its time" if self._is_for_later(task) else str(_refusal(cluster, task))
+        return 0, f"would wait: {until}"
 
     def _take_in(
         self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str]
     ) -> list[AgentlessError | None]:
         """Remember tasks, placed or queued, in one write; of each why it is refused, None when it is not."""
-        core, cluster = self._core, self._core.cluster()
-        refused: dict[str, AgentlessError | None] = {}
-        like: Task | None = None
-        for task in tasks:
-            if task.id not in placements:
-                again = like and like.spec == task.spec  # as with many targets that are the same
-                refused[task.id] = refused[like.id] if like and again else self._turned_away(cluster, task)
-                like = task
+        core = self._core
+        refused = self._told([task for task in tasks if task.id not in placements], self._turned_away)
         kept = [task for task in tasks if not refused.get(task.id)]
         events = [(task, self._first(task, placements.get(task.id))) for task in kept]
         begun = {task.id for task in kept if task.id in placements}
@@ -135,6 +147,16 @@ class Intake:
                 core.secrets.remove(task.id)
             return [refused.get(task.id) or error for task in tasks]
         return [refused.get(task.id) for task in tasks]
+
+    def _told(self, tasks: Iterable[Task], why: Callable[[Cluster, Task], _Why]) -> dict[str, _Why]:
+        """Of each task why it does not start; looked for once for all that are alike in what matters for that."""
+        cluster, found, told = self._core.cluster(), dict[object, _Why](), dict[str, _Why]()
+        for task in tasks:
+            alike = shape_of(task.spec, task.owner), amounts_of(task), task.spec.terms
+            if alike not in found:
+                found[alike] = why(cluster, task)
+            told[task.id] = found[alike]
+        return told
 
     def _is_for_later(self, task: Task) -> bool:
         return (task.spec.terms.start_at or 0.0) > self._core.clock.now()
@@ -153,13 +175,15 @@ class Intake:
         error = _refusal(cluster, task)
         return error if task.spec.terms.wait_for == 0 or isinstance(error, Unreachable) else None
 
-    async def _answer(self, task: Task, turned_away: AgentlessError | None) -> StartView:
-        """Wait until it is known what has become of a task."""
-        core, target = self._core, str(task.spec.needs)
+    def _not_begun(self, task: Task, turned_away: AgentlessError | None) -> StartView:
+        target = str(task.spec.needs)
         if turned_away:
             return StartView(target, None, turned_away.exit_code, str(turned_away))
-        if isinstance(core.tasks[task.id].status, (Scheduled, Pending)):
-            return StartView(target, core.view(core.tasks[task.id]), 0, "")
+        return StartView(target, self._core.view(self._core.tasks[task.id]), 0, "")
+
+    async def _launched(self, task: Task) -> StartView:
+        """Wait until it is known what has become of the launch of a task."""
+        core, target = self._core, str(task.spec.needs)
         try:
             await self._launcher.first(task.id)
         except Refused as error:
@@ -183,4 +207,4 @@ class Intake:
 
 def _refusal(cluster: Cluster, task: Task) -> AgentlessError:
     found = refusal(cluster, task.spec, task.owner)
-    return found or Refused(f"{task.spec.needs}: what is free is promised to tasks that have waited for longer")
+    return found or Refused(f"{task.spec.needs}: what is free is given or promised to tasks before it")

@@ -10,7 +10,7 @@ from typing import Any
 from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.controller.together import Together
-from agentless.errors import AgentlessError, Refused, RuntimeFailed, TemplateError
+from agentless.errors import AgentlessError, IllegalMove, Refused, RuntimeFailed, TemplateError
 from agentless.model.event import Event, Launched, LaunchFailed, Step, Unplaced
 from agentless.model.task import Assigning, Lost, Task
 from agentless.rules.reconcile import LAUNCH_BOUND
@@ -103,12 +103,19 @@ class Launcher:
             except ImageMissing:
                 await self._pull(link, task)
                 container = await self._try(link, task)
-            await self._together.apply(task_id, Launched(container), f"docker run on {link.node.name} answered")
+            await self._answered(link, task_id, container)
         except (RuntimeFailed, TemplateError) as error:
             self._settle(task_id, LaunchFailed(str(error)), f"the launch on {task.node} failed")
         finally:
             core.launching.discard(task_id)
         core.catch_up(task_id)
+
+    async def _answered(self, link: Link, task_id: str, container: str) -> None:
+        try:
+            await self._together.apply(task_id, Launched(container), f"docker run on {link.node.name} answered")
+        except IllegalMove as error:
+            # No refusal of the node: the task was seen there before the answer came, and is what it was seen to be.
+            _log.info("task %s: %s", task_id, error)
 
     def _settle(self, task_id: str, event: Event, cause: str) -> None:
         if task_id in self._core.tasks:
@@ -122,7 +129,7 @@ class Launcher:
 
     async def _pull(self, link: Link, task: Task) -> None:
         image = task.spec.image or ""
-        self._core.apply(task.id, Step(f"pulling {image}"), f"image not on {link.node.name}")
+        self._settle(task.id, Step(f"pulling {image}"), f"image not on {link.node.name}")
         async with link.stream(link.runtime.pull(image)) as stream:
             reading, stopping = asyncio.create_task(_drain(stream)), asyncio.create_task(self._stopped(task.id))
             try:

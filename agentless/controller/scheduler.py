@@ -5,26 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from agentless import plugins
 from agentless.controller.core import Core
 from agentless.controller.link import SAMPLE_SOON
 from agentless.controller.past import Past
-from agentless.errors import AgentlessError, Refused, StateError, UsageError
+from agentless.errors import AgentlessError, Refused, StateError, Unreachable, UsageError
 from agentless.model.cluster import Cluster
 from agentless.model.event import Assigned, Moved
 from agentless.model.spec import TaskSpec
 from agentless.model.task import Pending, Scheduled, Task
 from agentless.model.units import format_duration
-from agentless.model.view import ExplainView, ObstacleView, ShareView
-from agentless.rules.batches import released
-from agentless.rules.explain import against, brief, never
+from agentless.model.view import ExplainView, ShareView
+from agentless.rules.ahead import Ahead
+from agentless.rules.batches import is_held_back
+from agentless.rules.explain import asked, brief, never, refusal
+from agentless.rules.explanation import explanation, when
 from agentless.rules.order import order
-from agentless.rules.plan import Outlook, Plan, Promise, plan
+from agentless.rules.plan import Outlook, Plan, plan
 from agentless.rules.publish import timestamp
 from agentless.rules.rank import move
-from agentless.rules.remedy import remedies
 from agentless.rules.search import Cost
 
 LOOK_EVERY = 2.0
@@ -67,16 +68,15 @@ class Scheduler:
         ]
         return self._in_order() + [task for *_, task in sorted(later)]
 
-    def look(self, others: Iterable[Task] = ()) -> Plan:
+    def look(self, others: Sequence[Task] = ()) -> Plan:
         """What would happen now to those who wait, and to these others."""
         now = self._core.clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
-        policies = {name: POLICIES[name or self.policy] for name in (None, *POLICIES)}
         cluster = self._core.cluster()
         self._used = self._past.used(cluster)
         lengths = self._past.lengths(others) if self.learn else {}
-        queue = released(order([*waiting, *others], self._used), self._core.tasks.values())
-        return plan(cluster, queue, now, policies, self.plan, lengths=lengths)
+        queue, placed = order([*waiting, *others], self._used), self._core.tasks.values()
+        return plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
 
     def shares(self) -> list[ShareView]:
         """What each owner has used lately, holds and waits for."""
@@ -105,25 +105,30 @@ class Scheduler:
             return ExplainView(task.id, f"task {task.id} goes into the queue in {left}", None, (), {})
         if not isinstance(task.status, Pending):
             return ExplainView(task.id, f"task {task.id} is {task.state}: it waits for nothing", None, (), {})
-        outlook = self.outlook(task)
-        when = self._held_back(task) or self._when(outlook.promise)
-        summary = f"task {task.id} ({task.spec.needs}) is number {outlook.position} in the queue; {when}"
-        return self._explained(self._core.cluster(), task, summary, outlook.promise)
+        cluster, promise = self._core.cluster(), self.plan.promises.get(task.id)
+        position = self.outlook(task).position
+        held_back, coming = self._held_back(task), when(promise, cluster)
+        summary = f"task {task.id} ({task.spec.needs}) is number {position} in the queue; "
+        if held_back:
+            start = timestamp(promise.start) if promise else None
+            return ExplainView(task.id, f"{summary}{held_back}; {coming}", start, (), {})
+        return explanation(cluster, task, summary + coming, promise, self._ahead(task, self.plan))
 
     def what_if(self, spec: TaskSpec, owner: str | None) -> ExplainView:
         """What would become of a task if it were submitted now."""
         now, cluster = self._core.clock.now(), self._core.cluster()
         task = Task("", spec, "", owner or self._core.owner, now)
         if never(cluster, spec, task.owner):
-            return self._explained(cluster, task, f"{spec.needs} can never be had here", None)
+            return explanation(cluster, task, f"{asked(spec)} can never be had here", None, Ahead())
+        if isinstance(refusal(cluster, spec, task.owner), Unreachable):
+            words = f"{spec.needs} would be refused: none of the nodes that will do can be reached"
+            return explanation(cluster, task, words, None, Ahead())
         found = self.look([task])
         if placement := found.starts.get(task.id):
-            gpus = f"::{','.join(map(str, placement.gpus))}" if placement.gpus else ""
-            return ExplainView("", f"{spec.needs} would start now, on {placement.node}{gpus}", None, (), {})
-        promise = found.promises.get(task.id)
-        place = self._in_order(task).index(task) + 1
-        summary = f"{spec.needs} would be number {place} in the queue; {self._when(promise)}"
-        return self._explained(cluster, task, summary, promise)
+            return ExplainView("", f"{spec.needs} would start now, on {placement}", timestamp(now), (), {})
+        place, promise = self._in_order(task).index(task) + 1, found.promises.get(task.id)
+        summary = f"{spec.needs} would be number {place} in the queue; {when(promise, cluster)}"
+        return explanation(cluster, task, summary, promise, self._ahead(task, found))
 
     def move(
         self, reference: str, position: int | None = None, before: str | None = None, after: str | None = None
@@ -159,28 +164,20 @@ class Scheduler:
 
     # ------------------------------------------------------------------ inside
 
-    def _explained(self, cluster: Cluster, task: Task, summary: str, promise: Promise | None) -> ExplainView:
-        found = against(cluster, task.spec, task.owner)
-        views = [ObstacleView(name, each.text, each.details) for name, several in found.items() for each in several]
-        helps = {
-            name: tuple(remedy.text for remedy in remedies(cluster.nodes[name], task.spec, task.owner, cluster.at))
-            for name in found
-        }
-        start = timestamp(promise.start) if promise else None
-        return ExplainView(task.id, summary, start, tuple(views), {name: each for name, each in helps.items() if each})
+    def _ahead(self, task: Task, looked: Plan) -> Ahead:
+        """Those who come before it."""
+        queue = self._in_order(*([] if task.id in self._core.tasks else [task]))
+        before = queue[: [each.id for each in queue].index(task.id)]
+        promises = {key: promise for key, promise in looked.promises.items() if key}  # one that is new has none to keep
+        lengths = self._past.lengths([task]) if self.learn else {}
+        return Ahead(before, promises, self._policies, lengths, tuple(self._core.tasks.values()))
 
-    def _when(self, promise: Promise | None) -> str:
-        if promise is None:
-            return "when it starts is not known yet"
-        if promise.start is None:
-            return f"it starts on {promise.node} when something ends there that has no time limit"
-        left = format_duration(promise.start - self._core.clock.now())
-        if promise.about:
-            return f"it starts in about {left} on {promise.node}, as far as earlier tasks tell"
-        return f"it starts in {left} at the latest, on {promise.node}"
+    @property
+    def _policies(self) -> Mapping[str | None, Cost]:
+        return {name: POLICIES[name or self.policy] for name in (None, *POLICIES)}
 
     def _held_back(self, task: Task) -> str:
-        if released([task], self._core.tasks.values()):
+        if not is_held_back(task, self._core.tasks.values()):
             return ""
         most = task.spec.terms.max_parallel
         return f"{most} of its batch {'runs' if most == 1 else 'run'} already (--max-parallel)"

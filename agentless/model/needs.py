@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from agentless.errors import UsageError
 from agentless.model.sharing import ALONE, Sharing
-from agentless.model.units import parse_size
+from agentless.model.units import parse_size, short_size
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAX_GPUS = 10_000
@@ -26,7 +26,6 @@ _HOW = "write HOST, HOST::GPU,… or HOST:NUMA::GPU,…, for example node1::0,1;
 _COUNTED = re.compile(r"([0-9]{1,5})[xX](.*)", re.DOTALL)
 _RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
 _TYPE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9*?. _-]*")
-_MEGABYTES = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class Needs:
 
     def __str__(self) -> str:
         """The target, and in words what no target can say: `node2::0:8G 1/3` shares its GPU with up to two more."""
-        size = "" if self.gpu_memory is None else f":{_short(self.gpu_memory)}"
+        size = "" if self.gpu_memory is None else f":{short_size(self.gpu_memory)}"
         counted = f"{self.gpus}x{','.join(self.gpu_types)}{size}" if self.gpus else ""
         numa = "" if self.numa is None else f":{self.numa}"
         exact = "::" + ",".join(map(str, self.indices)) if self.indices else ""
@@ -120,7 +119,7 @@ def joined(needs: Needs, target: Needs, text: str) -> Needs:
 
 def parse_gpu_memory(text: str) -> int:
     """Bytes of GPU memory; a bare number is megabytes, as GPU tools count, not bytes."""
-    return parse_size(f"{text.strip()}M" if _MEGABYTES.fullmatch(text.strip()) else text)
+    return parse_size(text, bare="m")
 
 
 def parse_gpu_types(text: str) -> tuple[str, ...]:
@@ -146,7 +145,7 @@ def is_type(name: str | None, pattern: str) -> bool:
 def _counted(text: str, count: int, rest: str) -> Needs:
     types, colon, size = rest.partition(":")
     if not 1 <= count <= MAX_GPUS:
-        raise UsageError(f"target {text!r}: {count} GPUs cannot be had; write at least 1x, or name a node for none")
+        raise UsageError(f"target {text!r}: {count} GPUs cannot be had; write 1x to {MAX_GPUS}x, or a node for none")
     if colon and not size:
         raise UsageError(f"target {text!r}: no size after ':'; {_HOW}")
     try:
@@ -179,10 +178,3 @@ def _is_index(text: str) -> bool:
 
 def _words(text: str) -> list[str]:
     return re.split(r"[ _-]+", text.strip().lower())
-
-
-def _short(size: int) -> str:
-    """A size as people would have written it: `40G`, `16GiB`, `512M`, else bytes."""
-    units = {"G": 10**9, "GiB": 2**30, "M": 10**6, "MiB": 2**20, "B": 1}
-    unit = next(unit for unit, one in units.items() if size % one == 0)
-    return f"{size // units[unit]}{unit}"

@@ -186,6 +186,8 @@ def _check_terms(terms: Terms) -> None:
     if terms.start_at is not None and terms.wait_for == 0:
         raise UsageError("--no-queue is for now, and --at and --in are for later; leave one of them out")
     parse_signal(terms.signal)
+    if terms.time_limit is None and parse_signal(terms.signal) != "TERM":
+        raise UsageError(f"--signal {terms.signal} is sent when the --time-limit is over, or nearly; say that, too")
     if terms.signal_before is not None:
         if terms.time_limit is None:
             raise UsageError("--signal-before is the time before the end of the --time-limit; say that, too")

@@ -20,11 +20,14 @@ _DURATION_PART = re.compile(rf"({_NUMBER})\s*([a-z]*)", re.IGNORECASE | re.ASCII
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
-def parse_size(text: str) -> int:
-    """Bytes in `text`; anything unreadable, negative or zero is a UsageError, never a default."""
+def parse_size(text: str, bare: str = "b") -> int:
+    """Bytes in `text`, where a bare number is in the unit `bare`.
+
+    Anything unreadable, negative or zero is a UsageError, never a default.
+    """
     match = _SIZE.fullmatch(text.strip())
     if match:
-        number, unit = match[1], match[2].lower()
+        number, unit = match[1], match[2].lower() or bare
         base = 1024 if unit.endswith(("ib", "i")) else 1000
         power = _POWERS.get(unit.removesuffix("b").removesuffix("i"))
         if power is not None and not (base == 1024 and power == 0):
@@ -42,6 +45,13 @@ def format_size(size: int) -> str:
             break
         value /= 1024
     return f"{value:.1f}".removesuffix(".0") + f" {unit}"
+
+
+def short_size(size: int) -> str:
+    """A size as people would have written it: `40G`, `16GiB`, `512M`, else bytes."""
+    units = {"T": 10**12, "TiB": 2**40, "G": 10**9, "GiB": 2**30, "M": 10**6, "MiB": 2**20, "B": 1}
+    unit = next(unit for unit, one in units.items() if size % one == 0)
+    return f"{size // units[unit]}{unit}"
 
 
 def parse_duration(text: str) -> float:
@@ -67,3 +77,9 @@ def format_duration(seconds: float) -> str:
         return f"{hours}h {minutes}m"
     days, hours = divmod(hours, 24)
     return f"{days}d {hours}h"
+
+
+def short_duration(seconds: float) -> str:
+    """A time, at most as long, as people would type it: `45s`, `12m`, `1h10m`, `4d3h`."""
+    first, *rest = format_duration(seconds).split()
+    return first + "".join(part for part in rest if part[0] != "0")

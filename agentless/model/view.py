@@ -181,13 +181,17 @@ class CheckView:
 
 @dataclass(frozen=True, slots=True)
 class StartView:
-    """What became of one target of a submit. `task` is None when it was refused; `exit_code` is 0 when it runs."""
+    """What became of one target of a submit. `task` is None when it was refused; `exit_code` is 0 when it runs.
+
+    Of a dry run `script` is what would be run, and `place` where, like `node1::0,1`; None when it would not start now.
+    """
 
     target: str
     task: TaskView | None
     exit_code: int
     message: str
     script: str | None = None
+    place: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

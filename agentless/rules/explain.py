@@ -12,11 +12,15 @@ from agentless.model.node import unreachable
 from agentless.model.reservation import Reservation
 from agentless.model.sharing import Sharing
 from agentless.model.spec import TaskSpec
-from agentless.model.units import format_duration, format_size
+from agentless.model.units import format_duration, format_size, short_size
+from agentless.rules.flaws import Flaw, say
 from agentless.rules.shape import Shape, shape_of
 
 MAX_NODES, MAX_DETAILS = 8, 4
 """So many nodes, and of each so many details, are told of in one sentence."""
+
+NOBODY: Mapping[int, str] = {}
+"""Nothing is reserved for anybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,14 @@ def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
     if not all(any(obstacle.lasting for obstacle in each) for each in found.values()):
         return None
     lasting = {name: tuple(obstacle for obstacle in each if obstacle.lasting) for name, each in found.items()}
-    return f"{spec.needs} can never be had here{_told(lasting)}"
+    return f"{asked(spec)} can never be had here{_told(lasting)}"
+
+
+def asked(spec: TaskSpec) -> str:
+    """What is asked for, in short; of one without GPUs also cores and memory."""
+    amounts = [f"{spec.cores:g} cores"] if spec.cores else []
+    amounts += [f"{short_size(spec.memory)} of memory"] if spec.memory else []
+    return f"{' and '.join(amounts)} on {spec.needs}" if amounts and not spec.needs.gpus else str(spec.needs)
 
 
 def refusal(cluster: Cluster, spec: TaskSpec, owner: str = "") -> AgentlessError | None:
@@ -99,17 +110,30 @@ def brief(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str:
     return "; ".join(obstacle.text for obstacle in min(passing, key=len, default=()))
 
 
+def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Flaw | None:
+    """Why a GPU will not do for a task of this shape; `reserved` says in words for whom it is, by index."""
+    reading, index = gpu.reading, gpu.reading.index
+    total, free = reading.memory_total_mib, reading.memory_unused_mib
+    wanted, beside = short_size(shape.gpu_memory), f"; {reserved[index]}" if index in reserved else ""
+    if shape.rank(reading.name) is None:
+        return Flaw(index, "is", reading.name or "a GPU without a name", lasting=True)
+    if total is not None and total << 20 < shape.gpu_memory:
+        return Flaw(index, "has", f"{format_size(total << 20)} of memory, not {wanted}", lasting=True)
+    if gpu.state == "foreign" and not shape.share:
+        return Flaw(index, "is", f"foreign: {gpu.reason} (--share to run beside it){beside}")
+    if gpu.state == "allocated" and shape.sharing.limit > 1:
+        if (more := _unshared(gpu, shape.sharing)) is not None:
+            return Flaw(index, "is", f"allocated: {gpu.reason}{more}{beside}")
+    elif gpu.state == "excluded":
+        return Flaw(index, "is", f"excluded: {gpu.reason}", lasting=True)
+    elif gpu.state not in ("free", "foreign", "drained"):  # that its node is drained is said of the node
+        return Flaw(index, "is", f"{gpu.state}: {gpu.reason}{beside}")
+    if free is not None and free << 20 < shape.gpu_memory:
+        return Flaw(index, "has", f"{format_size(free << 20)} of memory free, not {wanted}{beside}")
+    return Flaw(index, "is", reserved[index]) if index in reserved else None
+
+
 # ---------------------------------------------------------------------- inside
-
-
-@dataclass(frozen=True, slots=True)
-class _Flaw:
-    """Why one GPU will not do: `GPU 0` and then these words."""
-
-    index: int
-    verb: str
-    words: str
-    lasting: bool = False
 
 
 def _reserved(reservation: Reservation, spec: TaskSpec, now: float) -> str:
@@ -118,26 +142,6 @@ def _reserved(reservation: Reservation, spec: TaskSpec, now: float) -> str:
     if spec.ends_within is None:
         return f"{reservation}, and it has no --time-limit that is over by then"
     return f"{reservation}, and it may run for {format_duration(spec.ends_within)}"
-
-
-def _flaw(gpu: Gpu, shape: Shape, reserved: Mapping[int, str]) -> _Flaw | None:
-    reading, index = gpu.reading, gpu.reading.index
-    total, free = reading.memory_total_mib, reading.memory_unused_mib
-    wanted = format_size(shape.gpu_memory)
-    if shape.rank(reading.name) is None:
-        return _Flaw(index, "is", reading.name or "a GPU without a name", lasting=True)
-    if total is not None and total << 20 < shape.gpu_memory:
-        return _Flaw(index, "has", f"{format_size(total << 20)} of memory, not {wanted}", lasting=True)
-    if gpu.state == "foreign" and not shape.share:
-        return _Flaw(index, "is", f"foreign: {gpu.reason} (--share to run beside it)")
-    if gpu.state == "allocated" and shape.sharing.limit > 1:
-        if (more := _unshared(gpu, shape.sharing)) is not None:
-            return _Flaw(index, "is", f"allocated: {gpu.reason}{more}")
-    elif gpu.state not in ("free", "foreign", "drained"):  # that its node is drained is said of the node
-        return _Flaw(index, "is", f"{gpu.state}: {gpu.reason}", lasting=gpu.state == "excluded")
-    if free is not None and free << 20 < shape.gpu_memory:
-        return _Flaw(index, "has", f"{format_size(free << 20)} of memory free, not {wanted}")
-    return _Flaw(index, "is", reserved[index]) if index in reserved else None
 
 
 def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
@@ -152,31 +156,8 @@ def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
         return f", and it wants to be one of {sharing.limit} at most"
     left = total - sum(other.floor for other in others)
     if sharing.floor > left:
-        return f", {format_size(left)} of its memory not set aside, not {format_size(sharing.floor)}"
+        return f", {format_size(left)} of its memory not set aside, not {short_size(sharing.floor)}"
     return None
-
-
-def _say(flaws: Iterable[_Flaw]) -> tuple[str, ...]:
-    """All of them in words; what is the same for several GPUs is said once."""
-    groups: dict[tuple[str, str], list[int]] = {}
-    for flaw in flaws:
-        groups.setdefault((flaw.verb, flaw.words), []).append(flaw.index)
-    plural = {"is": "are", "has": "have"}
-    return tuple(
-        f"GPU {indices[0]} {verb} {words}" if len(indices) == 1 else f"GPUs {_ranges(indices)} {plural[verb]} {words}"
-        for (verb, words), indices in groups.items()
-    )
-
-
-def _ranges(indices: Iterable[int]) -> str:
-    """`0-3,6` for 0, 1, 2, 3, 6."""
-    runs: list[list[int]] = []
-    for index in sorted(indices):
-        if runs and runs[-1][1] == index - 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def _told(found: Mapping[str, tuple[Obstacle, ...]]) -> str:
@@ -206,7 +187,7 @@ def _host_obstacles(node: Node, spec: TaskSpec) -> Iterable[Obstacle]:
             yield Obstacle(f"{spec.cores:g} cores are asked for and {free:g} of {host.cores} are not set aside")
     if spec.memory and host.memory_mib:
         total, set_aside = host.memory_mib << 20, node.memory_set_aside
-        wanted, has = format_size(spec.memory), format_size(total)
+        wanted, has = short_size(spec.memory), format_size(total)
         if spec.memory > total:
             yield Obstacle(f"{wanted} of memory are asked for and {node.name} has {has}", lasting=True)
         elif spec.memory + set_aside > total:
@@ -229,21 +210,21 @@ def _exact_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> I
     # What the whole node is not well for is not said of each GPU again.
     asked = [by_index[index] for index in shape.indices if index in by_index]
     asked = [gpu for gpu in asked if node.state == "online" or gpu.state != "unknown"]
-    flaws = [flaw for gpu in asked if (flaw := _flaw(gpu, shape, reserved))]
+    flaws = [flaw for gpu in asked if (flaw := flaw_of(gpu, shape, reserved))]
     for lasting in (False, True):
-        yield from (Obstacle(words, lasting) for words in _say(flaw for flaw in flaws if flaw.lasting is lasting))
+        yield from (Obstacle(words, lasting) for words in say(flaw for flaw in flaws if flaw.lasting is lasting))
 
 
 def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Iterable[Obstacle]:
-    flaws = [flaw for gpu in node.gpus if (flaw := _flaw(gpu, shape, reserved))]
+    flaws = [flaw for gpu in node.gpus if (flaw := flaw_of(gpu, shape, reserved))]
     capable = len(node.gpus) - sum(flaw.lasting for flaw in flaws)
     free = len(node.gpus) - len(flaws)
     wanted = f"{shape.gpus} GPU{'s are' if shape.gpus > 1 else ' is'} asked for"
     if capable < shape.gpus:
-        why = _say(flaw for flaw in flaws if flaw.lasting)
+        why = say(flaw for flaw in flaws if flaw.lasting)
         yield Obstacle(f"{wanted} and {node.name} has {capable} that will do", lasting=True, details=why)
     elif free < shape.gpus:
-        why = _say(flaw for flaw in flaws if not flaw.lasting)
+        why = say(flaw for flaw in flaws if not flaw.lasting)
         yield Obstacle(f"{wanted} and {free} of {capable} on {node.name} are free", details=why)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Annotated, Any, TypedDict, get_args, get_type_hints
+from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
 from agentless.errors import UsageError
 from agentless.model.moment import check_future, parse_future
@@ -23,18 +23,27 @@ from agentless.model.units import parse_duration, parse_size
 from agentless.rules.expand import Combination, expand
 from agentless.rules.nearest import nearest
 
+Number = TypeVar("Number", int, float)
 
-def seconds(value: float | str | timedelta, _: str = "") -> float:
+
+def seconds(value: float | str | timedelta, option: str) -> float:
     """Seconds of a time: a number is seconds, a text is read as `parse_duration` does."""
-    return value.total_seconds() if isinstance(value, timedelta) else parse_duration(str(value))
+    return value.total_seconds() if isinstance(value, timedelta) else _quantity(parse_duration, value, option)
 
 
-def _size(value: float | str, _: str) -> int:
-    return parse_size(str(value))
+def _size(value: float | str, option: str) -> int:
+    return _quantity(parse_size, value, option)
 
 
-def _gpu_memory(value: float | str, _: str) -> int:
-    return parse_gpu_memory(str(value))
+def _gpu_memory(value: float | str, option: str) -> int:
+    return _quantity(parse_gpu_memory, value, option)
+
+
+def _quantity(parse: Callable[[str], Number], value: float | str, option: str) -> Number:
+    try:
+        return parse(str(value))
+    except UsageError as error:
+        raise UsageError(f"{option} {error}") from None
 
 
 def _gpu_types(value: str | Iterable[str], option: str) -> tuple[str, ...]:
@@ -73,12 +82,13 @@ def _pairs(value: Mapping[str, str] | str | Iterable[str], option: str) -> dict[
     if isinstance(value, Mapping):
         _texts((*value.keys(), *value.values()), option)
         return dict(value)
-    found = {}
+    found = dict[str, str]()
     for text in _texts(value, option):
         key, equals, word = text.partition("=")
         if not equals or not key:
             raise UsageError(f"{option} {text!r}: write KEY=VALUE")
-        found[key] = word
+        if found.setdefault(key, word) != word:
+            raise UsageError(f"{option} {key} is given twice, as {found[key]} and as {word}")
     return found
 
 
@@ -114,7 +124,7 @@ class Options(TypedDict, total=False):
     on: Pairs
     exclusive: bool
     policy: Policy
-    priority: int
+    priority: int | None
     time_limit: Time
     signal: Signal
     signal_before: Time
@@ -204,6 +214,8 @@ def submission(command: Iterable[str], targets: Iterable[str], options: Options,
     given["env"] = _variables(given.pop("env", ()), "--env", outside.environ)
     start_at = _start_at(given.pop("at", None), given.pop("after", None), outside.now)
     if given.pop("no_queue", False):
+        if "wait_for" in given:
+            raise UsageError("--no-queue is not to wait, and --wait-for to wait; leave one of them out")
         given["wait_for"] = 0.0
     whose = _owner(given.pop("owner"), "--owner") if "owner" in given else None
     spec = replace(_spec(given), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
@@ -221,13 +233,29 @@ def _start_at(at: str | datetime | None, after: float | str | timedelta | None, 
     if at is not None and after is not None:
         raise UsageError("--at and --in say the same in two ways; leave one of them out")
     if after is not None:
-        return now + seconds(after)
+        if isinstance(after, str) and _reads(lambda: parse_future(after, now)):
+            raise UsageError(f"--in {after!r} is a date; write --at {after}")
+        return now + seconds(after, "--in")
+    if at is None:
+        return None
     if isinstance(at, datetime):
         return check_future(at.timestamp(), now, f"{at}")
+    if not isinstance(at, str):
+        raise UsageError(f"--at takes a text or a datetime, not {at!r}")
+    if _reads(lambda: parse_duration(at)):
+        raise UsageError(f"--at {at!r} is a time from now; write --in {at}")
     try:
-        return None if at is None else parse_future(at, now)
+        return parse_future(at, now)
     except UsageError as error:
         raise UsageError(f"--at {error}") from None
+
+
+def _reads(read: Callable[[], object]) -> bool:
+    try:
+        read()
+    except UsageError:
+        return False
+    return True
 
 
 def _spec(given: Mapping[str, Any]) -> TaskSpec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentless.model.needs import is_type
 from agentless.model.node import NodeConfig
@@ -28,10 +28,14 @@ class Shape:
     numa: int | None
     indices: tuple[int, ...]
     exclusive: bool
-    share: bool
     policy: str | None
     sharing: Sharing
     owner: str = ""
+
+    @property
+    def share(self) -> bool:
+        """Whether processes outside agentless may be on its GPUs."""
+        return self.sharing.strangers
 
     def rank(self, name: str | None) -> int | None:
         """How well a GPU of this name will do, 0 the best; None when it will not."""
@@ -41,8 +45,10 @@ class Shape:
 
     def rules_out(self, node: NodeConfig) -> str:
         """Why this is none of the nodes that were asked for, in words; empty when it is one."""
-        if (self.nodes and node.name not in self.nodes) or node.name in self.exclude:
+        if self.nodes and node.name not in self.nodes:
             return f"{node.name} is not among the nodes asked for"
+        if node.name in self.exclude:
+            return f"{node.name} is left out (--exclude)"
         for key, value in self.on:
             if node.labels.get(key) != value:
                 return f"{node.name} has no label {key}={value}"
@@ -85,8 +91,7 @@ def shape_of(spec: TaskSpec, owner: str = "") -> Shape:
         needs.numa,
         needs.indices,
         needs.exclusive,
-        spec.share,
         needs.policy,
-        needs.sharing,
+        replace(needs.sharing, strangers=True) if spec.share else needs.sharing,
         owner,
     )

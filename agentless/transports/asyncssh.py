@@ -126,9 +126,12 @@ class _Connection:
             _, shell = await self.library.create_session(
                 lambda: _Shell(self._name, self.library), "exec sh", encoding=None, request_pty=False
             )
-        except (asyncssh.Error, OSError) as error:
+        except (asyncssh.Error, OSError, AttributeError) as error:
+            # The library forgets a session that is still being opened when its connection is closed, and trips over it.
             if not self.alive:
                 raise Unreachable(f"{self._name} closed the connection") from None
+            if isinstance(error, AttributeError):
+                raise
             raise Refused(
                 f"{self._name} takes no more sessions on this connection ({error}): its sshd allows MaxSessions of "
                 "them, 10 by default; end a `logs -f`, or allow more"

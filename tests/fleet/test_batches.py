@@ -81,6 +81,29 @@ async def test_a_sweep_can_be_waited_for_where_it_is_submitted(agentless):
     assert [line.split()[1:4] for line in out.splitlines()[1:]] == [["a", "3", "completed"], ["b", "4", "completed"]]
 
 
+async def test_a_rehearsal_of_a_sweep_is_one_script_and_the_commands_with_their_places(agentless):
+    words = ("submit", "1x", "--dry-run", "--", "train", "--seed", "span:{1..6}", "a\nb")
+    out, err = await typed(agentless, *words)
+    lines = [line for line in out.splitlines() if line.startswith(("# on ", "# the same "))]
+    assert lines == [
+        "# on n1::0, to the stdin of sh:",
+        *(f"# the same on n1::{gpu}: train --seed {gpu + 1} 'a" for gpu in (1, 2, 3)),
+    ]
+    assert {line[0] for line in out[out.index("# the same") :].splitlines()} == {"#"}  # whatever a shell makes of it
+    assert out.count("docker run") == 1
+    assert err == "agentless: would wait: 1x: what is free is given or promised to tasks before it (2 tasks)\n"
+
+
+async def test_a_rehearsal_ends_as_the_submit_would(agentless):
+    await typed(agentless, "submit", "n1::0-3", "--", "sleep", "600")
+    out, err = await typed(agentless, "submit", "1x", "--dry-run", "--", "true")
+    assert out == ""
+    assert "agentless: would wait: 1x cannot start now" in err
+    assert "n1: 1 GPU is asked for and 0 of 4 on n1 are free" in err
+    _, err = await typed(agentless, "submit", "1x", "--no-queue", "--dry-run", "--", "true", code=3)
+    assert "would wait" not in err
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

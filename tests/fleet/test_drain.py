@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from agentless.controller.intake import Submit
-from agentless.errors import NotFound, StateError
+from agentless.errors import Refused, StateError
 from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
 from agentless.model.terms import Terms
@@ -122,7 +122,7 @@ async def test_to_resume_what_is_not_kept_out_lifts_nothing(desk):
     async with desk.running() as controller:
         assert controller.gate.resume("n1")[1] == ()
         assert controller.gate.resume("n1", 2)[1] == ()
-        with pytest.raises(NotFound, match="n1 has no GPU 7"):
+        with pytest.raises(Refused, match="GPU 7 is not there; agentless gpus n1 lists those of n1"):
             controller.gate.resume("n1", 7)
         assert told(controller, "resumed") == []
 

@@ -30,11 +30,20 @@ async def test_who_waits_is_told_about_when_it_starts_and_nobody_is_stopped(desk
     async with desk.running() as controller:
         holder, waiting = await busy_after_short_ones(controller)
         task = controller.core.find(waiting)
+        desk.clock.ahead = 5.0  # by now those before would have ended
         view = controller.core.view(task)
         assert (view.about, view.expected_start is not None) == (True, True)
-        assert "it starts in about " in controller.scheduler.explain(task).summary
+        assert "is number 1 in the queue; it may start any moment, on n1" in controller.scheduler.explain(task).summary
         await until(lambda: controller.core.find(holder).state == "running")
         assert task.state == "pending"
+
+
+async def test_what_is_free_is_had_at_once_although_lengths_are_learned(desk):
+    desk.inventory.write_text(desk.inventory.read_text() + "queue: {learn: true}\n")
+    async with desk.running() as controller:
+        task = await submit(controller, "4x", 600)
+        events = [event for _, event in controller.core.history.events(0, -1, task)]
+        assert b'"event":"queued"' not in b"".join(events)
 
 
 async def test_nothing_is_learned_unless_the_inventory_says_so(desk):

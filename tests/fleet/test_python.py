@@ -15,6 +15,7 @@ import pytest
 
 from agentless import AgentlessError, Cluster, NoAnswer, NotFound, Refused, Task, UsageError, paths
 from agentless.demo.fleet import NodePlan
+from agentless.model.task import first_try
 from tests.fleet.client import PATIENCE, until
 from tests.fleet.house import end_controller, inhabited
 from tests.fleet.world import World
@@ -85,6 +86,12 @@ def test_one_stream_and_the_last_lines_of_a_log(cluster):
     assert list(ended.logs(stderr=True)) == ["oops"]
     assert list(ended.logs(stdout=True)) == ["1", "2"]
     assert list(ended.logs(stdout=True, tail=1)) in (["2"], [])
+
+
+def test_a_number_of_lines_that_cannot_be_is_refused_by_its_name(cluster):
+    task = cluster.submit("true", target="n1").wait()
+    with pytest.raises(UsageError, match=r"^--tail: "):
+        list(task.logs(tail=-1))
 
 
 def test_a_log_with_times_and_since_when(cluster):
@@ -200,16 +207,49 @@ def test_a_sweep_is_a_batch_of_all_combinations(cluster):
         cluster.submit("echo", "span:{0..2}", gpus=1)
 
 
+def test_a_batch_is_waited_for_and_what_failed_is_tried_again(cluster):
+    script = "case $AGENTLESS_TASK_ID in *-2) exit 0;; *) exit $0;; esac"
+    batch = cluster.submit_batch("sh", "-c", script, "span:{0..2}", gpus=1, node="n1")
+    ended = batch.wait("60s")
+    assert [task.exit_code for task in ended.tasks] == [0, 1, 2]
+    again = ended.retry_failed()
+    assert [task.attempt for task in again.tasks] == [1, 2, 2]
+    assert [task.exit_code for task in again.wait().tasks] == [0, 0, 0]
+    assert [task.id for task in again.retry_failed().tasks] == [task.id for task in again.tasks]
+
+
+def test_a_batch_that_takes_too_long_goes_on_and_is_stopped_as_a_whole(cluster):
+    batch = cluster.submit_batch("sleep", "span:{600..605}", gpus=1, node="n1")
+    with pytest.raises(TimeoutError, match=r"has not ended in 0\.05; it and the others go on"):
+        batch.wait(timeout=0.05)
+    stopped = batch.stop(grace=0)
+    assert [task.state for task in stopped.tasks] == ["stopped"] * 4 + ["cancelled"] * 2
+    assert [task.id for task in stopped.tasks] == [task.id for task in batch.tasks]
+
+
+def test_of_a_batch_all_are_acted_on_although_one_cannot_be(cluster):
+    batch = cluster.submit_batch("false", targets=["n1::0", "n1::1", "n1::2"]).wait()
+    batch.tasks[1].remove()
+    with pytest.raises(NotFound, match=batch.tasks[1].id):
+        batch.retry_failed()
+    assert [cluster.task(batch.tasks[n].id).attempt for n in (0, 2)] == [2, 2]
+
+
+async def test_a_batch_is_awaited(cluster):
+    batch = await cluster.submit_batch.aio("sh", "-c", "exit $0", "span:{0..1}", gpus=1)
+    assert [task.exit_code for task in (await batch.wait.aio()).tasks] == [0, 1]
+
+
 def test_a_task_that_is_tried_again_is_one_task(cluster):
     script = "echo try $AGENTLESS_TASK_ID; case $AGENTLESS_TASK_ID in *-2) exit 0;; *) exit 3;; esac"
-    first = cluster.submit("sh", "-c", script, target="n1::0", retries=1, backoff=0)
-    ended = first.wait()
-    assert (ended.id, ended.attempt, ended.exit_code) == (f"{first.id}-2", 2, 0)
-    assert list(ended.logs()) == list(first.logs()) == [f"try {first.id}-2"]
-    (earlier,) = [task for task in cluster.tasks(all=True) if task.id == first.id]
+    begun = cluster.submit("sh", "-c", script, target="n1::0", retries=1, backoff=0)
+    ended, first = begun.wait(), first_try(begun.id)  # it may have been tried again by the time that it is told
+    assert (ended.id, ended.attempt, ended.exit_code) == (f"{first}-2", 2, 0)
+    assert list(ended.logs()) == list(begun.logs()) == [f"try {first}-2"]
+    (earlier,) = [task for task in cluster.tasks(all=True) if task.id == first]
     assert (earlier.retried_as, earlier.wait().exit_code) == (ended.id, 3)
-    assert list(earlier.logs()) == [f"try {first.id}"]
-    assert ended.retry().id == f"{first.id}-3"
+    assert list(earlier.logs()) == [f"try {first}"]
+    assert ended.retry().id == f"{first}-3"
 
 
 def test_a_task_for_later_waits_for_its_time(cluster):
@@ -223,6 +263,11 @@ def test_a_rehearsal_starts_nothing(cluster):
     assert "docker" in script
     assert "s3cret" not in script
     assert cluster.tasks() == []
+
+
+def test_a_rehearsal_of_what_would_wait_has_no_script(cluster, held):
+    with pytest.raises(Refused, match=f"would wait: n3::0: GPU 0 is allocated: held by task {held.id}"):
+        cluster.dry_run("true", target="n3::0")
 
 
 def test_the_machines(cluster, held):

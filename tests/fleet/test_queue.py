@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
+from agentless.controller import intake
 from agentless.controller.intake import Submit
 from agentless.controller.link import SAMPLE_EVERY, SAMPLE_SOON
+from agentless.errors import Unreachable
+from agentless.model.event import Launched
 from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
 from agentless.model.terms import Terms
+from agentless.rules.explain import never, refusal
+from agentless.rules.plan import Plan
 from tests.fleet.client import until
 from tests.fleet.desk import Desk
 
@@ -25,6 +32,10 @@ async def ids(controller, count, target="1x", **more):
 
 def states(controller, tasks):
     return [controller.core.find(task).state for task in tasks]
+
+
+def launches(controller, task):
+    return sum(b'"event":"launched"' in event for _, event in controller.core.history.events(0, -1, task))
 
 
 async def test_who_finds_all_gpus_busy_waits_and_is_next_when_one_is_free(desk):
@@ -74,6 +85,42 @@ async def test_who_is_stopped_in_the_queue_never_starts(desk):
         assert controller.core.find(second).placement is None
 
 
+async def test_who_is_queued_and_has_a_turn_at_once_is_launched_once(desk, monkeypatch, caplog):
+    """The queue may be looked at again before the submit is answered."""
+    async with desk.running() as controller:
+        look = controller.scheduler.look
+        monkeypatch.setattr(controller.scheduler, "look", lambda others=(): Plan() if others else look())
+        start = await submit(controller)
+        assert (start.exit_code, start.message) == (0, "")
+        await until(lambda: controller.core.find(start.task.id).state == "running")
+        assert launches(controller, start.task.id) == 1
+        gc.collect()
+    assert "IllegalMove" not in caplog.text
+
+
+async def test_who_is_seen_to_run_before_the_launch_is_answered_runs(desk, monkeypatch, caplog):
+    async with desk.running() as controller:
+        launcher = controller.intake._launcher
+        launch = launcher._try
+
+        async def slow(link, task):
+            container = await launch(link, task)
+            controller.core.apply(task.id, Launched(container), "seen by somebody else")
+            return container
+
+        monkeypatch.setattr(launcher, "_try", slow)
+        start = await submit(controller, wait_for=0.0)
+        assert (start.exit_code, start.task.state) == (0, "running")
+        assert launches(controller, start.task.id) == 1
+        holders = await ids(controller, 3)
+        queued = (await submit(controller)).task.id
+        await controller.actions.stop(holders[0], "kill")
+        await until(lambda: launches(controller, queued) == 1 and queued not in controller.core.launching)
+        assert controller.core.find(queued).state == "running"
+        gc.collect()
+    assert "IllegalMove" not in caplog.text
+
+
 async def test_a_higher_priority_comes_first(desk):
     async with desk.running() as controller:
         first, second = await ids(controller, 2, "n1::0-3")
@@ -99,6 +146,20 @@ async def test_a_gpu_that_a_stranger_leaves_is_given_to_who_waits(desk):
         assert controller.core.find(task).state == "pending"
         desk.fleet.nodes["n2"]._foreign.end()
         await until(lambda: controller.core.find(task).state == "running")
+
+
+async def test_a_gpu_that_a_stranger_has_beside_a_task_is_not_promised_for_the_end_of_that(desk):
+    """n2's GPU is a stranger's."""
+    async with desk.running() as controller:
+        terms = Terms(time_limit=600.0)
+        spec = TaskSpec(("sleep", "600"), needs=parse_target("n2::0"), terms=terms, share=True)
+        (start,) = await controller.intake.submit(Submit((spec,), {}))
+        await until(lambda: ", beside " in controller.core.cluster().nodes["n2"].gpus[0].reason)
+        task = (await submit(controller, "n2::0")).task.id
+        await until(lambda: controller.scheduler.plan.promises.get(task))
+        found = controller.scheduler.explain(controller.core.find(task))
+        assert (found.expected_start, found.remedies) == (None, {})
+        assert f"held by task {start.task.id} of" in found.obstacles[0].text
 
 
 async def test_who_loses_a_race_with_another_controller_waits_on(desk, tmp_path, monkeypatch):
@@ -141,6 +202,43 @@ async def test_explain_names_the_holders_and_the_time_at_which_it_starts(desk):
         assert running.summary == f"task {holders[0]} is running: it waits for nothing"
 
 
+async def test_explain_names_to_whom_it_is_promised_what_is_free_and_what_would_help(desk):
+    async with desk.running() as controller:
+        await submit(controller, "n1::0-2", time_limit=3600.0)
+        first = (await submit(controller, "4x")).task.id
+        await until(lambda: controller.scheduler.plan.promises.get(first))
+        second = (await submit(controller)).task.id
+        await until(lambda: second in controller.scheduler.plan.promises)
+        found = controller.scheduler.explain(controller.core.find(second))
+        asked = controller.scheduler.what_if(TaskSpec(("true",), needs=parse_target("1x")), None)
+        promised = f"GPU 3 is free and promised to task {first} of {controller.core.owner}, in "
+        for each in (found, asked):
+            (on_n1,) = [obstacle for obstacle in each.obstacles if obstacle.node == "n1"]
+            assert [line.startswith(promised) for line in on_n1.details] == [True]
+            assert each.remedies["n1"][0] in ("--time-limit 58m or less", "--time-limit 59m or less")
+        start = await submit(controller, wait_for=0.0, time_limit=58 * 60.0)
+        assert (start.exit_code, start.task.gpus) == (0, (3,))
+
+
+async def test_a_what_if_and_a_submit_say_the_same_of_a_node_that_cannot_be_reached(desk):
+    async with desk.running() as controller:
+        link = controller.core.links["n2"]
+        await link.close()
+        link._gone(Unreachable("n2: no route to host"))
+        start = await submit(controller, "n2::0")
+        found = controller.scheduler.what_if(TaskSpec(("true",), needs=parse_target("n2::0")), None)
+        assert (start.exit_code, start.message) == (4, "n2 cannot be reached: no route to host")
+        assert found.summary == "n2::0 would be refused: none of the nodes that will do can be reached"
+        assert [(each.node, each.text) for each in found.obstacles] == [("n2", start.message)]
+
+
+async def test_what_would_start_now_is_told_with_the_time(desk):
+    async with desk.running() as controller:
+        found = controller.scheduler.what_if(TaskSpec(("true",), needs=parse_target("1x")), None)
+        assert found.summary == "1x would start now, on n1::0"
+        assert found.expected_start is not None
+
+
 async def test_a_node_is_looked_at_more_often_while_somebody_waits_for_a_stranger_to_leave(desk):
     """n2's GPU is a stranger's."""
     async with desk.running() as controller:
@@ -151,3 +249,22 @@ async def test_a_node_is_looked_at_more_often_while_somebody_waits_for_a_strange
         assert controller.core.links["n1"].every == SAMPLE_EVERY
         await controller.actions.stop(task, "stop")
         await until(lambda: link.every == SAMPLE_EVERY)
+
+
+@pytest.mark.parametrize("dry", [False, True])
+@pytest.mark.parametrize(("gpus", "exit_code"), [("2x", 0), ("9x", 3)])
+async def test_why_a_sweep_does_not_start_is_found_out_once_for_all_its_tasks(desk, monkeypatch, gpus, exit_code, dry):
+    """On a large cluster that takes so long that nobody else would be served meanwhile."""
+    async with desk.running() as controller:
+        await submit(controller, "n1::0-3")
+        looks = []
+        monkeypatch.setattr(intake, "never", lambda *wanted: looks.append(wanted) or never(*wanted))
+        monkeypatch.setattr(intake, "refusal", lambda *wanted: looks.append(wanted) or refusal(*wanted))
+        specs = [
+            TaskSpec(("echo", str(number)), needs=parse_target(target), parameters={"n": str(number)})
+            for number in range(20)
+            for target in (gpus, "n1::1")
+        ]
+        found = await controller.intake.submit(Submit(tuple(specs), {}, dry_run=dry))
+        assert [start.exit_code for start in found] == [exit_code, 0] * 20
+        assert len(looks) <= 6

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import asyncssh
 import orjson
 import pytest
 
 from agentless.controller.intake import Submit
-from agentless.errors import RuntimeFailed
+from agentless.errors import RuntimeFailed, Unreachable
 from agentless.model.claim import CONTROLLER, TASK
+from agentless.model.command import Command
 from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
 from tests.fleet.client import until
@@ -116,3 +118,20 @@ async def test_a_name_that_is_the_id_of_another_task_hides_nothing(desk):
         await controller.core.links["n1"].refresh()
         assert told(controller, task).count("adopted") == 0
         assert controller.core.find(task).id == task
+
+
+async def test_a_shell_that_is_opened_while_its_connection_is_closed_is_no_answer(desk, monkeypatch):
+    """As in a launch when the inventory changes."""
+    async with desk.running() as controller:
+        request = asyncssh.SSHClientChannel._make_request
+
+        async def close_then(channel, *words):
+            answer = await request(channel, *words)
+            channel.get_connection().abort()
+            await channel.wait_closed()
+            return answer
+
+        monkeypatch.setattr(asyncssh.SSHClientChannel, "_make_request", close_then)
+        with pytest.raises(Unreachable, match="n1 closed the connection"):
+            async with controller.core.links["n1"].stream(Command("true")):
+                pass

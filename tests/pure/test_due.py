@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from agentless.model.event import GaveUp, Queued, StopAsked
+from agentless.model.event import Assigned, Exited, GaveUp, Queued, StopAsked, Unplaced
 from agentless.model.task import Task
 from agentless.model.terms import Terms
-from agentless.rules.due import Due, due
-from tests.pure.build import NOW, STATES, spec, task
+from agentless.rules.due import A_LOOK, Due, due, within_limit
+from agentless.rules.lifecycle import apply
+from agentless.rules.retry import another_try
+from tests.pure.build import NOW, STATES, placement, spec, task
 
 
 def wanting(state: str, **terms: Any) -> Task:
@@ -37,9 +39,34 @@ def test_who_waits_gives_up_when_his_time_in_the_queue_is_over() -> None:
 
 
 def test_the_time_before_the_queue_does_not_count_as_waiting() -> None:
-    coming = due(wanting("pending", wait_for=600.0, start_at=NOW + 1000))
+    waiting = apply(wanting("scheduled", wait_for=600.0), Queued(), NOW + 1000)
+    assert due(waiting) == replace(due(wanting("pending", wait_for=600.0)) or Due(0, Queued(), ""), at=NOW + 1600)
+
+
+def test_who_does_not_want_to_wait_is_looked_at_once() -> None:
+    """As the next try, which was not taken in at a time when it could have been refused."""
+    waiting = apply(wanting("scheduled", wait_for=0.0), Queued(), NOW)
+    coming = due(waiting)
     assert coming
-    assert coming.at == NOW + 1600
+    assert (coming.at, coming.event) == (NOW + A_LOOK, GaveUp("there was no place for it at once (--no-queue)"))
+
+
+def test_the_pause_before_the_next_try_does_not_count_as_waiting() -> None:
+    first = wanting("running", wait_for=10.0, retries=1, backoff=15.0)
+    found = another_try(first, apply(first, Exited(1), NOW), NOW)
+    assert found
+    again = apply(apply(found[0], found[1], NOW), Queued(), NOW + 15)
+    coming = due(again)
+    assert coming
+    assert coming.at == NOW + 25
+
+
+def test_who_is_refused_by_a_node_has_waited_all_the_time() -> None:
+    waiting = apply(wanting("scheduled", wait_for=600.0), Queued(), NOW)
+    refused = apply(apply(waiting, Assigned(placement()), NOW + 50), Unplaced("somebody is there"), NOW + 60)
+    coming = due(refused)
+    assert coming
+    assert coming.at == NOW + 600
 
 
 @pytest.mark.parametrize("state", ["running", "paused"])
@@ -69,3 +96,14 @@ def test_the_limit_is_for_what_runs(state: str) -> None:
 @pytest.mark.parametrize(("before", "ends"), [(None, 3610.0), (300.0, 3600.0)])
 def test_a_place_is_promised_for_when_the_task_has_ended_for_certain(before: float | None, ends: float) -> None:
     assert spec(terms=Terms(time_limit=3600.0, signal_before=before), stop_grace=10.0).ends_within == ends
+
+
+@pytest.mark.parametrize(
+    ("limit", "asked", "left"), [(None, 600.0, 600.0), (100.0, 600.0, 50.0), (100.0, 20.0, 20.0), (60.0, 600.0, 10.0)]
+)
+def test_a_grace_time_does_not_reach_beyond_the_limit_with_its_own(
+    limit: float | None, asked: float, left: float
+) -> None:
+    """It has run for a minute, and its own grace time is ten seconds."""
+    running = task(spec=spec(terms=Terms(time_limit=limit), stop_grace=10.0))
+    assert within_limit(running, asked, NOW) == left

@@ -10,13 +10,15 @@ from hypothesis import given
 from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.cluster import Cluster, Observation
 from agentless.model.gpu import GpuSample
-from agentless.model.needs import parse_target
+from agentless.model.needs import Needs, parse_target
 from agentless.model.node import HostFacts
 from agentless.model.task import Task
 from agentless.rules.explain import never, refusal
 from agentless.rules.survey import survey
 from tests.pure.build import NOW, cluster, container, process, reading, seen, spec, task
 from tests.pure.test_plan import clusters, look, mixed, runs, two_nodes, wish, wishes
+from tests.pure.test_reserved import HOUR, reserved
+from tests.pure.test_reserved import on as reserve
 
 
 def why(target: str, on: Cluster, **wanted: Any) -> AgentlessError | None:
@@ -94,7 +96,7 @@ def test_a_numa_node_that_is_not_there_is_refused_with_what_is() -> None:
 
 def test_more_cores_or_memory_than_the_node_has_is_refused() -> None:
     assert told("node1", seen(), cores=64.0) == "node1: 64 cores are asked for and node1 has 32"
-    assert "1 TiB of memory are asked for and node1 has 128 GiB" in told("node1", seen(), memory=2**40)
+    assert "1TiB of memory are asked for and node1 has 128 GiB" in told("node1", seen(), memory=2**40)
 
 
 @pytest.mark.parametrize("wanted", [{"cores": 32.0}, {"memory": 2**37}, {"cores": 0.1, "memory": 2**20}])
@@ -147,7 +149,7 @@ def test_a_node_that_does_not_answer_is_named_once(error: str, sentence: str) ->
 
 def test_memory_that_is_not_free_is_told_with_what_is() -> None:
     crowded = seen(sample=GpuSample((reading("node1", 0, memory_used_mib=20000),)))
-    assert "GPU 0 has 3 GiB of memory free, not 9.3 GiB" in str(why("1x:10G", cluster(crowded)))
+    assert "GPU 0 has 3 GiB of memory free, not 10G" in str(why("1x:10G", cluster(crowded)))
 
 
 def test_who_wants_a_node_alone_is_told_who_is_there() -> None:
@@ -160,7 +162,7 @@ def test_who_wants_a_node_alone_is_told_who_is_there() -> None:
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("1x:90G", "GPUs 0-1 have 79.6 GiB of memory, not 83.8 GiB"),
+        ("1x:90G", "GPUs 0-1 have 79.6 GiB of memory, not 90G"),
         ("1xT4", "GPUs 0-1 are NVIDIA H100 PCIe"),
         ("4x", "4 GPUs are asked for and node2 has 3 that will do"),
         ("node1::7", "GPU 7 is not there"),
@@ -170,6 +172,24 @@ def test_what_can_never_be_had_is_told_with_what_there_is(target: str, words: st
     found = never(mixed(runs("t", "node2::0")), spec(needs=parse_target(target)))
     assert found is not None
     assert words in found
+
+
+def test_what_can_never_be_had_is_repeated_with_what_it_was() -> None:
+    found = never(cluster(seen()), spec(cores=64.0, memory=2**41, needs=Needs()))
+    assert found is not None
+    assert found.startswith("64 cores and 2TiB of memory on any node can never be had here: 64 cores are asked")
+
+
+def test_a_node_that_is_left_out_is_said_to_be() -> None:
+    found = never(cluster(seen()), spec(needs=Needs(gpus=1, exclude=("node1",))))
+    assert found == "1x not on node1 can never be had here: node1 is left out (--exclude)"
+
+
+def test_a_gpu_that_is_held_and_reserved_is_said_to_be_both() -> None:
+    held = reserve(cluster(seen(), (task("t7"),)), reserved("node1::0", begin=HOUR, end=2 * HOUR))
+    sentence = str(refusal(held, spec(needs=parse_target("node1::0"))))
+    assert "GPU 0 is allocated: held by task t7 of me@here; reserved for ann from " in sentence
+    assert sentence.endswith("and it has no --time-limit that is over by then")
 
 
 @pytest.mark.parametrize("target", ["3x", "1xA100", "node1::1"])

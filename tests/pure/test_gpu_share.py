@@ -256,7 +256,7 @@ def test_a_gpu_that_one_has_alone_is_shown_as_ever() -> None:
         (({},), shares(), "GPU 0 is allocated: held by task t0 of me@here"),
         ((shares(2), shares(2)), shares(2), "GPU 0 is allocated: 2 of 2 shares held by task t0"),
         ((shares(4), shares(4)), shares(2), "task t1 of me@here, and it wants to be one of 2 at most"),
-        ((shares(4, 20),), shares(4, 4), "2.5 GiB of its memory not set aside, not 4 GiB"),
+        ((shares(4, 20),), shares(4, 4), "2.5 GiB of its memory not set aside, not 4GiB"),
     ],
 )
 def test_why_there_is_no_share_is_told(there: tuple[dict[str, Any], ...], new: dict[str, Any], words: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from agentless.controller.ledger import Ledger
 from agentless.controller.together import Together
-from agentless.errors import StateError
+from agentless.errors import IllegalMove, StateError
 from agentless.model.event import Assigned, Dated, Event, Exited, Launched, Queued, Restarted, Unplaced
 from agentless.stores.tinydb import TaskStore
 from tests.pure.build import CID, NOW, placement, task
@@ -89,7 +89,7 @@ def test_an_ended_task_leaves_the_state_file_although_nothing_else_is_written(le
 def test_an_ended_task_that_lives_again_stays_in_the_state_file(ledger: Ledger) -> None:
     ledger.adopt(task("t1"), "found")
     ended = ledger.apply("t1", Exited(0), "seen")
-    ledger.add(ended, Restarted(NOW, NOW), "by hand")
+    ledger.revive(ended, Restarted(NOW, NOW), "by hand")
     ledger.flush()
     assert on_disk(ledger) == {"t1": "running"}
 
@@ -137,6 +137,21 @@ def test_who_is_gone_does_not_hold_up_the_others(ledger: Ledger) -> None:
 
     asyncio.run(answer())
     assert on_disk(ledger) == {"t1": "running"}
+
+
+def test_one_that_cannot_be_is_told_so_and_does_not_hold_up_the_others(ledger: Ledger) -> None:
+    queued(ledger, "t1", "t2")
+    ledger.apply("t1", Assigned(placement()), "its turn")
+    event: Event = Launched(CID)
+
+    async def answer() -> list[BaseException | None]:
+        together = Together(ledger)
+        waits = (together.apply(key, event, "docker run answered") for key in ("t1", "t2"))
+        return await asyncio.gather(*waits, return_exceptions=True)
+
+    first, second = asyncio.run(answer())
+    assert (first, type(second)) == (None, IllegalMove)
+    assert on_disk(ledger) == {"t1": "running", "t2": "pending"}
 
 
 def test_the_tasks_of_a_node_are_those_that_are_there_now(ledger: Ledger) -> None:

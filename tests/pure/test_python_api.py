@@ -8,7 +8,7 @@ import inspect
 import subprocess
 import sys
 import threading
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ import agentless
 from agentless import errors
 from agentless.api.lines import lines
 from agentless.api.parse import parse
-from agentless.api.task import Task
+from agentless.api.task import Task, coming, moment
 from agentless.api.verb import Stream, Verb
 from agentless.client import Client
 from agentless.model.gpu import GpuProcess
@@ -134,6 +134,12 @@ def test_a_moment_is_also_a_datetime(monkeypatch):
     monkeypatch.setattr(task.time, "time", lambda: 1000.0)
     assert task.moment(datetime(1970, 1, 1, 0, 1, tzinfo=UTC)) == 60.0
     assert task.moment(timedelta(minutes=10)) == task.moment("10min") == task.moment(400) == 400
+
+
+@pytest.mark.parametrize("read", [moment, lambda value: coming(value, 0.0)])
+def test_what_is_no_moment_is_refused_in_a_sentence(read):
+    with pytest.raises(errors.UsageError, match=r"a time is a number, .*, not datetime\.date"):
+        read(date(2026, 5, 1))
 
 
 # -------------------------------------------------------------------- errors

@@ -8,15 +8,34 @@ import pytest
 from hypothesis import given
 
 from agentless.model.cluster import Cluster
-from agentless.model.task import Task
+from agentless.model.task import Running, Task
+from agentless.rules.ahead import Ahead
 from agentless.rules.plan import plan
-from agentless.rules.remedy import remedies
-from tests.pure.build import NOW, cluster, process, seen
-from tests.pure.test_plan import POLICIES, clusters, look, runs, two_nodes, wish, wishes
+from agentless.rules.remedy import _without, remedies
+from agentless.rules.survey import survey
+from tests.pure.build import CID, NOW, cluster, process, seen
+from tests.pure.test_plan import POLICIES, boxed, clusters, later, look, runs, there, two_nodes, wish, wishes
+from tests.pure.test_reserved import HOUR, reserved
+from tests.pure.test_reserved import on as reserve
 
 
 def told(on: Cluster, one: Task, node: str = "node1") -> list[str]:
-    return [remedy.text for remedy in remedies(on.nodes[node], one.spec, one.owner, NOW)]
+    return [remedy.text for remedy in remedies(on, node, one)]
+
+
+def waiting(on: Cluster, *queue: Task) -> Ahead:
+    """Those who wait before it, and what they are promised."""
+    return Ahead(queue, look(on, *queue).promises, POLICIES)
+
+
+def behind(on: Cluster, one: Task, *queue: Task, node: str = "node1") -> list[str]:
+    """What would help one that comes behind these."""
+    return [remedy.text for remedy in remedies(on, node, one, waiting(on, *queue))]
+
+
+def in_the_way(on: Cluster, one: Task, *queue: Task, node: str = "node1") -> list[str]:
+    """What is promised to those before it, in words."""
+    return [line for each in waiting(on, *queue).obstacles(on.nodes[node], one, NOW) for line in each.details]
 
 
 BUSY = (runs("t1", "node1::0", 60, 3600), runs("t2", "node1::1", 60))
@@ -40,7 +59,7 @@ def test_fewer_gpus_or_the_end_of_others(wanted: Task, words: list[str]) -> None
 
 def test_what_a_gpu_has() -> None:
     on = two_nodes()
-    assert told(on, wish("a", "1x:900G")) == ["--gpu-memory 23033MiB"]
+    assert told(on, wish("a", "1x:900G")) == ["--gpu-memory 24G"]
     assert told(on, wish("a", "1xH100")) == ["--gpu-type 'NVIDIA L4'"]
 
 
@@ -49,7 +68,7 @@ def test_cores_and_memory_that_are_left() -> None:
     on = two_nodes(holder)
     assert "--cores 4" in told(on, wish("a", "node1", cores=8.0))
     (size,) = [text for text in told(on, wish("a", "node1", memory=20 << 30)) if text.startswith("--memory")]
-    assert size.endswith("MiB")
+    assert size == "--memory 8G"
 
 
 def test_a_stranger_is_shared_with() -> None:
@@ -68,12 +87,72 @@ def test_nothing_helps_against_silence() -> None:
     assert told(on, wish("a", "1x")) == []
 
 
+def test_a_time_limit_with_which_it_is_over_before_a_reservation_begins() -> None:
+    on = reserve(two_nodes(gpus=1), reserved("node1::0", begin=2 * HOUR, end=3 * HOUR))
+    assert told(on, wish("a", "node1::0"))[-1] == "--time-limit 1h59m or less"
+    assert told(on, wish("a", "node1::0", 3 * HOUR))[-1] == "--time-limit 1h59m or less"
+
+
+def test_a_grace_time_is_a_part_of_the_time() -> None:
+    on = reserve(two_nodes(gpus=1), reserved("node1::0", begin=2 * HOUR, end=3 * HOUR))
+    slow = wish("a", "node1::0")
+    assert told(on, replace(slow, spec=replace(slow.spec, stop_grace=1800.0)))[-1] == "--time-limit 1h29m or less"
+
+
+def test_no_time_limit_is_named_that_would_be_too_short_to_be_typed() -> None:
+    on = reserve(two_nodes(gpus=1), reserved("node1::0", begin=100.0, end=3 * HOUR))
+    assert told(on, wish("a", "1x")) == []
+
+
+PROMISED = runs("t1", "node1::0-6", 60, 3600)
+"""It leaves GPU 7 of node1 free, and whoever wants all eight is promised them in 59 minutes."""
+
+
+def test_what_is_free_and_promised_is_named_with_who_it_is_promised_to() -> None:
+    on = two_nodes(PROMISED, gpus=8)
+    first = wish("w1", "node1", needs={"gpus": 8})
+    first = replace(first, spec=replace(first.spec, name="big"))
+    assert in_the_way(on, wish("a", "node1", needs={"gpus": 1}), first) == [
+        "GPU 7 is free and promised to task w1 of me@here (big), in 59m 0s"
+    ]
+    assert in_the_way(on, wish("a", "node1", 600, needs={"gpus": 1}), first) == []
+    assert in_the_way(on, wish("a", "node2", needs={"gpus": 1}), first, node="node2") == []
+
+
+def test_a_time_limit_with_which_it_is_over_before_a_promise() -> None:
+    on = two_nodes(PROMISED, gpus=8)
+    wanted = wish("a", "node1", needs={"gpus": 1})
+    assert behind(on, wanted, wish("w1", "node1", needs={"gpus": 8}))[0] == "--time-limit 58m or less"
+
+
+def test_any_time_limit_where_nobody_knows_when_the_promise_comes_true() -> None:
+    on = two_nodes(runs("t1", "node1::0-6"), gpus=8)
+    wanted, first = wish("a", "node1", needs={"gpus": 1}), wish("w1", "node1", needs={"gpus": 8})
+    assert in_the_way(on, wanted, first) == ["GPU 7 is free and promised to task w1 of me@here"]
+    assert behind(on, wanted, first)[0] == "--time-limit of any length"
+
+
+def test_cores_and_a_whole_node_are_promised_too() -> None:
+    holder = replace(runs("t1", "node1", 60, 3600), spec=replace(runs("t1", "node1").spec, cores=8.0))
+    on = two_nodes(replace(holder, spec=replace(holder.spec, terms=PROMISED.spec.terms)))
+    part = "a part of it is promised to task w1 of me@here, in 59m 0s"
+    assert in_the_way(on, wish("a", "node1", cores=8.0), wish("w1", "node1", cores=30.0)) == [part]
+    assert in_the_way(on, wish("a", "node1"), wish("w1", "node1", needs={"exclusive": True})) == [part]
+    assert in_the_way(on, wish("a", "node1"), wish("w1", "node1", cores=30.0)) == []
+
+
+def test_whose_end_would_only_help_those_before_it_is_not_named() -> None:
+    on = two_nodes(runs("t1", "node1::0", 60, 3600), runs("t2", "node1::1", 60, 7200), gpus=2)
+    ends = behind(on, wish("a", "node1", needs={"gpus": 1}), wish("w1", "node1", needs={"gpus": 1}))
+    assert ends == ["once task t1 of me@here, task t2 of me@here have ended, in 1h 59m at the latest"]
+
+
 @given(clusters(), wishes())
 def test_with_each_option_that_is_named_it_starts(on: Cluster, queue: list[Task]) -> None:
     for one in queue:
         for name, node in on.nodes.items():
             alone = replace(on, nodes={name: node})
-            for remedy in remedies(node, one.spec, one.owner, on.at):
+            for remedy in remedies(on, name, one):
                 if remedy.spec is not None:
                     found = look(alone, replace(one, spec=remedy.spec))
                     assert one.id in found.starts, (name, remedy.text)
@@ -81,13 +160,53 @@ def test_with_each_option_that_is_named_it_starts(on: Cluster, queue: list[Task]
 
 @given(clusters(), wishes())
 def test_after_each_end_that_is_named_it_starts(on: Cluster, queue: list[Task]) -> None:
-    """The plan expects it to start then, if those end in time."""
+    """And the plan expects it to start then, if those end in time."""
     for one in queue:
         for name, node in on.nodes.items():
-            for remedy in remedies(node, one.spec, one.owner, on.at):
+            alone = replace(on, nodes={name: node})
+            for remedy in remedies(on, name, one):
+                if remedy.ends:
+                    gone = {each.task for each in remedy.ends}
+                    left = [each for each in there(alone).values() if each.id not in gone]
+                    assert one.id in look(later(alone, left, NOW), one).starts, (name, remedy.text)
                 if remedy.ends and all(each.ends_at is not None for each in remedy.ends):
                     last = max(each.ends_at or 0.0 for each in remedy.ends)
-                    found = plan(replace(on, nodes={name: node}), [one], NOW, POLICIES).promises.get(one.id)
+                    found = plan(alone, [one], NOW, POLICIES).promises.get(one.id)
                     assert found
                     assert found.start is not None
                     assert found.start <= max(last, NOW + 1), (name, remedy.text)
+
+
+def test_a_gpu_that_a_stranger_has_with_a_task_is_not_free_when_that_has_ended() -> None:
+    shared = runs("t1", "node1::0", 0, 12, share=True)
+    on = cluster(seen(gpus=1, processes=(process("node1", 0),), containers=[boxed(shared)]), (shared,))
+    assert told(on, wish("a", "node1::0")) == []
+    assert told(on, wish("a", "node1::0", share=True)) == ["once task t1 of me@here has ended, in 12s at the latest"]
+
+
+def begun(on: Cluster, queue: list[Task]) -> tuple[Cluster, list[Task]]:
+    """The cluster when those who fit have started, and those who still wait."""
+    found = look(on, *queue)
+    running = [
+        runs(each.task, each.task.replace("-", "::"), NOW - (each.since or NOW), each.limit)
+        for node in on.nodes.values()
+        for each in node.allocations
+    ]
+    running += [replace(one, status=Running(found.starts[one.id], CID, NOW)) for one in queue if one.id in found.starts]
+    nodes = {name: node.config for name, node in on.nodes.items()}
+    seen_now = {name: node.observation for name, node in on.nodes.items()}
+    return survey(nodes, seen_now, running, NOW), [one for one in queue if one.id not in found.starts]
+
+
+@given(clusters(), wishes())
+def test_behind_others_it_starts_with_each_remedy_that_is_named(on: Cluster, queue: list[Task]) -> None:
+    """They have their turn first, and what they were promised is kept."""
+    on, queue = begun(on, queue)
+    now = look(on, *queue)
+    for number, one in enumerate(queue):
+        ahead = Ahead(queue[:number], now.promises, POLICIES)
+        for name, node in on.nodes.items():
+            for remedy in remedies(on, name, one, ahead):
+                there = replace(on, nodes={**on.nodes, name: _without(node, remedy.ends)})
+                tried = [*queue[:number], replace(one, spec=remedy.spec or one.spec)]
+                assert one.id in plan(there, tried, NOW, POLICIES, now).starts, (name, remedy.text)

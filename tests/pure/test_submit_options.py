@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -108,7 +108,7 @@ def test_the_value_of_a_secret_is_not_in_the_spec():
         ({"env": {"A": 1}}, "--env takes a text, not 1"),
         ({"on": "rack"}, "--on 'rack': write KEY=VALUE"),
         ({"env": "NOWHERE"}, "--env NOWHERE: there is no such variable in your environment; write NOWHERE=VALUE"),
-        ({"time_limit": "soon"}, "'soon' is not a duration; write it like 30s, 10min, 2h30m or 1d"),
+        ({"time_limit": "soon"}, "--time-limit 'soon' is not a duration; write it like 30s, 10min, 2h30m or 1d"),
         ({"at": "tomorrow"}, "--at 'tomorrow': write 18:30, 2026-05-01T18:30 or 2026-05-01T18:30Z"),
         ({"at": "2026-05-01T10:20:00Z"}, "--at '2026-05-01T10:20:00Z' was 1h 0m ago; write a time that is to come"),
         (
@@ -119,7 +119,17 @@ def test_the_value_of_a_secret_is_not_in_the_spec():
         ({"zipped": True}, "--zip is about spans, and there is none in the command; write one, like 'span:{1..3}'"),
         ({"max_parallel": 2}, "--max-parallel is about several tasks, and this is one; leave it out, or write a span"),
         ({"retry_on": "oom"}, "--retry-on says when to try again; say how often, too: --retries 3"),
-        ({"memory": -1}, "'-1' is not a size; write a positive number with a unit, like 512M, 1.5GB or 16GiB"),
+        ({"after": ""}, "--in '' is not a duration; write it like 30s, 10min, 2h30m or 1d"),
+        ({"at": date(2026, 5, 1)}, "--at takes a text or a datetime, not datetime.date(2026, 5, 1)"),
+        ({"at": "30min"}, "--at '30min' is a time from now; write --in 30min"),
+        ({"after": "2026-12-24T08:00"}, "--in '2026-12-24T08:00' is a date; write --at 2026-12-24T08:00"),
+        ({"signal": "USR1"}, "--signal USR1 is sent when the --time-limit is over, or nearly; say that, too"),
+        (
+            {"no_queue": True, "wait_for": "5m"},
+            "--no-queue is not to wait, and --wait-for to wait; leave one of them out",
+        ),
+        ({"on": ["rack=a", "rack=b"]}, "--on rack is given twice, as a and as b"),
+        ({"memory": -1}, "--memory '-1' is not a size; write a positive number with a unit, like 512M, 1.5GB or 16GiB"),
         ({"priority": 5000}, "--priority 5000: write a number from -1000 to 1000; the higher ones come first"),
     ],
 )
@@ -127,6 +137,13 @@ def test_what_cannot_be_meant_is_said_in_a_sentence(options, words):
     with pytest.raises(errors.UsageError) as refused:
         ask(**options)
     assert str(refused.value) == words
+
+
+def test_gpu_memory_is_repeated_as_it_was_typed():
+    with pytest.raises(errors.UsageError, match=r"^--gpu-memory '0' is not a size"):
+        ask(targets=("1x",), gpu_memory="0")
+    with pytest.raises(errors.UsageError, match=r"^target '1x:0': '0' is not a size"):
+        ask(targets=("1x:0",))
 
 
 def test_spans_make_a_sweep():

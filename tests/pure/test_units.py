@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import UsageError
-from agentless.model.units import format_duration, format_size, parse_duration, parse_size
+from agentless.model.units import format_duration, format_size, parse_duration, parse_size, short_duration
 
 
 @pytest.mark.parametrize(
@@ -140,3 +140,10 @@ def test_a_formatted_duration_reads_back_within_its_smaller_unit(seconds: int) -
     shown = parse_duration(format_duration(seconds))
     unit = 1 if seconds < 3600 else 60 if seconds < 86400 else 3600
     assert shown <= seconds < shown + unit
+
+
+@given(st.integers(0, 10**9))
+def test_a_short_duration_is_read_as_what_it_is_or_a_little_less(seconds: int) -> None:
+    read = parse_duration(short_duration(seconds))
+    assert 0 <= seconds - read <= max(59, seconds // 24)
+    assert " " not in short_duration(seconds)

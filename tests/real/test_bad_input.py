@@ -64,12 +64,18 @@ def stranger(tmp_path_factory):
         (("submit", "-t", "-5", "--", "true"), "agentless: target '-5': '-5' is no node name; "),
         (("submit", "--", "true"), "agentless: what does it need? Name GPUs, like node1::0"),
         # sizes, times and numbers
-        (("submit", "node1", "--memory", "-1", "--", "true"), "agentless: '-1' is not a size; write a positive"),
-        (("submit", "node1", "--memory", "lots", "--", "true"), "agentless: 'lots' is not a size; "),
-        (("submit", "node1", "--memory", "1.5.5G", "--", "true"), "agentless: '1.5.5G' is not a size; "),
-        (("submit", "node1", "--memory", "0", "--", "true"), "agentless: '0' is not a size; "),
-        (("submit", "node1", "--shm-size", "1e3", "--", "true"), "agentless: '1e3' is not a size; "),
-        (("submit", "node1", "--stop-grace", "soon", "--", "true"), "agentless: 'soon' is not a duration; "),
+        (
+            ("submit", "node1", "--memory", "-1", "--", "true"),
+            "agentless: --memory '-1' is not a size; write a positive",
+        ),
+        (("submit", "node1", "--memory", "lots", "--", "true"), "agentless: --memory 'lots' is not a size; "),
+        (("submit", "node1", "--memory", "1.5.5G", "--", "true"), "agentless: --memory '1.5.5G' is not a size; "),
+        (("submit", "node1", "--memory", "0", "--", "true"), "agentless: --memory '0' is not a size; "),
+        (("submit", "node1", "--shm-size", "1e3", "--", "true"), "agentless: --shm-size '1e3' is not a size; "),
+        (
+            ("submit", "node1", "--stop-grace", "soon", "--", "true"),
+            "agentless: --stop-grace 'soon' is not a duration; ",
+        ),
         (("submit", "node1", "--cores", "0", "--", "true"), "agentless: --cores 0: a task needs more than 0 cores"),
         (("submit", "node1", "--cores", "many", "--", "true"), "agentless: Invalid value for '--cores': "),
         # the command

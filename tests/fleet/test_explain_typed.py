@@ -1,0 +1,39 @@
+"""`agentless explain`, typed as a user types it, on simulated nodes: n1 has four GPUs, n2 has a stranger's."""
+
+from __future__ import annotations
+
+from tests.fleet.test_batches import typed
+
+
+async def test_what_is_typed_like_a_target_is_one(agentless):
+    told = {
+        ("4x",): "4x would start now, on n1::0,1,2,3",
+        ("n1::2",): "n1::2 would start now, on n1::2",
+        ("n1",): "n1 would start now, on n1",
+        ("1x", "--node", "n1"): "n1 1x would start now, on n1::0",
+        ("--target", "1x"): "1x would start now, on n1::0",
+        ("--gpus", "0"): "any node would start now, on n",
+        ("n2::0", "--stop-grace", "1m", "--time-limit", "1h"): "n2::0 would be number 1 in the queue; ",
+    }
+    for words, start in told.items():
+        out, _ = await typed(agentless, "explain", *words)
+        assert out.startswith(start)
+
+
+async def test_a_task_is_meant_before_a_node_of_its_name(agentless):
+    await typed(agentless, "submit", "n1::0-3", "--", "sleep", "600")
+    out, _ = await typed(agentless, "submit", "1x", "--name", "n2", "--", "true")
+    told, _ = await typed(agentless, "explain", "n2")
+    assert told.startswith(f"task {out.strip()} (1x) is number 1 in the queue; ")
+
+
+async def test_what_is_neither_is_said_to_be_none(agentless):
+    said = {
+        (): "name a task that waits, or say what one would want: agentless explain 2x:40G",
+        ("w1",): "no task 'w1'",
+        ("n9::0",): "no node 'n9' in the inventory",
+        ("0x",): "target '0x': 0 GPUs cannot be had",
+    }
+    for words, sentence in said.items():
+        _, err = await typed(agentless, "explain", *words, code=2)
+        assert sentence in err

@@ -1,0 +1,55 @@
+"""A task that is tried again, typed as a user types it, on simulated nodes: n1 has four GPUs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.fleet.test_batches import typed
+
+FAILS_AT_ONCE = ("n1::0", "--image", "nowhere/no:image", "--retries", "2", "--backoff", "0.2s", "--", "true")
+"""Each try has failed before its launch is answered, so the submit is answered with the one after it."""
+FAILS_TWICE = ("n1::0", "--retries", "2", "--backoff", "0s", "--", "sh", "-c", 'echo $0; test "$AGENTLESS_TASK_ID" = x')
+
+
+async def test_a_submit_that_waits_waits_for_the_last_try(agentless):
+    out, _ = await typed(agentless, "submit", "--wait", "--json", *FAILS_AT_ONCE, code=1)
+    (task,) = json.loads(out)
+    assert (task["attempt"], task["state"]) == (3, "failed")
+
+
+async def test_the_id_that_a_script_gets_means_all_tries(agentless):
+    out, _ = await typed(agentless, "submit", *FAILS_AT_ONCE)
+    out, _ = await typed(agentless, "wait", "--json", out.strip(), code=1)
+    assert json.loads(out)[0]["attempt"] == 3
+
+
+async def test_a_single_try_is_shown_with_its_own_history(agentless):
+    out, _ = await typed(agentless, "submit", *FAILS_TWICE)
+    task = out.strip()
+    await typed(agentless, "wait", task, code=1)
+    histories = {n: (await typed(agentless, "show", f"{task}{n}"))[0] for n in ("", "-1", "-2", "-3")}
+    assert ["retried → " in histories[n] for n in ("-1", "-2", "-3")] == [False, True, True]
+    assert f"{task}-2 is failed" in histories["-3"]
+    assert histories[""] == histories["-3"]
+
+
+@pytest.mark.parametrize("words", [["{task}"], ["--batch", "{task}"]])
+async def test_a_task_is_removed_with_all_its_tries(agentless, words):
+    out, _ = await typed(agentless, "submit", *FAILS_TWICE)
+    task = out.strip()
+    await typed(agentless, "wait", task, code=1)
+    out, _ = await typed(agentless, "rm", *(word.format(task=task) for word in words))
+    assert out == f"{task}-3  removed\n"
+    out, _ = await typed(agentless, "ps", "--all", "--json")
+    assert json.loads(out) == []
+
+
+async def test_a_single_try_is_removed_alone(agentless):
+    out, _ = await typed(agentless, "submit", *FAILS_TWICE)
+    task = out.strip()
+    await typed(agentless, "wait", task, code=1)
+    await typed(agentless, "rm", f"{task}-1")
+    out, _ = await typed(agentless, "ps", "--all", "--json")
+    assert [each["id"] for each in json.loads(out)] == [f"{task}-2", f"{task}-3"]
