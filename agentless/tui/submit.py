@@ -269,7 +269,9 @@ def fields_of(task: Row, spec: Row) -> dict[str, str]:
 
 
 def _places(wanted: str) -> tuple[str, str]:
-    """The node and the target in what a task asks for: of `node1 8x sharing …` they are `node1` and `8x`."""
+    """The node and the target in what a task asks for: of `node1 8x exclusive` they are `node1` and `8x`."""
+    if wanted == "any node":
+        return "", ""
     targets = []
     for word in wanted.split()[:2]:
         try:

@@ -1,0 +1,213 @@
+"""The parts of the dashboard that need no screen: what is known, how it looks, what is painted, what may be done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from agentless.tui import look
+from agentless.tui.acts import ACTS, Target, applies
+from agentless.tui.board import TREND, Board, natural
+from agentless.tui.lines import Piece, _differences, fitted
+from agentless.tui.submit import _places, fields_of
+
+RECORDED = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())["line"]
+
+
+def board() -> Board:
+    known = Board()
+    known.apply(json.loads(json.dumps(RECORDED)))
+    return known
+
+
+# ------------------------------------------------------------------------------- board
+
+
+def test_a_line_replaces_the_rows_it_has_and_leaves_the_others():
+    known = board()
+    before = dict(known.gpus)
+    key, gpu = next(iter(before.items()))
+    assert known.apply({"now": 1.0, "gpus": [{**gpu, "utilization_pct": 55}]}) == {"gpus"}
+    assert known.gpus[key]["utilization_pct"] == 55
+    assert {k: v for k, v in known.gpus.items() if k != key} == {k: v for k, v in before.items() if k != key}
+
+
+def test_what_is_gone_is_not_known_any_more():
+    known = board()
+    node, uuid = next(iter(known.gpus))
+    task = next(iter(known.tasks))
+    gone = [["gpus", node, uuid], ["tasks", task], ["nodes", node]]
+    assert known.apply({"now": 1.0, "gone": gone}) == {"gpus", "tasks", "nodes"}
+    assert (node, uuid) not in known.gpus
+    assert task not in known.tasks
+    assert node not in known.nodes
+
+
+def test_nodes_are_in_the_order_in_which_a_person_counts():
+    assert sorted(["node10", "node2", "a", "node2b"], key=natural) == ["a", "node2", "node2b", "node10"]
+
+
+def test_a_trend_begins_with_what_was_kept_and_goes_on_with_what_comes():
+    known = board()
+    key, gpu = next(iter(known.gpus.items()))
+    known.sampled()
+    kept = {"node": key[0], "uuid": key[1], "utilization_pct": [*range(TREND - 1), None]}
+    known.remember({"gpus": [kept]})
+    known.sampled()
+    now = gpu["utilization_pct"]
+    assert list(known.trends[key]) == [*range(2, TREND - 1), None, now, now]
+
+
+def test_the_queue_is_those_who_are_next_then_those_for_later():
+    known = Board()
+    rows = [("c", "pending", 2, None), ("a", "scheduled", None, "2026-01-02"), ("b", "pending", 1, None)]
+    rows.append(("d", "scheduled", None, "2026-01-01"))
+    for name, state, position, later in rows:
+        known.tasks[name] = {"id": name, "state": state, "position": position, "scheduled_for": later}
+    assert [task["id"] for task in known.queue()] == ["b", "c", "d", "a"]
+
+
+def test_what_is_wrong_is_named_once():
+    known = board()
+    assert [about for about, _ in known.problems()] == ["node1::7"]
+    known.nodes["node1"] = {**known.nodes["node1"], "state": "offline", "reason": "no answer"}
+    assert known.problems() == [("node1", "offline: no answer")]
+
+
+# -------------------------------------------------------------------------------- look
+
+
+@given(st.floats(0, 1), st.integers(1, 60))
+def test_a_bar_is_as_wide_as_it_should_be_and_as_long_as_its_share(share, width):
+    (filled, _), (rest, _) = look.bar(share, width, "good")
+    assert len(filled) + len(rest) == width
+    assert abs(len(filled) - share * width) <= 1
+
+
+def test_what_is_not_known_is_no_empty_bar():
+    assert look.bar(None, 4, "good") == [("····", "dim")]
+    assert look.bar(0.0, 4, "good") == [("", "good"), ("────", "dim")]
+
+
+@given(st.lists(st.none() | st.floats(0, 100), max_size=300), st.integers(0, 50))
+def test_a_trend_is_as_wide_as_it_should_be_and_ends_with_the_newest(values, width):
+    text = look.spark(values, width)
+    assert len(text) == width
+    if values and width:
+        assert (text[-1] == " ") == (values[-1] is None)
+
+
+@given(st.lists(st.none() | st.floats(0, 100), min_size=1, max_size=500), st.integers(1, 80), st.integers(1, 8))
+def test_a_curve_fills_its_room_and_leaves_gaps_empty(values, width, rows):
+    lines = look.plot(values, width, rows, 100.0)
+    assert [len(line) for line in lines] == [width] * rows
+    if all(value is None for value in values):
+        assert set("".join(lines)) == {"\u2800"}
+    if all(value is not None for value in values):
+        assert "\u2800" not in lines[-1]
+
+
+def test_a_curve_goes_from_the_floor_to_the_top():
+    low, high = look.plot([0.0] * 4, 2, 2, 100.0), look.plot([100.0] * 4, 2, 2, 100.0)
+    assert low == ["\u2800\u2800", "⣀⣀"]
+    assert high == ["⣿⣿", "⣿⣿"]
+
+
+# ------------------------------------------------------------------------------- lines
+
+PIECES = st.lists(st.tuples(st.text("ab日", max_size=5), st.sampled_from(["", "good", "bad"])), max_size=6)
+
+
+def cells(line: list[Piece], width: int) -> list[tuple[str, str]]:
+    """Each column of the screen: its character (of a wide one the second column has none) and its style."""
+    found = []
+    for text, style in line:
+        for char in text:
+            found += [(char, style), *[("", style)] * (cell_len(char) - 1)]
+    return (found + [(" ", "")] * width)[:width]
+
+
+@given(PIECES, PIECES)
+def test_painting_only_what_differs_gives_the_new_line(before, after):
+    width = 40
+    screen, wanted = cells(before, width), cells(after, width)
+    for x, wide in _differences(before, after, width):
+        screen[x : x + wide] = wanted[x : x + wide]
+    assert screen == wanted
+
+
+def test_only_the_cell_that_changed_is_painted():
+    before = [("node1", "strong"), ("  ", ""), (" 94%", ""), ("  alice", "")]
+    after = [("node1", "strong"), ("  ", ""), (" 95%", ""), ("  alice", "")]
+    assert _differences(before, after, 80) == [(7, 4)]
+
+
+@given(st.text("ab日 ", max_size=30), st.integers(0, 20), st.booleans())
+def test_a_text_is_made_as_wide_as_its_column(text, width, right):
+    assert cell_len(fitted(text, width, right=right)) == width
+
+
+# -------------------------------------------------------------------------------- acts
+
+
+@pytest.mark.parametrize(
+    ("state", "acts"),
+    [
+        ("running", {"logs", "shell", "stop", "kill", "pause"}),
+        ("paused", {"logs", "stop", "kill", "pause"}),
+        ("pending", {"stop", "kill", "top"}),
+        ("scheduled", {"stop", "kill"}),
+        ("lost", {"logs", "stop", "kill"}),
+        ("completed", {"logs", "retry", "remove"}),
+        ("failed", {"logs", "retry", "remove"}),
+    ],
+)
+def test_what_can_be_done_to_a_task_in_each_state(state, acts):
+    task = {"state": state, "ended_at": "then" if state in ("completed", "failed") else None}
+    found = {act.name for act in ACTS if applies(act.name, Target(task, None))}
+    assert found == acts | {"submit", "again", "describe"}
+
+
+def test_a_node_is_drained_or_let_in_whichever_it_is_not():
+    online = {"drained": False, "state": "online"}
+    drained = {"drained": True, "state": "drained"}
+    names = ("drain", "resume_node")
+    assert [applies(name, Target(None, online)) for name in names] == [True, False]
+    assert [applies(name, Target(None, drained)) for name in names] == [False, True]
+
+
+def test_no_key_has_two_meanings():
+    keys = [act.key for act in ACTS]
+    assert len(set(keys)) == len(keys)
+
+
+# -------------------------------------------------------------------------------- form
+
+
+@pytest.mark.parametrize(
+    ("wanted", "node", "target"),
+    [
+        ("node1::0,1", "", "node1::0,1"),
+        ("2xA100:40G", "", "2xA100:40G"),
+        ("node1 8x", "node1", "8x"),
+        ("1x rack=a", "", "1x"),
+        ("any node", "", ""),
+    ],
+)
+def test_a_form_for_a_task_like_another_one_wants_the_same_place(wanted, node, target):
+    assert _places(wanted) == (node, target)
+
+
+def test_a_form_for_a_task_like_another_one_has_its_fields():
+    task = {"target": "node1 8x", "command": ["sh", "-c", "echo $A"], "image": "i", "name": None, "cores": 0.5,
+            "memory_bytes": 1024, "time_limit": 60.0, "priority": -3, "retries": 2}  # fmt: skip
+    fields = fields_of(task, {"env": {"A": "1", "B": "x y"}})
+    assert fields == {
+        "target": "8x", "node": "node1", "command": "sh -c 'echo $A'", "image": "i", "name": "", "cores": "0.5",
+        "memory": "1024", "time_limit": "60s", "priority": "-3", "retries": "2", "env": "A=1\nB=x y",
+    }  # fmt: skip
