@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("openssh-server", "docker.io", "busybox-static", "iproute2", "iptables", "sudo")
-PROGRAMS = ("sshd", "dockerd", "busybox", "ip", "iptables", "sudo")
+PACKAGES = ("openssh-server", "docker.io", "busybox-static", "iproute2", "iptables", "sudo", "tmux")
+PROGRAMS = ("sshd", "dockerd", "busybox", "ip", "iptables", "sudo", "tmux")
 BROWSER = "chromium"
 BROWSER_TESTS = "tests/real/test_browser.py"
 

@@ -1,0 +1,93 @@
+"""The dashboard as a program in a terminal, over simulated nodes."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from agentless.client import Client
+from agentless.demo.fleet import NodePlan
+from tests.fleet.client import IMAGE
+from tests.fleet.house import inhabited
+from tests.fleet.world import World
+from tests.tmux import Tmux
+
+pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux (Debian's package tmux)")
+
+
+@pytest.fixture
+def world(tmp_path) -> Iterator[World]:
+    with inhabited(tmp_path, [NodePlan("n1", 2)]) as world:
+        yield world
+
+
+@pytest.fixture
+def tmux(world, tmp_path) -> Iterator[Tmux]:
+    with Tmux(tmp_path, {}) as tmux:
+        yield tmux
+
+
+def test_a_task_is_submitted_looked_at_and_stopped_by_keys_alone(world, tmux):
+    tmux.agentless("dashboard")
+    tmux.see("n1 online", "2 free")
+    tmux.press("n")
+    tmux.see("Command")
+    tmux.press("sh -c 'echo hello; sleep 600'", "Tab", IMAGE)
+    tmux.see("would start now, on n1::0")
+    tmux.press("C-s")
+    tmux.see("running", "n1::0")
+    (container,) = world.containers()
+    assert container.live
+    tmux.press("l")
+    tmux.see("hello", "following")
+    tmux.press("q", "T")
+    tmux.see("Stop ")
+    tmux.press("y")
+    tmux.see("stopped")
+    assert not world.containers()[0].live
+
+
+def test_it_leaves_the_terminal_as_it_was(world, tmux):
+    tmux.run("stty", "-a")
+    before = tmux.text
+    tmux.agentless("dashboard")
+    tmux.see("n1 online")
+    tmux.press("q")
+    tmux.see("ready$")
+    assert before.splitlines()[:3] == tmux.text.splitlines()[:3]
+    tmux.run("clear")
+    tmux.run("stty", "-a")
+    tmux.see("speed")
+    assert "isig icanon iexten echo echoe" in tmux.text
+
+
+def test_it_says_what_it_needs_where_there_is_no_terminal(world, tmux):
+    tmux.press(f"{shlex.join([sys.executable, '-m', 'agentless', 'dashboard'])} | cat", "Enter")
+    tmux.see("a dashboard needs a terminal")
+
+
+@pytest.mark.parametrize("keys", ["q", "C-c"])
+def test_top_shows_all_gpus_until_a_key_and_so_does_gpus_watch(world, tmux, keys):
+    Client.found(None).get("/v1/nodes")
+    tmux.agentless("top")
+    tmux.see("n1 online")
+    tmux.press(keys)
+    tmux.see("ready$")
+    tmux.agentless("gpus", "--watch")
+    tmux.see("MODEL", "Simulated A100", "free")
+    tmux.press("C-c")
+    tmux.see("ready$")
+    assert "MODEL" not in tmux.text
+
+
+def test_it_has_another_size_when_the_window_has(world, tmux):
+    tmux.agentless("dashboard")
+    tmux.see("n1 online")
+    tmux._tmux("resize-window", "-x", "60", "-y", "15")
+    tmux.see("n1 online")
+    tmux._tmux("resize-window", "-x", "140", "-y", "40")
+    tmux.see("n1 online", "nothing waits, nothing is wrong")
