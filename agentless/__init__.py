@@ -8,7 +8,8 @@ From Python it begins with `Cluster`, see `docs/python.md`.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentless.api.cluster import Batch, Cluster
+    from agentless.api.batch import Batch
+    from agentless.api.cluster import Cluster
     from agentless.api.task import Task
     from agentless.errors import (
         AgentlessError,

@@ -5,6 +5,7 @@ Read from /sys and /proc, with shell built-ins where hundreds of files are looke
     online 0-63                   /sys/devices/system/cpu/online, else `cores 64` from nproc
     memory 528280772              KiB, MemTotal in /proc/meminfo
     node 0 0-15,32-47             a NUMA node and its CPUs; memory-only nodes have none
+    local 0 264140386             KiB, MemTotal in that node's meminfo
     gpu 0000:3b:00.0 0            an NVIDIA display controller and its NUMA node; -1: the firmware names none
 
 The files are described in the kernel's Documentation/ABI (sysfs-devices-system-cpu, sysfs-devices-node, sysfs-bus-pci).
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 
 from agentless.model.command import Result, Section
 from agentless.model.gpu import pci_bus_id
-from agentless.model.node import HostFacts, NumaNode
+from agentless.model.node import HostFacts, NumaNode, count_cpus
 
 # `cat`, since a cpulist read byte by byte, as dash's `read` does, is empty.
 # 0x10de is NVIDIA, class 0x03 a display controller: its audio and USB functions are no GPUs.
@@ -30,6 +31,9 @@ while read -r key value _; do
 done </proc/meminfo
 for dir in /sys/devices/system/node/node[0-9]*; do
   echo "node ${dir##*/node} $(cat "$dir/cpulist")"
+  [ -r "$dir/meminfo" ] && while read -r _ number key value _; do
+    case $key in MemTotal:) echo "local $number $value"; break ;; esac
+  done <"$dir/meminfo"
 done
 for dir in /sys/bus/pci/devices/*; do
   get "$dir/vendor" && [ "$value" = 0x10de ] || continue
@@ -53,26 +57,21 @@ def parse(sections: Mapping[str, Result]) -> HostFacts:
     cores: int | None = None
     memory_mib: int | None = None
     cpus: dict[int, str] = {}
+    memory: dict[int, int] = {}
     gpus: dict[str, list[str]] = defaultdict(list)
     for line in answer.out.split("\n") if answer else ():
         match line.split():
             case ["online", online] if _CPUS.fullmatch(online):
-                cores = _count(online)
+                cores = count_cpus(online)
             case ["cores", number] if _NUMBER.fullmatch(number):
                 cores = int(number)
             case ["memory", kib] if _NUMBER.fullmatch(kib):
                 memory_mib = int(kib) // 1024
             case ["node", number, cpulist] if _NUMBER.fullmatch(number) and _CPUS.fullmatch(cpulist):
                 cpus[int(number)] = cpulist
+            case ["local", number, kib] if _NUMBER.fullmatch(number) and _NUMBER.fullmatch(kib):
+                memory[int(number)] = int(kib) // 1024
             case ["gpu", address, number] if bus := pci_bus_id(address):
                 gpus[number].append(bus)
-    numa = tuple(NumaNode(number, cpus[number], tuple(gpus[str(number)])) for number in sorted(cpus))
+    numa = tuple(NumaNode(n, cpus[n], tuple(gpus[str(n)]), memory.get(n) or None) for n in sorted(cpus))
     return HostFacts(cores or None, memory_mib or None, numa)
-
-
-def _count(cpulist: str) -> int:
-    total = 0
-    for part in cpulist.split(","):
-        first, _, last = part.partition("-")
-        total += max(0, int(last or first) - int(first) + 1)
-    return total

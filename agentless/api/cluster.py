@@ -7,16 +7,16 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Unpack
 
+from agentless.api.batch import Batch
 from agentless.api.parse import parse
 from agentless.api.task import Task, coming, moment, task
 from agentless.api.verb import Stream, Verb
 from agentless.client import Client
-from agentless.errors import AgentlessError, NotFound, Refused, UsageError, named
+from agentless.errors import NotFound, Refused, UsageError, named
 from agentless.files import read_lines
 from agentless.model.owner import owner_of
 from agentless.model.view import (
@@ -44,14 +44,6 @@ class _Client(Client):
         if self.warnings != [text]:
             self.warnings = [text]
             _log.warning("%s", text)
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What became of a submit to several targets: the tasks, and an error for each target that got none."""
-
-    tasks: tuple[Task, ...]
-    errors: tuple[AgentlessError, ...]
 
 
 class Cluster:

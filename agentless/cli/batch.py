@@ -20,9 +20,6 @@ from agentless.model.task import first_try
 TURN = 1.0
 """Seconds between two looks at a batch that somebody waits for."""
 
-FAILED = ("failed", "killed_oom", "timeout")
-"""The endings of which somebody may want another try."""
-
 BatchOption = Annotated[
     str | None,
     typer.Option(

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.batch import FAILED, BatchOption, chosen, members, show_results, wait_for_batch, worst
+from agentless.cli.batch import BatchOption, chosen, members, show_results, wait_for_batch, worst
 from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say, tell_end
 from agentless.cli.table import printable
 from agentless.cli.words import local, process_words, ran, short, state, variables, where, words
 from agentless.client import Client
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.spec import Mount
-from agentless.model.task import first_try, numbered
+from agentless.model.task import FAILED, first_try, numbered
 from agentless.model.units import format_duration, format_size, parse_duration
 
 _AT_ONCE = 32

@@ -103,6 +103,10 @@ class Actions:
         task = self._core.find(reference)
         if task.live:
             raise Refused(f"task {task.id} is {task.state}: only one that has ended can be tried again")
+        if not self._core.knows(task.id):
+            raise Refused(f"task {task.id} is not remembered here; agentless recover takes back what is yours")
+        if self._core.knows(later := next_try(task.id)) or later in self._core.others():
+            raise Refused(f"task {task.id} has been tried again: it went on as {later}; agentless retry {later}")
         if task.spec.secret_env:
             raise Refused(f"the secrets of task {task.id} were not kept; submit it again")
         again = fresh_try(task, self._core.clock.now())

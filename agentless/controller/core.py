@@ -222,8 +222,7 @@ class Core(Ledger):
         if ended is not None:
             events = reconcile(ended, container, self.clock.now())
             for event in events[:1]:
-                self.add(ended, event, _seen(node, event))
-                self.history.remove(ended.id)
+                self.revive(ended, event, _seen(node, event))
             for event in events[1:]:
                 self.apply(ended.id, event, _seen(node, event))
         elif claim.controller == self.controller and (task := task_of(container, node, self.clock.now())):

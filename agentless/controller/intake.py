@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from agentless.controller.core import Core
 from agentless.controller.launch import Launcher
@@ -18,9 +19,14 @@ from agentless.model.task import Assigning, Ended, Lost, Placement, Task, new_ta
 from agentless.model.view import StartView
 from agentless.rules.explain import never, refusal
 from agentless.rules.nearest import nearest
+from agentless.rules.plan import amounts_of
+from agentless.rules.shape import shape_of
 
 SHARED = "/shared"
 """Where a task sees the folder that all nodes have (`shared_dir` of the inventory)."""
+
+
+_Why = TypeVar("_Why")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +61,8 @@ class Intake:
         # No await from here until the allocations are on disk: nobody else can be given these GPUs in between.
         placements = self._scheduler.look([task for task in tasks if not self._is_for_later(task)]).starts
         if request.dry_run:
-            return [self._rehearse(task, placements.get(task.id), request.secrets) for task in tasks]
+            waits = self._told([task for task in tasks if task.id not in placements], self._waits)
+            return [self._rehearse(t, placements.get(t.id) or waits[t.id], request.secrets) for t in tasks]
         refused = self._take_in(tasks, placements, request.secrets)
         # Nor until it is told who waits: the next look may start them, and those launches are not waited for here.
         told = [
@@ -106,28 +113,26 @@ class Intake:
         else:
             await self._core.heard(self._core.links)
 
-    def _rehearse(self, task: Task, placement: Placement | None, secrets: Mapping[str, str]) -> StartView:
-        target, cluster = str(task.spec.needs), self._core.cluster()
-        if placement:
-            command = self._core.link(placement.node).runtime.launch(task, placement, secrets)
-            return StartView(target, None, 0, "", command.text(masked=True), str(placement))
+    def _rehearse(self, task: Task, found: Placement | tuple[int, str], secrets: Mapping[str, str]) -> StartView:
+        target = str(task.spec.needs)
+        if isinstance(found, tuple):
+            return StartView(target, None, *found)
+        command = self._core.link(found.node).runtime.launch(task, found, secrets)
+        return StartView(target, None, 0, "", command.text(masked=True), str(found))
+
+    def _waits(self, cluster: Cluster, task: Task) -> tuple[int, str]:
+        """What would become of a task that does not start now: the exit code, and why."""
         if error := self._turned_away(cluster, task):
-            return StartView(target, None, error.exit_code, str(error))
+            return error.exit_code, str(error)
         until = "for its time" if self._is_for_later(task) else str(_refusal(cluster, task))
-        return StartView(target, None, 0, f"would wait: {until}")
+        return 0, f"would wait: {until}"
 
     def _take_in(
         self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str]
     ) -> list[AgentlessError | None]:
         """Remember tasks, placed or queued, in one write; of each why it is refused, None when it is not."""
-        core, cluster = self._core, self._core.cluster()
-        refused: dict[str, AgentlessError | None] = {}
-        like: Task | None = None
-        for task in tasks:
-            if task.id not in placements:
-                again = like and like.spec == task.spec  # as with many targets that are the same
-                refused[task.id] = refused[like.id] if like and again else self._turned_away(cluster, task)
-                like = task
+        core = self._core
+        refused = self._told([task for task in tasks if task.id not in placements], self._turned_away)
         kept = [task for task in tasks if not refused.get(task.id)]
         events = [(task, self._first(task, placements.get(task.id))) for task in kept]
         begun = {task.id for task in kept if task.id in placements}
@@ -142,6 +147,16 @@ class Intake:
                 core.secrets.remove(task.id)
             return [refused.get(task.id) or error for task in tasks]
         return [refused.get(task.id) for task in tasks]
+
+    def _told(self, tasks: Iterable[Task], why: Callable[[Cluster, Task], _Why]) -> dict[str, _Why]:
+        """Of each task why it does not start; looked for once for all that are alike in what matters for that."""
+        cluster, found, told = self._core.cluster(), dict[object, _Why](), dict[str, _Why]()
+        for task in tasks:
+            alike = shape_of(task.spec, task.owner), amounts_of(task), task.spec.terms
+            if alike not in found:
+                found[alike] = why(cluster, task)
+            told[task.id] = found[alike]
+        return told
 
     def _is_for_later(self, task: Task) -> bool:
         return (task.spec.terms.start_at or 0.0) > self._core.clock.now()

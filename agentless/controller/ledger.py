@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from agentless.controller.hub import Hub, News
-from agentless.errors import StateError
+from agentless.errors import Refused, StateError
 from agentless.model.event import Adopted, Dated, Delayed, Event, Queued, StopAsked
 from agentless.model.gpu import GpuProcess
 from agentless.model.idle import Idle
@@ -120,7 +120,21 @@ class Ledger:
         return self.add_all([(task, event)], cause)[0]
 
     def add_all(self, begun: Sequence[tuple[Task, Event]], cause: str) -> list[Task]:
-        """Take in new tasks, each with its first event, in one write: all of them or none."""
+        """Take in new tasks, each with its first event, in one write: all of them or none.
+
+        Raises Refused for one that is known: what its container does would be lost with the task that it belongs to.
+        """
+        for task, _ in begun:
+            if self.knows(task.id):
+                raise Refused(f"task {task.id} is there already")
+        return self._begin(begun, cause)
+
+    def revive(self, ended: Task, event: Event, cause: str) -> None:
+        """Take an ended task out of the history: its container lives again."""
+        self._begin([(ended, event)], cause)
+        self.history.remove(ended.id)
+
+    def _begin(self, begun: Sequence[tuple[Task, Event]], cause: str) -> list[Task]:
         self.tasks.update({task.id: task for task, _ in begun})
         try:
             return self.apply_all({task.id: (event, cause) for task, event in begun})

@@ -17,7 +17,7 @@ from agentless.model.task import Pending, Scheduled, Task
 from agentless.model.units import format_duration
 from agentless.model.view import ExplainView, ShareView
 from agentless.rules.ahead import Ahead
-from agentless.rules.batches import released
+from agentless.rules.batches import is_held_back
 from agentless.rules.explain import asked, brief, never, refusal
 from agentless.rules.explanation import explanation, when
 from agentless.rules.order import order
@@ -73,8 +73,8 @@ class Scheduler:
         cluster = self._core.cluster()
         self._used = self._past.used(cluster)
         lengths = self._past.lengths(others) if self.learn else {}
-        queue = released(order([*waiting, *others], self._used), self._core.tasks.values())
-        return plan(cluster, queue, now, self._policies, self.plan, lengths=lengths)
+        queue, placed = order([*waiting, *others], self._used), self._core.tasks.values()
+        return plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
 
     def shares(self) -> list[ShareView]:
         """What each owner has used lately, holds and waits for."""
@@ -104,10 +104,12 @@ class Scheduler:
             return ExplainView(task.id, f"task {task.id} is {task.state}: it waits for nothing", None, (), {})
         cluster, promise = self._core.cluster(), self.plan.promises.get(task.id)
         position = self.outlook(task).position
+        held_back, coming = self._held_back(task), when(promise, cluster)
         summary = f"task {task.id} ({task.spec.needs}) is number {position} in the queue; "
-        if held_back := self._held_back(task):
-            return ExplainView(task.id, summary + held_back, None, (), {})
-        return explanation(cluster, task, summary + when(promise, cluster), promise, self._ahead(task, self.plan))
+        if held_back:
+            start = timestamp(promise.start) if promise else None
+            return ExplainView(task.id, f"{summary}{held_back}; {coming}", start, (), {})
+        return explanation(cluster, task, summary + coming, promise, self._ahead(task, self.plan))
 
     def what_if(self, spec: TaskSpec, owner: str | None) -> ExplainView:
         """What would become of a task if it were submitted now."""
@@ -163,16 +165,17 @@ class Scheduler:
     def _ahead(self, task: Task, looked: Plan) -> Ahead:
         """Those who come before it."""
         queue = self._in_order(*([] if task.id in self._core.tasks else [task]))
-        before = released(queue[: [each.id for each in queue].index(task.id)], self._core.tasks.values())
+        before = queue[: [each.id for each in queue].index(task.id)]
         promises = {key: promise for key, promise in looked.promises.items() if key}  # one that is new has none to keep
-        return Ahead(before, promises, self._policies, self._past.lengths([task]) if self.learn else {})
+        lengths = self._past.lengths([task]) if self.learn else {}
+        return Ahead(before, promises, self._policies, lengths, tuple(self._core.tasks.values()))
 
     @property
     def _policies(self) -> Mapping[str | None, Cost]:
         return {name: POLICIES[name or self.policy] for name in (None, *POLICIES)}
 
     def _held_back(self, task: Task) -> str:
-        if released([task], self._core.tasks.values()):
+        if not is_held_back(task, self._core.tasks.values()):
             return ""
         most = task.spec.terms.max_parallel
         return f"{most} of its batch {'runs' if most == 1 else 'run'} already (--max-parallel)"

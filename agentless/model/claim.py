@@ -2,9 +2,9 @@
 
 `agentless.task`, `.owner` and `.gpus` are what other controllers arbitrate by (plain words, readable in `docker ps`);
 `.cores`, `.memory` (bytes) and `.exclusive` say what else of the node is set aside for it, `.limit` for how many
-seconds at most. `.gpu_share` is how many tasks may be on each of its GPUs, itself included, and `.gpu_memory` how many
-bytes of each are its own: one without both has them alone. `.share` is that processes outside agentless are expected
-on its GPUs, `.controller` which state folder started it.
+seconds at most, `.numa` to which NUMA node it is pinned. `.gpu_share` is how many tasks may be on each of its GPUs,
+itself included, and `.gpu_memory` how many bytes of each are its own: one without both has them alone. `.share` is that
+processes outside agentless are expected on its GPUs, `.controller` which state folder started it.
 `agentless.spec` is the whole task as JSON, for `recover`. Changing a label's meaning breaks controllers of older
 versions on the same nodes.
 """
@@ -34,6 +34,7 @@ CORES = "agentless.cores"
 MEMORY = "agentless.memory"
 EXCLUSIVE = "agentless.exclusive"
 LIMIT = "agentless.limit"
+NUMA = "agentless.numa"
 GPU_SHARE = "agentless.gpu_share"
 GPU_MEMORY = "agentless.gpu_memory"
 SPEC = "agentless.spec"
@@ -60,6 +61,7 @@ class Claim:
     exclusive: bool = False
     limit: float | None = None
     sharing: Sharing = ALONE
+    numa: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ def claim_of(container: Container) -> Claim | None:
         return None
     gpus = tuple(uuid for uuid in container.labels.get(GPUS, "").split(",") if uuid)
     labels = container.labels
+    numa = labels.get(NUMA, "")
     return Claim(
         task,
         labels.get(OWNER) or "unknown",
@@ -100,6 +103,7 @@ def claim_of(container: Container) -> Claim | None:
         bool(labels.get(EXCLUSIVE)),
         _number(labels.get(LIMIT)),
         _sharing(labels.get(GPU_SHARE, ""), labels.get(GPU_MEMORY, "")),
+        int(numa) if re.fullmatch(r"[0-9]{1,4}", numa) else None,
     )
 
 
@@ -110,7 +114,7 @@ def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, st
         str(place), task.batch, task.created_at, placement.gpus, task.spec, placement.cpus, placement.numa, version=2
     )
     spec = task.spec
-    words = {CORES: spec.cores, MEMORY: spec.memory, LIMIT: spec.ends_within}
+    words = {CORES: spec.cores, MEMORY: spec.memory, LIMIT: spec.ends_within, NUMA: placement.numa}
     sharing = spec.needs.sharing
     return {
         **task.spec.labels,

@@ -37,6 +37,7 @@ class Allocation:
     """What a task, by whichever controller, holds of a node.
 
     `memory` in bytes; `since` is when (Unix seconds) it began, `limit` for how many seconds at most; None: not known.
+    `numa` is the NUMA node to whose CPUs and memory it is pinned, None if it is not.
     """
 
     task: str
@@ -48,6 +49,7 @@ class Allocation:
     since: float | None = None
     limit: float | None = None
     sharing: Sharing = ALONE
+    numa: int | None = None
 
     @property
     def ends_at(self) -> float | None:
@@ -63,9 +65,9 @@ class Gpu:
     """A GPU with its state. `reason` says in words why it is not free, empty when it is.
 
     `holders` are the tasks that have it, several where they share it; `closed` says in words why no other task may come
-    to it even so, empty when one may. `intruders` are processes that use it although a task holds it, and that are in
-    none of the containers of its tasks. An `unhealthy` one may have holders all the same, and one that has vanished is
-    there with the last known index.
+    to it even so, empty when one may. `strangers` are processes that use it and are in none of the containers of its
+    tasks; `intruders` are those of them that no task which holds it expects (`--share`). An `unhealthy` one may have
+    holders all the same, and one that has vanished is there with the last known index.
     """
 
     reading: GpuReading
@@ -73,6 +75,7 @@ class Gpu:
     reason: str = ""
     holders: tuple[Allocation, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
+    strangers: tuple[GpuProcess, ...] = ()
     intruders: tuple[GpuProcess, ...] = ()
     closed: str = ""
 

@@ -11,6 +11,15 @@ from agentless.model.container import Container
 Connection = Literal["asyncssh", "paramiko", "local"]
 
 
+def count_cpus(cpuset: str) -> int:
+    """How many CPUs `0-15,32-47` are: 32."""
+    total = 0
+    for part in cpuset.split(","):
+        first, _, last = part.partition("-")
+        total += max(0, int(last or first) - int(first) + 1)
+    return total
+
+
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
     """One node of the inventory with the defaults filled in. None means: as `~/.ssh/config` says."""
@@ -30,11 +39,20 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:
-    """A NUMA node: its CPUs in cpuset syntax (`0-15,32-47`) and the PCI bus ids of the GPUs nearest to it."""
+    """A NUMA node: its CPUs in cpuset syntax (`0-15,32-47`) and the PCI bus ids of the GPUs nearest to it.
+
+    `memory_mib` is its own memory, None where it could not be read.
+    """
 
     id: int
     cpus: str
     gpus: tuple[str, ...] = ()
+    memory_mib: int | None = None
+
+    @property
+    def cores(self) -> int:
+        """How many CPUs it has."""
+        return count_cpus(self.cpus)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from agentless.model.spec import TaskSpec
 
 Outcome = Literal["completed", "failed", "killed", "killed_oom", "timeout", "stopped", "cancelled"]
 StopKind = Literal["stop", "kill", "timeout"]
+
+FAILED: tuple[Outcome, ...] = ("failed", "killed_oom", "timeout")
+"""The endings of which somebody may want another try."""
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _ID = re.compile(r"[0-9a-z]{1,32}(-[0-9]{1,4})?")
@@ -136,6 +139,7 @@ class Rank:
 class Task:
     """One command, and what has become of it. `created_at` is Unix seconds by the controller's clock.
 
+    `queued_at` is when its time in the queue began, if that was not at once.
     `stop` is what was asked, `grace` the seconds between SIGTERM and SIGKILL that were asked with it, and `stop_reason`
     what its end will say of it, None when a person asked. `rank` is its place in the queue if it was given by hand.
     """
@@ -150,6 +154,7 @@ class Task:
     grace: float | None = None
     rank: Rank | None = None
     stop_reason: str | None = None
+    queued_at: float | None = None
 
     @property
     def state(self) -> str:
@@ -185,6 +190,10 @@ class Task:
     def attempt(self) -> int:
         """Which try of its command it is, from 1 on."""
         return int(self.id.partition("-")[2] or 1)
+
+    def afresh(self, status: Status) -> Task:
+        """The task in this state, without all that was asked of it while it waited and ran."""
+        return replace(self, status=status, stop=None, grace=None, rank=None, stop_reason=None, queued_at=None)
 
     @property
     def container_ref(self) -> str:

@@ -28,13 +28,15 @@ class Ahead:
     promises: Mapping[str, Promise | None] = field(default_factory=dict)
     policies: Mapping[str | None, Cost] = field(default_factory=dict)
     lengths: Mapping[str, float] = field(default_factory=dict)
+    placed: Sequence[Task] = ()
 
     def leave(self, cluster: Cluster, task: Task) -> bool:
         """Whether a task that nothing else keeps off starts, once all of them have had their turn."""
         if not self.tasks:
             return True
         before = Plan(promises=self.promises)
-        found = plan(cluster, [*self.tasks, task], cluster.at, self.policies, before, lengths=self.lengths)
+        queue = [*self.tasks, task]
+        found = plan(cluster, queue, cluster.at, self.policies, before, lengths=self.lengths, placed=self.placed)
         return task.id in found.starts
 
     def on(self, node: Node) -> list[tuple[Task, Promise]]:

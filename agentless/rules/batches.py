@@ -1,20 +1,56 @@
-"""How many tasks of one batch run at a time."""
+"""How many tasks of one batch run at a time (`--max-parallel`)."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+import bisect
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from agentless.model.task import Task
+from agentless.rules.room import Room
+from agentless.rules.seat import FAR, Seat
 
 
-def released(queue: Iterable[Task], tasks: Iterable[Task]) -> list[Task]:
-    """Those of the queue, in its order, that `--max-parallel` lets in beside the `tasks` that have a place already."""
-    placed = Counter(task.batch for task in tasks if task.live and task.placement)
-    found = []
-    for task in queue:
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """Until when one of a batch has its place (Unix seconds), and which: None on a node that is not there any more.
+
+    `sure` unless nobody knows for certain.
+    """
+
+    end: float
+    room: Room | None = None
+    seats: Sequence[Seat] = ()
+    sure: bool = True
+
+
+class Turns:
+    """Whose turn it is. `placed` are the tasks that have a place; those that get one are added in their order."""
+
+    def __init__(self, placed: Iterable[Task], rooms: Mapping[str, Room]) -> None:
+        self._stays: dict[str, list[Stay]] = defaultdict(list)  # by batch, the last to end first
+        for task in placed:
+            if task.spec.terms.max_parallel is not None and task.live and task.placement:
+                room = rooms.get(task.placement.node)
+                load = room and room.load_of(task.id)
+                seats = room.these(task.placement.gpu_uuids) if room else ()
+                self.add(task, Stay(load.end, room, seats, load.sure) if load else Stay(FAR))
+
+    def before(self, task: Task) -> Stay | None:
+        """Whose end makes it the turn of this task; None when it is its turn now."""
         most = task.spec.terms.max_parallel
-        if most is None or placed[task.batch] < most:
-            placed[task.batch] += 1
-            found.append(task)
-    return found
+        stays = self._stays[task.batch] if most is not None else []
+        return stays[most - 1] if most is not None and len(stays) >= most else None
+
+    def add(self, task: Task, stay: Stay) -> None:
+        """This task has a place, or will have it."""
+        if task.spec.terms.max_parallel is not None:
+            bisect.insort(self._stays[task.batch], stay, key=lambda each: -each.end)
+
+
+def is_held_back(task: Task, tasks: Iterable[Task]) -> bool:
+    """Whether so many of its batch have a place now that it may have none."""
+    most = task.spec.terms.max_parallel
+    mates = (each for each in tasks if each.batch == task.batch and each.live and each.placement)
+    return most is not None and sum(1 for _ in mates) >= most

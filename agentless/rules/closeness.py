@@ -30,6 +30,9 @@ def choose(seats: list[Seat], shape: Shape, topology: GpuTopology) -> list[Seat]
         return [by_index[index] for index in shape.indices] if len(by_index) == shape.gpus else None
     if len(seats) == shape.gpus:
         return seats
+    if shape.gpu_types:
+        worst = sorted([shape.rank(seat.name) or 0 for seat in seats])[shape.gpus - 1]
+        seats = [seat for seat in seats if (shape.rank(seat.name) or 0) <= worst]
     alike = _groups(seats, lambda seat: (shape.rank(seat.name) or 0, seat.total, seat.name))
     ranked = _groups(seats, lambda seat: (shape.rank(seat.name) or 0, 0, ""))
     for groups in (alike, ranked):

@@ -8,6 +8,9 @@ from agentless.model.event import Event, GaveUp, Queued, StopAsked
 from agentless.model.task import Paused, Pending, Running, Scheduled, Task
 from agentless.model.units import format_duration
 
+A_LOOK = 2.0
+"""Seconds after which the queue has looked at a task that has come to it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Due:
@@ -24,9 +27,10 @@ def due(task: Task) -> Due | None:
         case Scheduled(until=until):
             return Due(until, Queued(), "its time has come")
         case Pending() if (wait := task.spec.terms.wait_for) is not None:
-            since = max(task.created_at, task.spec.terms.start_at or 0.0)
+            since = task.created_at if task.queued_at is None else task.queued_at
             words = f"gave up after {format_duration(wait)} in the queue (--wait-for)"
-            return Due(since + wait, GaveUp(words), "its time in the queue is over")
+            event = GaveUp(words if wait else "there was no place for it at once (--no-queue)")
+            return Due(since + (wait or A_LOOK), event, "its time in the queue is over")
         case (Running() | Paused()) as status if not task.stop:
             return _limit(task, status.started_at)
         case _:

@@ -48,8 +48,7 @@ def apply(task: Task, event: Event, now: float) -> Task:
         case _, Adopted():
             return task
         case Ended(placement=Placement() as placement, container=str(container)), Restarted() as event:
-            again = _again(task, placement, container, event, now)
-            return replace(task, stop=None, grace=None, stop_reason=None, status=again)
+            return task.afresh(_again(task, placement, container, event, now))
         case Ended(placement=Placement() as placement, exit_code=None) as ended, Launched(container=container):
             return replace(task, status=Running(placement, container, ended.started_at or now, ended.run))
         case Ended(), _:
@@ -62,7 +61,7 @@ def apply(task: Task, event: Event, now: float) -> Task:
         case Pending(), Delayed(until=until, reason=reason):
             return replace(task, status=Scheduled(until, reason))
         case Scheduled(), Queued():
-            return replace(task, status=Pending())
+            return replace(task, status=Pending(), queued_at=now)
         case Pending(), Queued():
             return task
         case Pending(), Moved(rank=rank):

@@ -16,9 +16,11 @@ from dataclasses import dataclass, field, replace
 from agentless.model.cluster import Cluster
 from agentless.model.sharing import Sharing
 from agentless.model.task import Placement, Task
-from agentless.rules.room import FAR, NOTHING, Load, Room
+from agentless.rules.batches import Stay, Turns
+from agentless.rules.load import Load
+from agentless.rules.room import NOTHING, Room
 from agentless.rules.search import Cost, Index, Search
-from agentless.rules.seat import Seat
+from agentless.rules.seat import FAR, Seat
 from agentless.rules.shape import Amounts, Shape, shape_of
 
 PROMISES = 100
@@ -26,6 +28,9 @@ PROMISES = 100
 
 STARTS = 500
 """So many tasks are started by one look at most; those behind them are looked at in the next one."""
+
+LATE = 5.0
+"""Seconds that a promise is put off by at most when somebody is over its time, as long as until that is seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +90,20 @@ def plan(
     promises: int = PROMISES,
     starts: int = STARTS,
     lengths: Mapping[str, float] = NOTHING,
+    placed: Iterable[Task] = (),
 ) -> Plan:
     """The plan for a queue that is in order, after the plan `before`.
 
     `policies` by name, under None the one that is used otherwise. `lengths` are the seconds that tasks without a limit
-    are expected to take, by task: see `rules/learned`.
+    are expected to take, by task: see `rules/learned`. `placed` are the tasks that have a place already: they count
+    where only so many of a batch may run at a time.
     """
     rooms = [Room(node, order, now, lengths) for order, node in enumerate(cluster.nodes.values())]
     favoured = _favoured(rooms, queue)
-    kept = _kept({room.name: room for room in rooms}, queue, now, before or Plan(), favoured, lengths)
+    names = {room.name: room for room in rooms}
+    placed = [task for task in placed if task.spec.terms.max_parallel is not None]
+    kept = _kept(names, queue, now, before or Plan(), favoured, lengths, Turns(placed, names))
+    turns = Turns(placed, names)
     indices: dict[tuple[str | None, Sharing], Index] = {}
     searches: dict[Shape, Search] = {}
     begun: dict[str, Placement] = {}
@@ -111,15 +121,15 @@ def plan(
             if key not in indices:
                 indices[key] = Index(rooms, policies[shape.policy], shape.sharing.rough)
             search = searches[shape] = Search(shape, indices[key])
-        found = search.now(amounts, mine.room if mine else None)
-        if found is None and (found := _instead(kept, weak, indices.values(), shape, amounts)):
+        ahead = turns.before(task)
+        found = search.now(amounts, mine.room if mine else None) if ahead is None else None
+        if ahead is None and found is None and (found := _instead(kept, weak, indices.values(), shape, amounts)):
             for other in searches.values():
                 other.forget()  # whoever gave way may have left more room than was taken
         if found:
             room, seats = found
-            room.start(shape, amounts, seats)
-            begun[task.id] = room.placement(shape, seats)
-        elif given < promises and (coming := search.later(amounts)):
+            begun[task.id], load = room.start(shape, amounts, seats)
+        elif given < promises and (coming := _coming(search, shape, amounts, ahead)):
             moment, room, seats = coming
             if mine and mine.promise.firm and room.unsure:
                 # A certain time is worth more than one that rests on what was learned.
@@ -127,7 +137,7 @@ def plan(
             else:
                 start = None if moment >= FAR else moment
                 # Whoever is in front and not sure of its place may come to want this one.
-                about = about or (start is not None and room.unsure)
+                about = about or (start is not None and (room.unsure or not (ahead is None or ahead.sure)))
                 promise = Promise(room.name, start, tuple(seat.uuid for seat in seats), about and start is not None)
             load = room.put(shape, amounts, seats, moment, firm=promise.firm)
             promised[task.id] = promise
@@ -138,6 +148,7 @@ def plan(
         else:
             promised[task.id] = None
             continue
+        turns.add(task, Stay(load.end, room, seats, load.sure))
         _changed(indices.values(), room)
         if len(begun) == starts:
             break
@@ -164,6 +175,7 @@ def _kept(
     before: Plan,
     favoured: frozenset[str],
     lengths: Mapping[str, float],
+    turns: Turns,
 ) -> dict[str, _Place]:
     """What was promised before, put in again, up to the first task that is new or whose promise cannot be kept.
 
@@ -176,14 +188,38 @@ def _kept(
         if (promise := before.promises[task.id]) is None:
             continue
         shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
-        room = rooms.get(promise.node)
-        seats = [seat for seat in room.seats if seat.uuid in promise.gpu_uuids] if room else []
         begin = FAR if promise.start is None else max(promise.start, now)
-        if room is None or len(seats) < shape.gpus or not room.has_room(shape, amounts, seats, begin):
+        room = rooms.get(promise.node)
+        ahead = turns.before(task)
+        since = max(begin, ahead.end) if ahead else begin
+        coming = room.earliest(shape, amounts, since, room.these(promise.gpu_uuids)) if room else None
+        if room is None or coming is None or coming[0] > begin + LATE:
             break
-        load = room.put(shape, amounts, seats, begin, firm=promise.firm)
+        moment, seats = coming
+        if promise.start is not None:
+            promise = replace(promise, start=moment)
+        load = room.put(shape, amounts, seats, moment, firm=promise.firm)
         kept[task.id] = _Place(room, shape, amounts, seats, load, promise)
+        turns.add(task, Stay(load.end, room, seats))
     return kept
+
+
+def _coming(
+    search: Search, shape: Shape, amounts: Amounts, ahead: Stay | None
+) -> tuple[float, Room, list[Seat]] | None:
+    """The first place of one that does not start now: of one whose turn it is not yet, that of the one `ahead`.
+
+    Then it keeps nobody from what it may not use before.
+    """
+    if ahead is None:
+        return search.later(amounts)
+    if ahead.end > FAR:
+        return None
+    if ahead.room and ahead.room.admits(shape):
+        seats = ahead.room.fit(shape, amounts, ahead.end, ahead.seats)
+        if seats is not None:
+            return ahead.end, ahead.room, seats
+    return search.later(amounts, ahead.end)
 
 
 def _instead(

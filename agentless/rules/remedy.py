@@ -162,7 +162,7 @@ def _emptied(gpu: Gpu, gone: set[str]) -> Gpu:
         return gpu
     if left or gpu.state != "allocated":
         return replace(gpu, holders=left)
-    if gpu.intruders or gpu.closed:
+    if gpu.strangers or gpu.closed:
         return replace(gpu, holders=(), state="foreign", reason="who uses it stays")
     reading = replace(gpu.reading, memory_used_mib=0, memory_free_mib=gpu.reading.memory_total_mib)
     return replace(gpu, reading=reading, holders=(), state="free", reason="", processes=())

@@ -12,7 +12,7 @@ from agentless.model.event import Delayed
 from agentless.model.task import Ended, Lost, Pending, Task, next_try
 
 LONGEST = 3600.0
-"""Seconds that a pause between two tries grows to at most."""
+"""Seconds that a pause between two tries grows to at most, unless the first one is longer."""
 
 
 def another_try(before: Task, after: Task, now: float) -> tuple[Task, Delayed] | None:
@@ -22,14 +22,14 @@ def another_try(before: Task, after: Task, now: float) -> tuple[Task, Delayed] |
         return None
     if (word := _why(after)) is None:
         return None
-    pause = min(LONGEST, terms.backoff * 2 ** min(before.attempt - 1, 20))
+    pause = min(max(LONGEST, terms.backoff), terms.backoff * 2 ** min(before.attempt - 1, 20))
     new = fresh_try(after, now)
     return new, Delayed(now + pause, f"try {new.attempt} of {terms.retries + 1}: {word}")
 
 
 def fresh_try(task: Task, now: float) -> Task:
     """The try after this one, as it is taken in."""
-    return replace(task, id=next_try(task.id), created_at=now, status=Pending(), stop=None, grace=None)
+    return replace(task.afresh(Pending()), id=next_try(task.id), created_at=now)
 
 
 def _why(task: Task) -> str | None:

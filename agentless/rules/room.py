@@ -1,7 +1,7 @@
 """The room on a node, now and later: what is taken until when, and where a task would fit in.
 
 A `Room` is made for one look into the future and thrown away. Times are Unix seconds. What ends at a time that nobody
-knows ends `FAR` away: after that a place can still be promised.
+knows ends `FAR` away: after that a place can still be promised. What is over its time ends `SOON`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import bisect
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 
 from agentless.model.cluster import Node
@@ -18,35 +17,18 @@ from agentless.model.gpu import GpuTopology
 from agentless.model.sharing import ALONE, Sharing
 from agentless.model.task import Placement
 from agentless.rules.closeness import choose
-from agentless.rules.seat import Seat
+from agentless.rules.load import Load, pinned
+from agentless.rules.seat import FAR, Seat
 from agentless.rules.shape import Amounts, Shape
 
-FAR = 1e15
-"""Later than any time that is known, and not for ever."""
+SOON = 1.0
+"""In so many seconds is expected to end what should have ended."""
 
 NOTHING: Mapping[str, float] = {}
 """No length is learned of any task."""
 
 Kinds = tuple[tuple[str, int, int], ...]
 """The GPUs of a node by name, memory (bytes) and number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """A task on the node between two times: its cores, its memory in bytes, and whether it wants to be alone.
-
-    `sharing` is on which terms it has its GPUs. Its end is `sure` unless it was learned; its begin is `firm` when it is
-    the certain time of a promise.
-    """
-
-    begin: float
-    end: float
-    cores: float
-    memory: float
-    exclusive: bool
-    sharing: Sharing = ALONE
-    sure: bool = True
-    firm: bool = False
 
 
 class Room:
@@ -84,16 +66,12 @@ class Room:
         self.kinds: Kinds = tuple([(name, total, count) for (name, total), count in counts.items()])
         by_uuid = {seat.uuid: seat for seat in self.seats}
         for allocation in node.allocations:
-            # It may be over its time, and is there all the same.
             learned = lengths.get(allocation.task) if allocation.limit is None else None
             ends_at = allocation.ends_at if learned is None else (allocation.since or now) + learned
-            end = FAR if ends_at is None else max(ends_at, now + 1)
+            end = FAR if ends_at is None else ends_at if ends_at > now else now + SOON
             seats = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
-            wants = allocation.cores, allocation.memory, allocation.exclusive, allocation.sharing
+            wants = allocation.cores, allocation.memory, allocation.exclusive, allocation.sharing, allocation.numa
             self._put(seats, Load(-math.inf, end, *wants, sure=learned is None))
-        for seat in self.seats:
-            if seat.foreign or seat.intruded:
-                seat.taken.append((-math.inf, FAR, ALONE))
 
     # ----------------------------------------------------------------- reading
 
@@ -115,24 +93,33 @@ class Room:
             and (later or seat.free >= shape.gpu_memory)
         ]
 
-    def fit(self, shape: Shape, amounts: Amounts, begin: float) -> list[Seat] | None:
-        """The seats that a task gets if it runs from `begin` on; None when it does not fit."""
+    def fit(
+        self, shape: Shape, amounts: Amounts, begin: float, among: Sequence[Seat] | None = None
+    ) -> list[Seat] | None:
+        """The seats, `among` these if they are given, that a task gets if it runs from `begin` on; None without.
+
+        Of those that it is given now, not only promised, the memory must be free now.
+        """
         end = self._end(amounts, begin)
         if self.closed or not self._has_room(shape, amounts, begin, end):
             return None
         if not shape.gpus:
             return []
-        seats = self.suited(shape, later=begin > self.now)
-        return choose(
-            [seat for seat in seats if self._lets(seat, shape, begin, end, share=shape.share)], shape, self.topology
-        )
+        seats = self.suited(shape, later=begin > self.now or among is not None)
+        if among is not None:
+            seats = [seat for seat in seats if seat in among]
+        return choose([seat for seat in seats if self._lets(seat, shape, begin, end)], shape, self.topology)
 
-    def earliest(self, shape: Shape, amounts: Amounts) -> tuple[float, list[Seat]] | None:
-        """The first time from now on at which it fits, and its seats; None when no such time can be named."""
+    def earliest(
+        self, shape: Shape, amounts: Amounts, since: float, among: Sequence[Seat] | None = None
+    ) -> tuple[float, list[Seat]] | None:
+        """The first time from `since` on at which it fits, and its seats; None when no such time can be named."""
+        if (seats := self.fit(shape, amounts, since, among)) is not None:
+            return since, seats
         ends = {end for seat in self.seats for _, end, _ in seat.taken} | {load.end for load in self.loads}
         ends.update(reservation.end for reservation in self.reservations)
-        for moment in sorted({self.now, *(end for end in ends if self.now < end < math.inf)}):
-            if (seats := self.fit(shape, amounts, moment)) is not None:
+        for moment in sorted(end for end in ends if since < end < math.inf):
+            if (seats := self.fit(shape, amounts, moment, among)) is not None:
                 return moment, seats
         return None
 
@@ -140,7 +127,7 @@ class Room:
         """A time before which there is certainly not room enough for it: quick to say, and often right."""
         if shape.gpus > len(self.seats) or amounts.cores > self.cores or amounts.memory > self.memory:
             return math.inf
-        moment = self.openings(shape.sharing.rough)[shape.gpus - 1] if shape.gpus and not shape.share else self.now
+        moment = self.openings(shape.sharing.rough)[shape.gpus - 1] if shape.gpus else self.now
         if amounts.cores > self.free_cores:
             moment = max(moment, self._released("cores", amounts.cores - self.free_cores))
         if amounts.memory > self.free_memory:
@@ -149,6 +136,16 @@ class Room:
             if shape.is_kept_off(reservation, moment, moment + amounts.length):
                 moment = reservation.end
         return moment
+
+    def these(self, uuids: Sequence[str]) -> list[Seat]:
+        """The seats with these UUIDs, of those that are still there."""
+        return [seat for seat in self.seats if seat.uuid in uuids]
+
+    def load_of(self, task: str) -> Load | None:
+        """What a task has that is on the node now."""
+        # The first loads are those of the allocations.
+        found = zip(self.node.allocations, self.loads, strict=False)
+        return next((load for allocation, load in found if allocation.task == task), None)
 
     def openings(self, sharing: Sharing = ALONE) -> list[float]:
         """When each GPU opens for the first time from now on, the soonest first: no three are before the third."""
@@ -166,6 +163,13 @@ class Room:
         """How many GPUs a task with these terms may hope for now."""
         return bisect.bisect_right(self.openings(sharing), self.now)
 
+    def open_of(self, sharing: Sharing) -> tuple[int, ...]:
+        """The same of each kind, in the order of `kinds`."""
+        if len(self.kinds) == 1:
+            return (self.open_to(sharing),)
+        counts = Counter([(seat.name, seat.total) for seat in self.seats if seat.opens(self.now, sharing) <= self.now])
+        return tuple([counts[name, total] for name, total, _ in self.kinds])
+
     @property
     def unsure(self) -> bool:
         """Whether the end of anything here was learned."""
@@ -177,13 +181,15 @@ class Room:
         cores = 0.0 if self.cores == math.inf else 1 - self.free_cores / self.cores
         return max(cores, 0.0 if self.memory == math.inf else 1 - self.free_memory / self.memory)
 
-    def placement(self, shape: Shape, seats: Sequence[Seat]) -> Placement:
-        """The place of a task that gets these seats, and the CPUs near them when they are all near the same."""
+    # ---------------------------------------------------------------- changing
+
+    def start(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat]) -> tuple[Placement, Load]:
+        """Take seats, cores and memory for a task from now on."""
         host = self.node.observation.host
-        near = {seat.numa for seat in seats}
-        wanted = shape.numa if shape.numa is not None else near.pop() if len(near) == 1 else None
-        numa = next((n for n in (host.numa if host else ()) if n.id == wanted), None)
-        return Placement(
+        now = [load for load in self.loads if load.begin <= self.now]
+        numa = pinned(host, now, shape, amounts, seats) if host else None
+        self.last_start = self.now
+        placement = Placement(
             node=self.name,
             gpus=tuple(seat.index for seat in seats),
             gpu_uuids=tuple(seat.uuid for seat in seats),
@@ -191,19 +197,22 @@ class Room:
             numa=numa.id if numa else None,
             gpu_total=min(seat.total for seat in seats) if shape.sharing.limit > 1 else 0,
         )
+        return placement, self.put(shape, amounts, seats, self.now, numa=placement.numa)
 
-    # ---------------------------------------------------------------- changing
-
-    def start(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat]) -> None:
-        """Take seats, cores and memory for a task from now on."""
-        self.last_start = self.now
-        self.put(shape, amounts, seats, self.now)
-
-    def put(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat], begin: float, *, firm: bool = False) -> Load:
+    def put(
+        self,
+        shape: Shape,
+        amounts: Amounts,
+        seats: Sequence[Seat],
+        begin: float,
+        *,
+        firm: bool = False,
+        numa: int | None = None,
+    ) -> Load:
         """Take seats, cores and memory for a task."""
         end = self._end(amounts, begin)
         sure = amounts.sure or end == math.inf
-        wants = amounts.cores, amounts.memory, shape.exclusive, shape.sharing
+        wants = amounts.cores, amounts.memory, shape.exclusive, shape.sharing, numa
         load = Load(begin, end, *wants, sure=sure, firm=firm)
         self._put(seats, load)
         return load
@@ -214,15 +223,6 @@ class Room:
             seat.taken.remove((load.begin, load.end, load.sharing))
         self.loads.remove(load)
         self._count(load, -1)
-
-    def has_room(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat], begin: float) -> bool:
-        """Whether a task may have exactly these seats from then on."""
-        end = self._end(amounts, begin)
-        return (
-            not self.closed
-            and all(self._lets(s, shape, begin, end) for s in seats)
-            and self._has_room(shape, amounts, begin, end)
-        )
 
     def _put(self, seats: Sequence[Seat], load: Load) -> None:
         for seat in seats:
@@ -251,11 +251,11 @@ class Room:
                 return load.end
         return math.inf
 
-    def _lets(self, seat: Seat, shape: Shape, begin: float, end: float, *, share: bool = False) -> bool:
+    def _lets(self, seat: Seat, shape: Shape, begin: float, end: float) -> bool:
         """Whether a GPU is open to a task all the time between, and not reserved for others."""
         if any(each.covers(seat.index) and each.bars(shape.owner, begin, end) for each in self.reservations):
             return False
-        return seat.is_open(begin, end, shape.sharing) or (share and seat.foreign and len(seat.taken) == 1)
+        return seat.is_open(begin, end, shape.sharing)
 
     def _has_room(self, shape: Shape, amounts: Amounts, begin: float, end: float) -> bool:
         if self.reservations and any(shape.is_kept_off(each, begin, end) for each in self.reservations):

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agentless.model.sharing import Sharing
-from agentless.rules.room import FAR, Kinds, Room
-from agentless.rules.seat import Seat
+from agentless.rules.room import Kinds, Room
+from agentless.rules.seat import FAR, Seat
 from agentless.rules.shape import Amounts, Shape
 
 Cost = Callable[[Room, int], tuple[float, ...]]
 """A policy, see `rules/policies`."""
+
+_Worth = tuple[int, int]
+"""Of GPUs that a task may get: the rank of the worst of them, and bytes of their memory beyond what it asked for."""
+
+_Key = tuple[int, tuple[float, ...], int]
+"""What a place costs: the rank of the worst GPU, what the policy says, the order of the node."""
 
 _Entry = tuple[tuple[float, ...], int, Room]
 """The cost of a node, its order, the node."""
@@ -28,8 +35,8 @@ Later = tuple[float, int, int]
 class Index:
     """All nodes by the GPUs that they have, sorted by what a policy says of them and by when they will have room.
 
-    A node is in it under `open`, by how many GPUs are open, and under `soon`, by the wanted number of GPUs: open to
-    tasks that share them on these terms.
+    A node is in it under `open`, by how many GPUs of each kind are open, and under `soon`, by the wanted number of
+    GPUs: open to tasks that share them on these terms.
     """
 
     def __init__(self, rooms: Iterable[Room], cost: Cost, sharing: Sharing) -> None:
@@ -37,7 +44,7 @@ class Index:
         self.sharing = sharing
         self.rooms: dict[Kinds, list[Room]] = {}
         self.names: dict[str, Room] = {}
-        self.open: dict[Kinds, dict[int, list[_Entry]]] = {}
+        self.open: dict[Kinds, dict[tuple[int, ...], list[_Entry]]] = {}
         self._soon: dict[tuple[Kinds, int], list[tuple[Later, Room]]] = {}
         self._before: dict[str, tuple[list[_Entry], _Entry, list[float]]] = {}
         for room in rooms:
@@ -67,7 +74,7 @@ class Index:
     def _enter(self, room: Room) -> None:
         # What is to spare is the same for all nodes with these GPUs, and changes nothing in their order.
         entry = self.cost(room, 0), room.order, room
-        entries = self.open.setdefault(room.kinds, {}).setdefault(room.open_to(self.sharing), [])
+        entries = self.open.setdefault(room.kinds, {}).setdefault(room.open_of(self.sharing), [])
         bisect.insort(entries, entry)
         self._before[room.name] = entries, entry, room.openings(self.sharing)
 
@@ -85,18 +92,28 @@ class Search:
         self._shape = shape
         self._index = index
         self._failed: list[Amounts] = []
-        self._kinds = {kinds: found for kinds in index.rooms if (found := _suits(kinds, shape))}
+        self._kinds = {kinds: worth for kinds in index.rooms if (worth := _worth(kinds, shape))}
+        self._hopes: dict[tuple[Kinds, tuple[int, ...]], _Worth | None] = {}
 
     def now(self, amounts: Amounts, freed: Room | None = None) -> tuple[Room, list[Seat]] | None:
         """The cheapest place from now on. `freed` is where room has become more since the search before."""
         if any(failed.within(amounts) for failed in self._failed):
             seats = freed.fit(self._shape, amounts, freed.now) if freed else None
             return (freed, seats) if freed and seats is not None else None
-        for room in self._cheapest():
+        best: tuple[_Key, Room, list[Seat]] | None = None
+        for *hoped, room in self._cheapest():
+            if best and best[0] <= tuple(hoped):
+                break
             if amounts.cores <= room.free_cores + 1e-9 and amounts.memory <= room.free_memory:
                 seats = room.fit(self._shape, amounts, room.now)
                 if seats is not None:
-                    return room, seats
+                    found = self._key(self._worth_of(seats), room)
+                    if found <= tuple(hoped):
+                        return room, seats
+                    # Not all that are open are so for long enough, or have the memory free.
+                    best = min(best, (found, room, seats)) if best else (found, room, seats)
+        if best:
+            return best[1:]
         self._failed = [failed for failed in self._failed if not amounts.within(failed)] + [amounts]
         return None
 
@@ -104,16 +121,19 @@ class Search:
         """Room has become more: what did not fit may fit now."""
         self._failed.clear()
 
-    def later(self, amounts: Amounts) -> tuple[float, Room, list[Seat]] | None:
-        """The first place that will be free so long; of several the one where the fewest GPUs are still missing."""
+    def later(self, amounts: Amounts, since: float = -math.inf) -> tuple[float, Room, list[Seat]] | None:
+        """The first place, from `since` on, that will be free so long; of several the one where the least is missing.
+
+        The least is the fewest GPUs, as of now.
+        """
         best: tuple[Later, Room, list[Seat]] | None = None
         for soonest, room in self._soonest():
-            if best and soonest > best[0]:
+            if best and (soonest > best[0] or best[0][0] <= since):
                 break
-            if room.closed or (moment := room.soonest(self._shape, amounts)) > FAR:
+            if room.closed or (moment := max(since, room.soonest(self._shape, amounts))) > FAR:
                 continue
             if not best or (moment, *soonest[1:]) < best[0]:
-                coming = room.earliest(self._shape, amounts)
+                coming = room.earliest(self._shape, amounts, moment)
                 if coming and (not best or (coming[0], *soonest[1:]) < best[0]):
                     best = (coming[0], *soonest[1:]), room, coming[1]
         return best and (best[0][0], best[1], best[2])
@@ -127,45 +147,64 @@ class Search:
 
     def _soonest(self) -> Iterable[tuple[Later, Room]]:
         """Nodes that may have room at some time, by when that is at the earliest."""
-        gpus = 0 if self._shape.share else self._shape.gpus
+        gpus = self._shape.gpus
         if self._shape.nodes:
             sharing = self._index.sharing
             return sorted((later(room, room.openings(sharing), gpus), room) for room in self._named())
         found = heapq.merge(*(self._index.soon(kinds, gpus) for kinds in self._kinds))
         return (entry for entry in found if entry[1].admits(self._shape))
 
-    def _cheapest(self) -> Iterator[Room]:
-        """The nodes with so many GPUs open, the best GPUs first and then the cheapest."""
-        wanted = 0 if self._shape.share else self._shape.gpus
+    def _cheapest(self) -> Iterable[tuple[int, tuple[float, ...], int, Room]]:
+        """The nodes with so many GPUs open and what a place there may cost: the best GPUs first, then the cheapest."""
         if self._shape.nodes:
-            rooms = [room for room in self._named() if room.open_to(self._index.sharing) >= wanted]
-            return iter(sorted(rooms, key=lambda room: self._entry(*self._kinds[room.kinds], room)))
+            open_ = [(room, self._hope(room.kinds, room.open_of(self._index.sharing))) for room in self._named()]
+            return iter(sorted((*self._key(worth, room), room) for room, worth in open_ if worth))
         streams = [
-            self._entries(entries, rank, spare)
-            for kinds, (rank, spare) in self._kinds.items()
-            for seats, entries in self._index.open[kinds].items()
-            if seats >= wanted and entries
+            self._entries(entries, worth)
+            for kinds in self._kinds
+            for counts, entries in self._index.open[kinds].items()
+            if entries and (worth := self._hope(kinds, counts))
         ]
-        return (room for *_, room in heapq.merge(*streams))
+        return heapq.merge(*streams)
 
-    def _entries(
-        self, entries: Iterable[_Entry], rank: int, spare: int
-    ) -> Iterator[tuple[int, tuple[float, ...], int, Room]]:
+    def _entries(self, entries: Iterable[_Entry], worth: _Worth) -> Iterator[tuple[int, tuple[float, ...], int, Room]]:
         for _, _, room in entries:
             if not room.closed and room.admits(self._shape):
-                yield self._entry(rank, spare, room)
+                yield (*self._key(worth, room), room)
 
-    def _entry(self, rank: int, spare: int, room: Room) -> tuple[int, tuple[float, ...], int, Room]:
-        return rank, self._index.cost(room, spare), room.order, room
+    def _key(self, worth: _Worth, room: Room) -> _Key:
+        rank, spare = worth
+        return rank, self._index.cost(room, spare), room.order
+
+    def _hope(self, kinds: Kinds, counts: tuple[int, ...]) -> _Worth | None:
+        """What it would get of so many GPUs of these kinds; None when they are too few."""
+        if sum(counts) < self._shape.gpus:
+            return None
+        if len(kinds) < 2:
+            return self._kinds[kinds]
+        if (kinds, counts) not in self._hopes:
+            open_ = [(name, total, count) for (name, total, _), count in zip(kinds, counts, strict=True)]
+            self._hopes[kinds, counts] = _worth(open_, self._shape)
+        return self._hopes[kinds, counts]
+
+    def _worth_of(self, seats: Sequence[Seat]) -> _Worth:
+        rank = max([self._shape.rank(seat.name) or 0 for seat in seats], default=0)
+        return rank, sum([seat.total - self._shape.gpu_memory for seat in seats])
 
 
-def _suits(kinds: Kinds, shape: Shape) -> tuple[int, int] | None:
-    """The rank of the best of these GPUs that will do, and its memory to spare; None when too few will."""
-    if not shape.gpus:
-        return 0, 0
+def _worth(kinds: Iterable[tuple[str, int, int]], shape: Shape) -> _Worth | None:
+    """What `choose` would take of so many GPUs of these kinds, all alike if that goes; None when too few will do."""
     fit = [
-        (rank, total - shape.gpu_memory, count)
+        (rank, total, count)
         for name, total, count in kinds
         if total >= shape.gpu_memory and (rank := shape.rank(name)) is not None
     ]
-    return min(fit)[:2] if sum(count for *_, count in fit) >= shape.gpus else None
+    fit.sort()
+    worst, memory, missing = 0, 0, shape.gpus
+    for rank, total, count in fit:
+        if missing > 0:
+            worst, memory, missing = rank, memory + min(missing, count) * total, missing - count
+        if rank == worst and count >= shape.gpus:
+            memory = shape.gpus * total
+            break
+    return None if missing > 0 else (worst, memory - shape.gpu_memory * shape.gpus)

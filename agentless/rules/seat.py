@@ -8,13 +8,16 @@ from operator import itemgetter
 from agentless.model.cluster import Gpu
 from agentless.model.sharing import ALONE, Sharing
 
+FAR = 1e15
+"""Later than any time that is known, and not for ever."""
+
 
 class Seat:
     """A GPU that tasks may have. `total` and `free` are bytes of its memory, in all and unused now.
 
     `taken` is when it is, as (from, to) in Unix seconds, and on which terms; `closed` whether nobody may come to it as
-    long as somebody has it, on whatever terms; `foreign` whether a process outside agentless uses it,
-    `intruded` whether one uses it beside the task that holds it, and will go on doing so after that.
+    long as somebody has it, on whatever terms; `foreign` whether processes outside agentless use it: they are the first
+    that have it, and stay beside and after all tasks.
     """
 
     __slots__ = (
@@ -22,7 +25,6 @@ class Seat:
         "foreign",
         "free",
         "index",
-        "intruded",
         "name",
         "numa",
         "taken",
@@ -41,20 +43,19 @@ class Seat:
         unused = reading.memory_unused_mib
         self.free = self.total if unused is None else unused << 20
         self.utilization = reading.utilization_pct or 0
-        self.foreign = gpu.state == "foreign"
-        self.intruded = bool(gpu.intruders)
+        self.foreign = bool(gpu.strangers)
         self.closed = bool(gpu.closed)
-        self.taken: list[tuple[float, float, Sharing]] = []
+        self.taken: list[tuple[float, float, Sharing]] = [(-math.inf, FAR, ALONE)] if self.foreign else []
 
     def opens(self, now: float, sharing: Sharing = ALONE) -> float:
         """When one with these terms could have it for the first time from now on, for however short a time."""
-        moment = now
-        if not self.taken:
+        moment, others = now, self._others(sharing)
+        if not others:
             return moment
         if sharing.limit > 1 and not self.closed:
-            ends = sorted([end for _, end, _ in self.taken if now < end < math.inf])
+            ends = sorted([end for _, end, _ in others if now < end < math.inf])
             return next((moment for moment in (now, *ends) if self._shares(moment, sharing)), math.inf)
-        for begin, end, _ in sorted(self.taken, key=itemgetter(0, 1)):
+        for begin, end, _ in sorted(others, key=itemgetter(0, 1)):
             if begin > moment:
                 break
             moment = max(moment, end)
@@ -63,13 +64,17 @@ class Seat:
     def is_open(self, begin: float, end: float, sharing: Sharing = ALONE) -> bool:
         """Whether one with these terms may have it all the time between."""
         if sharing.limit == 1 or self.closed:
-            for taken, until, _ in self.taken:  # noqa: SIM110 - the innermost loop of the queue
+            for taken, until, _ in self._others(sharing):  # noqa: SIM110 - the innermost loop of the queue
                 if taken < end and begin < until:
                     return False
             return True
         # There are the most of them at the beginning, or when one of them begins.
         moments = (begin, *[taken for taken, _, _ in self.taken if begin < taken < end])
         return all(self._shares(moment, sharing) for moment in moments)
+
+    def _others(self, sharing: Sharing) -> list[tuple[float, float, Sharing]]:
+        """Who has it, of those that one with these terms may not be beside."""
+        return self.taken[1:] if self.foreign and sharing.strangers else self.taken
 
     def _shares(self, moment: float, sharing: Sharing) -> bool:
         """Whether it fits beside all who have it at a moment."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentless.model.needs import is_type
 from agentless.model.node import NodeConfig
@@ -28,10 +28,14 @@ class Shape:
     numa: int | None
     indices: tuple[int, ...]
     exclusive: bool
-    share: bool
     policy: str | None
     sharing: Sharing
     owner: str = ""
+
+    @property
+    def share(self) -> bool:
+        """Whether processes outside agentless may be on its GPUs."""
+        return self.sharing.strangers
 
     def rank(self, name: str | None) -> int | None:
         """How well a GPU of this name will do, 0 the best; None when it will not."""
@@ -87,8 +91,7 @@ def shape_of(spec: TaskSpec, owner: str = "") -> Shape:
         needs.numa,
         needs.indices,
         needs.exclusive,
-        spec.share,
         needs.policy,
-        needs.sharing,
+        replace(needs.sharing, strangers=True) if spec.share else needs.sharing,
         owner,
     )

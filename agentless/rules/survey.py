@@ -68,6 +68,7 @@ def _allocation(task: Task, placement: Placement) -> Allocation:
         began,
         spec.ends_within,
         spec.needs.sharing,
+        placement.numa,
     )
 
 
@@ -82,6 +83,7 @@ def _claimed(container: Container, claim: Claim) -> Allocation:
         container.here(container.started_at or container.created_at),
         claim.limit,
         claim.sharing,
+        claim.numa,
     )
 
 
@@ -161,16 +163,17 @@ def _gpu(
 ) -> Gpu:
     """`inside` are the containers that claim it, each with its task; `beside`: strangers on it are expected."""
     state: GpuState
-    strangers = () if beside else tuple(process for process in processes if process.container not in inside)
-    # As long as a container is not known yet, its processes look like those of strangers.
+    outside = tuple(process for process in processes if process.container not in inside)
+    # As long as a container is not known yet, its processes look like those of strangers in another one.
     found = {holder.task for holder in holders}.issubset(inside.values())
+    strangers = outside if found else tuple(process for process in outside if process.container is None)
     unknown = _unknown(reading, known, node_reason)
     if reading.index in config.exclude_gpus:
         state, reason = "excluded", "excluded by the inventory"
     elif holders:
         state, reason = "allocated", _held(holders)
         if strangers and found:
-            reason += f", used by {describe(strangers[0])}" + _more(len(strangers) - 1)
+            reason += f", {'beside' if beside else 'used by'} {describe(strangers[0])}" + _more(len(strangers) - 1)
     elif unknown:
         state, reason = "unknown", unknown
     elif processes:
@@ -178,11 +181,11 @@ def _gpu(
         state, reason = "foreign", f"used by {describe(processes[0])}" + _more(len(processes) - 1)
     else:
         state, reason = "free", ""
-    intruders = strangers if state == "allocated" and found else ()
-    closed = unknown or ("who uses it is not known yet" if strangers and not found else "")
+    intruders = strangers if state == "allocated" and found and not beside else ()
+    closed = unknown or ("who uses it is not known yet" if outside and not found else "")
     if reading.compute_mode in ("Exclusive_Process", "Exclusive_Thread"):
         closed = closed or "its compute mode lets only one compute (nvidia-smi -c DEFAULT changes it)"
-    return Gpu(reading, state, reason, holders, processes, intruders, closed)
+    return Gpu(reading, state, reason, holders, processes, strangers, intruders, closed)
 
 
 def _held(holders: Sequence[Allocation]) -> str:

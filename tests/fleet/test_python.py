@@ -207,14 +207,46 @@ def test_a_sweep_is_a_batch_of_all_combinations(cluster):
         cluster.submit("echo", "span:{0..2}", gpus=1)
 
 
+def test_a_batch_is_waited_for_and_what_failed_is_tried_again(cluster):
+    script = "case $AGENTLESS_TASK_ID in *-2) exit 0;; *) exit $0;; esac"
+    batch = cluster.submit_batch("sh", "-c", script, "span:{0..2}", gpus=1, node="n1")
+    ended = batch.wait("60s")
+    assert [task.exit_code for task in ended.tasks] == [0, 1, 2]
+    again = ended.retry_failed()
+    assert [task.attempt for task in again.tasks] == [1, 2, 2]
+    assert [task.exit_code for task in again.wait().tasks] == [0, 0, 0]
+    assert [task.id for task in again.retry_failed().tasks] == [task.id for task in again.tasks]
+
+
+def test_a_batch_that_takes_too_long_goes_on_and_is_stopped_as_a_whole(cluster):
+    batch = cluster.submit_batch("sleep", "span:{600..605}", gpus=1, node="n1")
+    with pytest.raises(TimeoutError, match=r"has not ended in 0\.05; it and the others go on"):
+        batch.wait(timeout=0.05)
+    stopped = batch.stop(grace=0)
+    assert [task.state for task in stopped.tasks] == ["stopped"] * 4 + ["cancelled"] * 2
+    assert [task.id for task in stopped.tasks] == [task.id for task in batch.tasks]
+
+
+def test_of_a_batch_all_are_acted_on_although_one_cannot_be(cluster):
+    batch = cluster.submit_batch("false", targets=["n1::0", "n1::1", "n1::2"]).wait()
+    batch.tasks[1].remove()
+    with pytest.raises(NotFound, match=batch.tasks[1].id):
+        batch.retry_failed()
+    assert [cluster.task(batch.tasks[n].id).attempt for n in (0, 2)] == [2, 2]
+
+
+async def test_a_batch_is_awaited(cluster):
+    batch = await cluster.submit_batch.aio("sh", "-c", "exit $0", "span:{0..1}", gpus=1)
+    assert [task.exit_code for task in (await batch.wait.aio()).tasks] == [0, 1]
+
+
 def test_a_task_that_is_tried_again_is_one_task(cluster):
     script = "echo try $AGENTLESS_TASK_ID; case $AGENTLESS_TASK_ID in *-2) exit 0;; *) exit 3;; esac"
-    task = cluster.submit("sh", "-c", script, target="n1::0", retries=1, backoff=0)
-    first = first_try(task.id)  # it may have failed before the answer came
-    ended = task.wait()
+    begun = cluster.submit("sh", "-c", script, target="n1::0", retries=1, backoff=0)
+    ended, first = begun.wait(), first_try(begun.id)  # it may have been tried again by the time that it is told
     assert (ended.id, ended.attempt, ended.exit_code) == (f"{first}-2", 2, 0)
-    assert list(ended.logs()) == list(task.logs()) == [f"try {first}-2"]
-    (earlier,) = [each for each in cluster.tasks(all=True) if each.id == first]
+    assert list(ended.logs()) == list(begun.logs()) == [f"try {first}-2"]
+    (earlier,) = [task for task in cluster.tasks(all=True) if task.id == first]
     assert (earlier.retried_as, earlier.wait().exit_code) == (ended.id, 3)
     assert list(earlier.logs()) == [f"try {first}"]
     assert ended.retry().id == f"{first}-3"

@@ -6,6 +6,7 @@ import gc
 
 import pytest
 
+from agentless.controller import intake
 from agentless.controller.intake import Submit
 from agentless.controller.link import SAMPLE_EVERY, SAMPLE_SOON
 from agentless.errors import Unreachable
@@ -13,6 +14,7 @@ from agentless.model.event import Launched
 from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
 from agentless.model.terms import Terms
+from agentless.rules.explain import never, refusal
 from agentless.rules.plan import Plan
 from tests.fleet.client import until
 from tests.fleet.desk import Desk
@@ -146,6 +148,20 @@ async def test_a_gpu_that_a_stranger_leaves_is_given_to_who_waits(desk):
         await until(lambda: controller.core.find(task).state == "running")
 
 
+async def test_a_gpu_that_a_stranger_has_beside_a_task_is_not_promised_for_the_end_of_that(desk):
+    """n2's GPU is a stranger's."""
+    async with desk.running() as controller:
+        terms = Terms(time_limit=600.0)
+        spec = TaskSpec(("sleep", "600"), needs=parse_target("n2::0"), terms=terms, share=True)
+        (start,) = await controller.intake.submit(Submit((spec,), {}))
+        await until(lambda: ", beside " in controller.core.cluster().nodes["n2"].gpus[0].reason)
+        task = (await submit(controller, "n2::0")).task.id
+        await until(lambda: controller.scheduler.plan.promises.get(task))
+        found = controller.scheduler.explain(controller.core.find(task))
+        assert (found.expected_start, found.remedies) == (None, {})
+        assert f"held by task {start.task.id} of" in found.obstacles[0].text
+
+
 async def test_who_loses_a_race_with_another_controller_waits_on(desk, tmp_path, monkeypatch):
     other = Desk(tmp_path / "other", desk.fleet)
     async with desk.running() as mine, other.running() as theirs:
@@ -233,3 +249,23 @@ async def test_a_node_is_looked_at_more_often_while_somebody_waits_for_a_strange
         assert controller.core.links["n1"]._every == SAMPLE_EVERY
         await controller.actions.stop(task, "stop")
         await until(lambda: link._every == SAMPLE_EVERY)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "exit_code", "dry"), [("2x", 0, False), ("9x", 3, False), ("2x", 0, True), ("9x", 3, True)]
+)
+async def test_why_a_sweep_does_not_start_is_found_out_once_for_all_its_tasks(desk, monkeypatch, gpus, exit_code, dry):
+    """On a large cluster that takes so long that nobody else would be served meanwhile."""
+    async with desk.running() as controller:
+        await submit(controller, "n1::0-3")
+        looks = []
+        monkeypatch.setattr(intake, "never", lambda *wanted: looks.append(wanted) or never(*wanted))
+        monkeypatch.setattr(intake, "refusal", lambda *wanted: looks.append(wanted) or refusal(*wanted))
+        specs = [
+            TaskSpec(("echo", str(number)), needs=parse_target(target), parameters={"n": str(number)})
+            for number in range(20)
+            for target in (gpus, "n1::1")
+        ]
+        found = await controller.intake.submit(Submit(tuple(specs), {}, dry_run=dry))
+        assert [start.exit_code for start in found] == [exit_code, 0] * 20
+        assert len(looks) <= 4

@@ -7,10 +7,12 @@ import asyncio
 import pytest
 
 from agentless.controller.intake import Submit
+from agentless.errors import Refused
 from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
 from agentless.model.terms import Terms
 from tests.fleet.client import until
+from tests.fleet.desk import Desk
 from tests.fleet.test_queue import submit
 
 FAR = 1e9
@@ -188,3 +190,31 @@ async def test_a_lost_task_that_may_goes_on_elsewhere_and_is_ended_when_its_node
         again = controller.core.find(task)
         assert (again.id, again.live) == (f"{task}-2", True)
         await until(lambda: controller.core.find(task).state == "running")
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_an_earlier_try_is_not_tried_again_in_place_of_the_one_after_it(desk, ended):
+    async with desk.running() as controller:
+        task = await started(controller, "sleep 600")
+        await controller.actions.stop(task, "kill")
+        second = controller.actions.retry(task).id
+        await until(lambda: controller.core.find(second).state == "running")
+        if ended:
+            await controller.actions.stop(second, "kill")
+        before = controller.core.find(second)
+        with pytest.raises(Refused, match=f"it went on as {second}; agentless retry {second}"):
+            controller.actions.retry(f"{task}-1")
+        assert controller.core.find(second) == before
+        await controller.actions.stop(second, "kill")
+        assert not any(container.live for container in desk.fleet.nodes["n1"].engine.containers.values())
+        assert controller.actions.retry(task).id == f"{task}-3"
+
+
+async def test_a_task_of_another_controller_is_not_tried_again_here(desk, tmp_path):
+    other = Desk(tmp_path / "other", desk.fleet)
+    async with desk.running() as mine, other.running() as theirs:
+        task = await other.ended("exit 1")
+        await until(lambda: task in mine.core.others())
+        with pytest.raises(Refused, match="is not remembered here; agentless recover"):
+            mine.actions.retry(task)
+        assert theirs.actions.retry(task).id == f"{task}-2"

@@ -72,6 +72,9 @@ def test_a_task_comes_back_from_the_labels_of_its_container(
     for field in ("id", "spec", "batch", "owner", "created_at", "placement"):
         expected = at if field == "placement" else getattr(before, field)
         assert getattr(back, field) == expected
+    claim = claim_of(found)
+    assert claim
+    assert claim.numa == numa
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from agentless.model.event import GaveUp, Queued, StopAsked
+from agentless.model.event import Assigned, Exited, GaveUp, Queued, StopAsked, Unplaced
 from agentless.model.task import Task
 from agentless.model.terms import Terms
-from agentless.rules.due import Due, due, within_limit
-from tests.pure.build import NOW, STATES, spec, task
+from agentless.rules.due import A_LOOK, Due, due, within_limit
+from agentless.rules.lifecycle import apply
+from agentless.rules.retry import another_try
+from tests.pure.build import NOW, STATES, placement, spec, task
 
 
 def wanting(state: str, **terms: Any) -> Task:
@@ -37,9 +39,34 @@ def test_who_waits_gives_up_when_his_time_in_the_queue_is_over() -> None:
 
 
 def test_the_time_before_the_queue_does_not_count_as_waiting() -> None:
-    coming = due(wanting("pending", wait_for=600.0, start_at=NOW + 1000))
+    waiting = apply(wanting("scheduled", wait_for=600.0), Queued(), NOW + 1000)
+    assert due(waiting) == replace(due(wanting("pending", wait_for=600.0)) or Due(0, Queued(), ""), at=NOW + 1600)
+
+
+def test_who_does_not_want_to_wait_is_looked_at_once() -> None:
+    """As the next try, which was not taken in at a time when it could have been refused."""
+    waiting = apply(wanting("scheduled", wait_for=0.0), Queued(), NOW)
+    coming = due(waiting)
     assert coming
-    assert coming.at == NOW + 1600
+    assert (coming.at, coming.event) == (NOW + A_LOOK, GaveUp("there was no place for it at once (--no-queue)"))
+
+
+def test_the_pause_before_the_next_try_does_not_count_as_waiting() -> None:
+    first = wanting("running", wait_for=10.0, retries=1, backoff=15.0)
+    found = another_try(first, apply(first, Exited(1), NOW), NOW)
+    assert found
+    again = apply(apply(found[0], found[1], NOW), Queued(), NOW + 15)
+    coming = due(again)
+    assert coming
+    assert coming.at == NOW + 25
+
+
+def test_who_is_refused_by_a_node_has_waited_all_the_time() -> None:
+    waiting = apply(wanting("scheduled", wait_for=600.0), Queued(), NOW)
+    refused = apply(apply(waiting, Assigned(placement()), NOW + 50), Unplaced("somebody is there"), NOW + 60)
+    coming = due(refused)
+    assert coming
+    assert coming.at == NOW + 600
 
 
 @pytest.mark.parametrize("state", ["running", "paused"])

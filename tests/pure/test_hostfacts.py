@@ -65,10 +65,14 @@ def test_this_machine_is_read_as_it_is(shell: list[str]) -> None:
     """From real kernel files: some of them answer a shell's `read` with nothing."""
     nodes = sorted(Path("/sys/devices/system/node").glob("node[0-9]*"), key=lambda path: int(path.name[4:]))
     cpus = [text for node in nodes if (text := (node / "cpulist").read_text().strip())]
+    totals = [
+        int((node / "meminfo").read_text().split()[3]) >> 10 for node in nodes if (node / "cpulist").read_text().strip()
+    ]
     facts = ask(shell)
     assert facts.cores == os.sysconf("SC_NPROCESSORS_ONLN")
     assert facts.memory_mib == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
     assert [node.cpus for node in facts.numa] == cpus
+    assert [node.memory_mib for node in facts.numa] == totals
 
 
 def test_a_machine_is_read_from_its_sysfs(shell: list[str], tmp_path: Path) -> None:
@@ -88,11 +92,13 @@ def test_a_machine_is_read_from_its_sysfs(shell: list[str], tmp_path: Path) -> N
         node = tmp_path / f"sys/devices/system/node/node{number}"
         node.mkdir(parents=True)
         (node / "cpulist").write_text(f"{cpus}\n")
+        if number == 0:
+            (node / "meminfo").write_text("Node 0 MemTotal:  8388608 kB\nNode 0 MemFree:  4194304 kB\n")
     online = tmp_path / "sys/devices/system/cpu/online"
     online.parent.mkdir()
     online.write_text("0-6\n")
     found = ask(shell, SCRIPT.replace("/sys/", f"{tmp_path}/sys/"))
-    near = (NumaNode(0, "0-3", ("0000:3b:00.0",)), NumaNode(1, "4-7", ("0000:af:00.0",)))
+    near = (NumaNode(0, "0-3", ("0000:3b:00.0",), 8192), NumaNode(1, "4-7", ("0000:af:00.0",)))
     assert (found.cores, found.numa) == (7, near)
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from agentless.controller.hub import Hub
 from agentless.controller.ledger import Ledger
-from agentless.errors import StateError
-from agentless.model.event import Assigned, Exited, Launched
+from agentless.errors import Refused, StateError
+from agentless.model.event import Assigned, Exited, Launched, Restarted
 from agentless.stores.history import History
 from agentless.stores.secrets import SecretStore
 from agentless.stores.tinydb import TaskStore
@@ -139,3 +139,26 @@ def test_who_uses_the_gpus_of_a_task_is_forgotten_when_it_ends(folder: Path) -> 
     ledger.intruders["t1"] = (process("node1", 0),)
     ledger.apply("t1", Exited(0), "seen")
     assert ledger.view(ledger.history.newest(1)[0]).intruders == ()
+
+
+@pytest.mark.parametrize("end", [[], [Exited(0)]])
+def test_an_id_that_is_known_is_never_taken_in_again(folder: Path, end: list[Any]) -> None:
+    ledger = opened(folder)
+    ledger.adopt(task(), "found")
+    for event in end:
+        ledger.apply("t1", event, "seen")
+    known, before = dict(ledger.tasks), told(ledger)
+    for _ in range(2):  # the second time after a restart
+        with pytest.raises(Refused, match="task t1 is there already"):
+            ledger.add(task(state="pending"), Assigned(placement()), "submitted")
+        assert (ledger.tasks, told(ledger)) == (known, before)
+        ledger = opened(folder)
+
+
+def test_what_had_ended_lives_again_as_itself(folder: Path) -> None:
+    ledger = opened(folder)
+    ledger.adopt(task(), "found")
+    ledger.apply("t1", Exited(0), "seen")
+    ledger.revive(ledger.history.newest(1)[0], Restarted(NOW, NOW), "docker start")
+    assert (ledger.tasks["t1"].state, ledger.history.has("t1")) == ("running", False)
+    assert list(opened(folder).tasks) == ["t1"]

@@ -89,7 +89,7 @@ def test_an_ended_task_leaves_the_state_file_although_nothing_else_is_written(le
 def test_an_ended_task_that_lives_again_stays_in_the_state_file(ledger: Ledger) -> None:
     ledger.adopt(task("t1"), "found")
     ended = ledger.apply("t1", Exited(0), "seen")
-    ledger.add(ended, Restarted(NOW, NOW), "by hand")
+    ledger.revive(ended, Restarted(NOW, NOW), "by hand")
     ledger.flush()
     assert on_disk(ledger) == {"t1": "running"}
 

@@ -1,48 +1,107 @@
-"""How many of a batch run at a time."""
+"""How many of a batch run at a time, and what that means for those who wait."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentless.model.cluster import Cluster
 from agentless.model.task import Task
-from agentless.model.terms import Terms
-from agentless.rules.batches import released
-from tests.pure.build import spec, task
+from agentless.rules.batches import is_held_back
+from agentless.rules.plan import Plan, plan
+from tests.pure.build import NOW, cluster, seen, task
+from tests.pure.test_plan import POLICIES, later, places, promises, runs, wish
+
+HOUR = 3600.0
 
 
-def of(name: str, most: int | None, state: str = "pending", batch: str = "b") -> Task:
-    return task(name, state=state, batch=batch, spec=spec(terms=Terms(max_parallel=most)))
+def of(one: Task, most: int = 1, batch: str = "b") -> Task:
+    """One of a batch of which at most so many run at a time."""
+    return replace(one, batch=batch, spec=replace(one.spec, terms=replace(one.spec.terms, max_parallel=most)))
 
 
-def ids(tasks: Any) -> list[str]:
-    return [task.id for task in tasks]
+def node(*tasks: Task, gpus: int = 2) -> Cluster:
+    return cluster(seen(gpus=gpus), tasks)
 
 
-def test_without_a_limit_all_are_let_in() -> None:
-    assert ids(released([of("a", None), of("b", None)], [of("r", None, "running")])) == ["a", "b"]
+def look(on: Cluster, *queue: Task, placed: tuple[Task, ...] = (), before: Plan | None = None) -> Plan:
+    return plan(on, queue, on.at, POLICIES, before, placed=placed)
 
 
-def test_those_that_have_a_place_count() -> None:
-    placed = [of("r", 3, "running"), of("s", 3, "assigning"), of("p", 3), of("x", 3, "ended"), of("o", 3, "lost", "c")]
-    assert ids(released([of("a", 3), of("b", 3)], placed)) == ["a"]
+A = [of(wish(name, limit=HOUR)) for name in ("a1", "a2", "a3")]
+
+
+def test_those_that_are_held_back_are_promised_the_end_of_one_of_their_batch() -> None:
+    found = look(node(), *A)
+    assert (places(found), promises(found)) == ({"a1": "node1::0"}, {"a2": ("node1", HOUR), "a3": ("node1", 2 * HOUR)})
+
+
+def test_a_promise_behind_them_is_kept_as_they_start_one_after_the_other() -> None:
+    """Each ends at its limit."""
+    large, found = wish("large", "2x", HOUR), Plan()
+    queue = [*A, large]
+    for hour, name in enumerate(["a1", "a2", "a3", "large"]):
+        found = look(later(node(), (), NOW + hour * HOUR), *queue, before=found)
+        assert list(found.starts) == [name]
+        assert promises(found).get("large", ("node1", 3 * HOUR)) == ("node1", 3 * HOUR)
+        queue = [one for one in queue if one.id != name]
+
+
+def test_one_that_is_held_back_keeps_nobody_from_what_it_may_not_use_yet() -> None:
+    """It is to have the GPU of the one before it, which has no time limit."""
+    first = of(runs("a1", "node1::0"))
+    found = look(node(first), of(wish("a2")), wish("other"), placed=(first,))
+    assert (places(found), promises(found)) == ({"other": "node1::1"}, {"a2": ("node1", None)})
+
+
+def test_those_that_have_a_place_count_whatever_their_state() -> None:
+    placed = [of(task(f"t{n}", f"node1::{n}", state), 3) for n, state in enumerate(["assigning", "lost", "ended"])]
+    found = look(node(*placed, gpus=5), *[of(wish(name), 3) for name in "ab"], placed=tuple(placed))
+    assert list(found.starts) == ["a"]
 
 
 def test_batches_do_not_count_for_each_other() -> None:
-    queue = [of("a", 1), of("b", 1, batch="c"), of("c", 1), of("d", 1, batch="c")]
-    assert ids(released(queue, [])) == ["a", "b"]
+    queue = [of(wish(name, limit=HOUR), 1, batch) for name, batch in (("a", "b"), ("b", "c"), ("c", "b"), ("d", "c"))]
+    assert list(look(node(gpus=4), *queue).starts) == ["a", "b"]
 
 
-states = st.sampled_from(["pending", "running", "assigning", "paused", "lost", "ended"])
+def test_the_tasks_of_a_batch_may_want_different_places() -> None:
+    queue = [of(wish("a", "node1::0", HOUR)), of(wish("b", "node1::1", HOUR)), of(wish("c", "node2", HOUR))]
+    on = cluster({"node1": seen("node1"), "node2": seen("node2")})
+    assert promises(look(on, *queue)) == {"b": ("node1", HOUR), "c": ("node2", 2 * HOUR)}
 
 
-@given(st.lists(st.tuples(states, st.sampled_from("bc"))), st.integers(1, 4), st.integers(0, 6))
-def test_never_more_than_the_limit_run_and_never_less_than_there_is_room_for(
-    there: list[tuple[str, str]], most: int, waiting: int
+def test_one_whose_node_has_left_the_inventory_holds_the_others_back_for_nobody_knows_how_long() -> None:
+    gone = of(runs("a1", "node9::0", 0, HOUR))
+    assert promises(look(node(), of(wish("a2")), placed=(gone,))) == {"a2": ("node1", None)}
+
+
+@pytest.mark.parametrize(("most", "held"), [(1, True), (2, False), (None, False)])
+def test_whether_one_is_held_back_now(most: int | None, held: bool) -> None:
+    placed = of(runs("a1", "node1::0"), 2)
+    waiting = wish("a2") if most is None else of(wish("a2"), most)
+    assert is_held_back(waiting, [placed, waiting, of(wish("a3"), 2)]) is held
+
+
+lengths = st.integers(1, 100).map(float)
+
+
+@settings(deadline=None)
+@given(st.lists(lengths, max_size=3), st.lists(lengths, max_size=8), st.integers(1, 3), st.integers(1, 4))
+def test_never_more_than_so_many_at_a_time_and_as_many_as_there_is_room_for(
+    there: list[float], waiting: list[float], most: int, gpus: int
 ) -> None:
-    tasks = [of(f"t{n}", most, state, batch) for n, (state, batch) in enumerate(there)]
-    placed = sum(t.batch == "b" and t.live and t.placement is not None for t in tasks)
-    let_in = released([of(f"q{n}", most) for n in range(waiting)], tasks)
-    assert len(let_in) == max(0, min(waiting, most - placed))
+    placed = tuple(of(runs(f"t{n}", f"node1::{n}", 0, limit), most) for n, limit in enumerate(there[:gpus]))
+    queue = [of(wish(f"q{n}", limit=limit), most) for n, limit in enumerate(waiting)]
+    found = look(node(*placed, gpus=gpus), *queue, placed=placed)
+    assert len(found.starts) == max(0, min(len(waiting), most - len(placed), gpus - len(placed)))
+    starts = {one.id: NOW for one in queue if one.id in found.starts}
+    starts |= {name: promise.start for name, promise in found.promises.items() if promise and promise.start}
+    assert starts.keys() == {one.id for one in queue}
+    spans = [(NOW, NOW + limit) for limit in there[:gpus]]
+    spans += [(starts[one.id], starts[one.id] + (one.spec.terms.time_limit or 0)) for one in queue]
+    at_once = [sum(begin <= moment < end for begin, end in spans) for moment in starts.values()]
+    assert max(at_once, default=0) <= max(most, len(placed))

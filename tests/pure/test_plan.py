@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless import plugins
+from agentless.model.claim import labels_of, task_of
 from agentless.model.cluster import Cluster, Observation
+from agentless.model.container import Container
 from agentless.model.gpu import GpuSample
 from agentless.model.needs import parse_target
-from agentless.model.node import HostFacts, NodeConfig, NumaNode
-from agentless.model.task import Running, Task
+from agentless.model.node import EngineFacts, HostFacts, NodeConfig, NumaNode
+from agentless.model.task import Placement, Running, Task
 from agentless.model.terms import Terms
 from agentless.rules.plan import Plan, plan
 from agentless.rules.search import Cost
+from agentless.rules.shape import shape_of
 from agentless.rules.survey import survey
 from tests.pure.build import CID, NOW, cluster, container, placement, process, reading, seen, spec, task, uuid
 
@@ -33,9 +37,9 @@ def wish(name: str, target: str = "1x", limit: float | None = None, **fields: An
     return task(name, state="pending", spec=spec(needs=needs, terms=Terms(time_limit=limit), stop_grace=0, **fields))
 
 
-def runs(name: str, target: str, since: float = 0.0, limit: float | None = None) -> Task:
+def runs(name: str, target: str, since: float = 0.0, limit: float | None = None, **fields: Any) -> Task:
     """A task that has run for `since` seconds."""
-    wanted = spec(needs=parse_target(target), terms=Terms(time_limit=limit), stop_grace=0)
+    wanted = spec(needs=parse_target(target), terms=Terms(time_limit=limit), stop_grace=0, **fields)
     return replace(task(name, target, spec=wanted), status=Running(placement(target), CID, NOW - since))
 
 
@@ -145,6 +149,60 @@ def test_gpus_are_of_the_type_and_memory_asked_for(target: str, place: str) -> N
     assert places(look(mixed(), wish("a", target))) == {"a": place}
 
 
+@pytest.mark.parametrize(
+    ("target", "busy", "place"),
+    [
+        ("1xA100,H100", ["node1::0"], "node2::0"),
+        ("2xA100,H100", [], "node2::0,1"),
+        ("1xA100,H100", ["node1::0", "node2::0,1,2,3"], "node1::1"),
+        ("2xA100,H100", ["node2::0,1,2"], "node1::0,1"),
+    ],
+)
+def test_on_a_node_with_several_types_it_counts_what_the_task_would_get(
+    target: str, busy: list[str], place: str
+) -> None:
+    both, one = ["NVIDIA A100-SXM4-80GB", "NVIDIA H100 PCIe"], ["NVIDIA A100-SXM4-80GB"] * 4
+    on = of_kinds({"node1": both, "node2": one}, *[runs(f"t{n}", at) for n, at in enumerate(busy)])
+    assert places(look(on, wish("a", target))) == {"a": place}
+
+
+def of_kinds(nodes: dict[str, list[str]], *tasks: Task, **totals: int) -> Cluster:
+    """Nodes with GPUs of these names."""
+    return cluster(
+        {
+            name: seen(
+                name,
+                sample=GpuSample(
+                    tuple(
+                        reading(name, index, name=kind, memory_total_mib=totals.get(kind, 81920))
+                        for index, kind in enumerate(gpus)
+                    )
+                ),
+            )
+            for name, gpus in nodes.items()
+        },
+        tasks,
+    )
+
+
+def test_of_types_in_an_order_the_first_that_is_there_is_given_though_others_are_more_alike() -> None:
+    on = of_kinds({"node1": ["A100 40", "A100 80", "H100", "H100"]}, **{"A100 40": 40960})
+    assert places(look(on, wish("a", "2xA100,H100"))) == {"a": "node1::0,1"}
+
+
+def test_the_least_memory_is_that_of_the_gpus_that_are_free() -> None:
+    kinds_ = {"node1": ["small", "large"], "node2": ["middle"]}
+    on = of_kinds(kinds_, runs("t", "node1::0"), small=16384, large=81920, middle=24576)
+    assert places(look(on, wish("a", "1x:12G", needs={"policy": "best_fit"}))) == {"a": "node2::0"}
+
+
+def test_a_gpu_that_is_promised_soon_is_none_that_a_long_task_would_get() -> None:
+    """node1's A100 is free and promised to `both`, which wants it with the H100."""
+    on = of_kinds({"node1": ["A100", "H100", "H100"], "node2": ["A100"] * 2}, runs("t", "node1::1", 0, 50))
+    large = wish("both", "node1::0,1", 100)
+    assert places(look(on, large, wish("a", "1xA100,H100"))) == {"a": "node2::0"}
+
+
 def test_the_second_best_type_is_taken_when_the_best_is_busy() -> None:
     busy = mixed(runs("t", "node3::0,1"))
     assert places(look(busy, wish("a", "1xH100,A100"))) == {"a": "node2::0"}
@@ -190,7 +248,9 @@ def test_who_wants_a_node_alone_gets_it_alone() -> None:
 def near(gpus: int = 4) -> Observation:
     """The first half of the GPUs at NUMA node 0, the second at 1."""
     numa = [
-        NumaNode(n, f"{16 * n}-{16 * n + 15}", tuple(f"0000:{i:02x}:00.0" for i in range(gpus) if i * 2 // gpus == n))
+        NumaNode(
+            n, f"{16 * n}-{16 * n + 15}", tuple(f"0000:{i:02x}:00.0" for i in range(gpus) if i * 2 // gpus == n), 65536
+        )
         for n in (0, 1)
     ]
     readings = tuple(reading("node1", i, pci_bus_id=f"0000:{i:02x}:00.0") for i in range(gpus))
@@ -210,6 +270,40 @@ def test_single_gpus_leave_pairs_whole() -> None:
 def test_gpus_of_both_numa_nodes_pin_nothing() -> None:
     found = look(cluster(near()), wish("a", "3x")).starts["a"]
     assert (len(found.gpus), found.cpus, found.numa) == (3, None, None)
+
+
+@pytest.mark.parametrize(
+    ("wants", "pinned"),
+    [
+        ({"cores": 16.0, "memory": 64 << 30}, True),
+        ({"cores": 17.0}, False),
+        ({"memory": 65 << 30}, False),
+        ({"cores": 24.0, "memory": 100 << 30}, False),
+    ],
+)
+def test_who_wants_more_than_a_numa_node_has_is_not_pinned_to_it(wants: dict[str, Any], pinned: bool) -> None:
+    found = look(cluster(near()), wish("a", **wants), wish("asked", "node1:1")).starts
+    assert (found["a"].cpus, found["a"].numa) == (("0-15", 0) if pinned else (None, None))
+    assert found["asked"].numa == 1
+
+
+def test_no_more_are_pinned_to_a_numa_node_than_it_has_cpus_for() -> None:
+    """The first is of another controller, the third is started in the same look as the second."""
+    theirs = replace(runs("t", "node1::0", cores=6.0), status=Running(replace(placement("node1::0"), numa=0), CID, NOW))
+    on = cluster(replace(near(), engine=EngineFacts("28.2.2", containers=(boxed(theirs),))))
+    found = look(on, *[wish(name, f"node1::{n}", cores=8.0) for n, name in ((1, "b"), (2, "c"), (3, "d"))]).starts
+    assert [at.numa for at in found.values()] == [0, 1, 1]
+    more = look(cluster(near()), wish("a", "node1::0", cores=12.0), wish("b", "node1::1", cores=12.0)).starts
+    assert [at.cpus for at in more.values()] == ["0-15", None]
+
+
+def test_memory_of_a_numa_node_that_is_not_known_is_not_counted_on() -> None:
+    unknown = near()
+    assert unknown.host
+    nodes = tuple(replace(numa, memory_mib=None) for numa in unknown.host.numa)
+    on = cluster(replace(unknown, host=replace(unknown.host, numa=nodes)))
+    found = look(on, wish("a", memory=1 << 30), wish("b")).starts
+    assert [at.numa for at in found.values()] == [None, 0]
 
 
 @pytest.mark.parametrize(
@@ -339,28 +433,63 @@ def test_so_many_are_started_and_no_more_and_nobody_is_overtaken() -> None:
 
 # ---------------------------------------------------------------- over all of them
 
-kinds = st.sampled_from([("NVIDIA L4", 23034), ("NVIDIA A100-SXM4-40GB", 40960)])
+kinds = st.sampled_from([("NVIDIA L4", 23034), ("NVIDIA A100-SXM4-40GB", 40960), ("NVIDIA A100-SXM4-80GB", 81920)])
 limits = st.none() | st.integers(1, 500).map(float)
 
 
 @st.composite
 def clusters(draw: st.DrawFn) -> Cluster:
-    """A few nodes with some tasks on them."""
+    """A few nodes, some with GPUs of several kinds, with tasks and strangers on them, here and there both at once."""
     observations, tasks = {}, []
     for name in ("node1", "node2", "node3")[: draw(st.integers(1, 3))]:
-        kind, total = draw(kinds)
         gpus = draw(st.integers(0, 4))
-        readings = tuple(reading(name, i, name=kind, memory_total_mib=total) for i in range(gpus))
-        uses = [draw(st.sampled_from(["nobody", "a task", "a task", "a stranger"])) for _ in range(gpus)]
-        foreign = [process(name, index) for index, who in enumerate(uses) if who == "a stranger"]
-        host = HostFacts(draw(st.integers(2, 16)), 65536)
-        observations[name] = seen(name, sample=GpuSample(readings, tuple(foreign)), host=host)
-        tasks += [
-            runs(f"{name}-{index}", f"{name}::{index}", draw(st.integers(0, 50)), draw(limits))
-            for index, who in enumerate(uses)
-            if who == "a task"
+        alike, mixed_ = draw(kinds), draw(st.booleans())
+        of = [draw(kinds) if mixed_ else alike for _ in range(gpus)]
+        readings = [reading(name, i, name=kind, memory_total_mib=total) for i, (kind, total) in enumerate(of)]
+        uses = [draw(st.sampled_from(["nobody", "task", "task", "stranger", "task, stranger"])) for _ in range(gpus)]
+        foreign = [process(name, index) for index, who in enumerate(uses) if "stranger" in who]
+        here = [
+            runs(f"{name}-{i}", f"{name}::{i}", draw(st.integers(0, 50)), draw(limits), share="stranger" in who)
+            for i, who in enumerate(uses)
+            if "task" in who
         ]
+        host = HostFacts(draw(st.integers(2, 16)), 65536)
+        sample = GpuSample(tuple(readings), tuple(foreign))
+        observations[name] = seen(name, sample=sample, host=host, containers=[boxed(each) for each in here])
+        tasks += here
     return cluster(observations, tuple(tasks))
+
+
+def boxed(of: Task) -> Container:
+    """The container that it runs in."""
+    assert of.placement
+    return replace(container(task()), id=of.id, labels=labels_of(of, of.placement, "c1"))
+
+
+def there(on: Cluster) -> dict[str, Task]:
+    """What runs in such a cluster."""
+    boxes = [box for node in on.nodes.values() for box in (node.observation.engine or EngineFacts()).containers or ()]
+    found = [task_of(box, box.id.partition("-")[0], NOW) for box in boxes]
+    held = {a.task: a for node in on.nodes.values() for a in node.allocations}
+    return {
+        each.id: replace(each, status=Running(each.placement, CID, held[each.id].since or NOW))
+        for each in found
+        if each and each.placement
+    }
+
+
+def later(on: Cluster, running: Iterable[Task], now: float) -> Cluster:
+    """The same nodes and strangers with these tasks at another time."""
+    running = list(running)
+    observations = {
+        name: replace(
+            node.observation,
+            sampled_at=now,
+            engine=EngineFacts("28.2.2", nvidia=True, containers=tuple(boxed(t) for t in running if t.node == name)),
+        )
+        for name, node in on.nodes.items()
+    }
+    return survey({name: node.config for name, node in on.nodes.items()}, observations, running, now)
 
 
 @st.composite
@@ -372,6 +501,7 @@ def wishes(draw: st.DrawFn) -> list[Task]:
             limit=draw(limits),
             cores=draw(st.none() | st.integers(1, 8).map(float)),
             memory=draw(st.none() | st.integers(1, 64).map(lambda gib: gib << 30)),
+            share=draw(st.integers(0, 3)) == 0,
             needs={
                 "gpus": draw(st.integers(0, 4)),
                 "gpu_types": draw(st.sampled_from([(), ("A100",), ("A100", "L4")])),
@@ -389,10 +519,11 @@ def test_nothing_is_ever_over_a_limit(on: Cluster, queue: list[Task]) -> None:
     wanted = {one.id: one.spec for one in queue}
     for name, node in on.nodes.items():
         here = {one: at for one, at in found.starts.items() if at.node == name}
-        free = {gpu.reading.uuid for gpu in node.gpus if gpu.state == "free"}
         given_away = [gpu for at in here.values() for gpu in at.gpu_uuids]
         assert len(given_away) == len(set(given_away))
-        assert free.issuperset(given_away)
+        for one, at in here.items():
+            open_ = {"free", "foreign"} if wanted[one].share else {"free"}
+            assert {gpu.state for gpu in node.gpus if gpu.reading.uuid in at.gpu_uuids} <= open_
         host = node.observation.host
         assert host is not None
         assert sum(wanted[one].cores or 0 for one in here) <= (host.cores or 0)
@@ -411,36 +542,22 @@ def test_who_comes_later_changes_nothing_for_those_before(on: Cluster, queue: li
         assert part.promises == {one: at for one, at in whole.promises.items() if one in before}
 
 
-@given(clusters(), wishes(), st.data())
-def test_a_promise_is_kept_whatever_goes_in_front_of_it(on: Cluster, queue: list[Task], data: st.DataObject) -> None:
-    """Everything that has a limit ends at it: each task starts when it was first promised to, or before."""
-    queue = [one for one in queue if one.spec.terms.time_limit]
-    running = {
-        allocation.task: runs(allocation.task, allocation.task.replace("-", "::"), NOW - (allocation.since or 0), 100.0)
-        for node in on.nodes.values()
-        for allocation in node.allocations
-    }
-    observations = {name: node.observation for name, node in on.nodes.items()}
-    nodes = {name: node.config for name, node in on.nodes.items()}
-    now, promised, found = NOW, dict[str, float](), Plan()
-    for _ in range(60):
-        fresh = {name: replace(seen_, sampled_at=now) for name, seen_ in observations.items()}
-        found = plan(survey(nodes, fresh, running.values(), now), queue, now, POLICIES, found)
-        for one, at in found.starts.items():
-            assert now <= promised.get(one, now) + 1e-6, f"{one} was promised {promised[one] - NOW}, not {now - NOW}"
-            (waiting,) = [task_ for task_ in queue if task_.id == one]
-            running[one] = replace(waiting, status=Running(at, CID, now))
-        queue = [one for one in queue if one.id not in found.starts]
-        for one, promise in found.promises.items():
-            if promise and promise.start is not None:
-                promised.setdefault(one, promise.start)
-        ends = {one: _end(running[one]) for one in running}
-        if not ends:
-            break
-        now = min(ends.values())
-        running = {one: running[one] for one in running if ends[one] > now}
+@given(clusters(), wishes())
+def test_no_node_alone_would_give_better_gpus(on: Cluster, queue: list[Task]) -> None:
+    """The best of the types that were asked for, and with best_fit, of those, the least memory."""
+    totals = {gpu.reading.uuid: gpu.reading for node in on.nodes.values() for gpu in node.gpus}
+    for one in queue:
+        for policy in ("pack", "best_fit"):
+            wanted = replace(one, spec=replace(one.spec, needs=replace(one.spec.needs, policy=policy)))
 
+            def worth(place: Placement, wanted: Task = wanted) -> tuple[int, int]:
+                given_ = [totals[uuid] for uuid in place.gpu_uuids]
+                rank = max((shape_of(wanted.spec).rank(each.name) or 0 for each in given_), default=0)
+                least = wanted.spec.needs.policy == "best_fit"
+                return rank, sum(each.memory_total_mib or 0 for each in given_) if least else 0
 
-def _end(running: Task) -> float:
-    assert isinstance(running.status, Running)
-    return running.status.started_at + (running.spec.terms.time_limit or 0.0)
+            alone = [look(replace(on, nodes={name: node}), wanted).starts for name, node in on.nodes.items()]
+            found = look(on, wanted).starts
+            assert bool(found) == any(alone)
+            if found:
+                assert worth(found[one.id]) == min(worth(each[one.id]) for each in alone if each)

@@ -14,7 +14,7 @@ from agentless.rules.plan import plan
 from agentless.rules.remedy import _without, remedies
 from agentless.rules.survey import survey
 from tests.pure.build import CID, NOW, cluster, process, seen
-from tests.pure.test_plan import POLICIES, clusters, look, runs, two_nodes, wish, wishes
+from tests.pure.test_plan import POLICIES, boxed, clusters, later, look, runs, there, two_nodes, wish, wishes
 from tests.pure.test_reserved import HOUR, reserved
 from tests.pure.test_reserved import on as reserve
 
@@ -160,16 +160,28 @@ def test_with_each_option_that_is_named_it_starts(on: Cluster, queue: list[Task]
 
 @given(clusters(), wishes())
 def test_after_each_end_that_is_named_it_starts(on: Cluster, queue: list[Task]) -> None:
-    """The plan expects it to start then, if those end in time."""
+    """And the plan expects it to start then, if those end in time."""
     for one in queue:
         for name, node in on.nodes.items():
+            alone = replace(on, nodes={name: node})
             for remedy in remedies(on, name, one):
+                if remedy.ends:
+                    gone = {each.task for each in remedy.ends}
+                    left = [each for each in there(alone).values() if each.id not in gone]
+                    assert one.id in look(later(alone, left, NOW), one).starts, (name, remedy.text)
                 if remedy.ends and all(each.ends_at is not None for each in remedy.ends):
                     last = max(each.ends_at or 0.0 for each in remedy.ends)
-                    found = plan(replace(on, nodes={name: node}), [one], NOW, POLICIES).promises.get(one.id)
+                    found = plan(alone, [one], NOW, POLICIES).promises.get(one.id)
                     assert found
                     assert found.start is not None
                     assert found.start <= max(last, NOW + 1), (name, remedy.text)
+
+
+def test_a_gpu_that_a_stranger_has_with_a_task_is_not_free_when_that_has_ended() -> None:
+    shared = runs("t1", "node1::0", 0, 12, share=True)
+    on = cluster(seen(gpus=1, processes=(process("node1", 0),), containers=[boxed(shared)]), (shared,))
+    assert told(on, wish("a", "node1::0")) == []
+    assert told(on, wish("a", "node1::0", share=True)) == ["once task t1 of me@here has ended, in 12s at the latest"]
 
 
 def begun(on: Cluster, queue: list[Task]) -> tuple[Cluster, list[Task]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from agentless.model.event import Event, Exited, LaunchFailed, LostContact, Vanished
-from agentless.model.task import Task, first_try, is_task_id, next_try, numbered
+from agentless.model.event import Event, Exited, LaunchFailed, LostContact, StopAsked, Vanished
+from agentless.model.task import Rank, Task, first_try, is_task_id, next_try, numbered
 from agentless.model.terms import Terms
 from agentless.rules.lifecycle import apply
-from agentless.rules.retry import LONGEST, another_try
+from agentless.rules.retry import LONGEST, another_try, fresh_try
 from tests.pure.build import NOW, spec, task
 
 ENDINGS: dict[str, tuple[Event, Any]] = {
@@ -62,6 +63,21 @@ def test_the_next_try_is_the_same_task_with_the_next_number() -> None:
 def test_each_pause_is_twice_as_long_as_the_one_before(name: str, pause: float) -> None:
     _, delay = after(wanting(100, name, backoff=10.0), Exited(1))
     assert delay.until == NOW + pause
+
+
+@pytest.mark.parametrize("name", ["t1", "t1-2", "t1-60"])
+def test_a_pause_is_never_shorter_than_was_asked_for(name: str) -> None:
+    _, delay = after(wanting(100, name, backoff=3 * LONGEST), Exited(1))
+    assert delay.until == NOW + 3 * LONGEST
+
+
+def test_nothing_that_was_asked_of_one_try_is_asked_of_the_next() -> None:
+    """It was moved to the top of the queue, and stopped as its GPUs were idle."""
+    moved = replace(wanting(state="pending"), rank=Rank((), 1))
+    ran = replace(moved, status=task().status, queued_at=NOW - 70)
+    ended = apply(apply(ran, StopAsked("stop", 3.0, "its GPUs were idle"), NOW), Exited(143), NOW)
+    again = fresh_try(ended, NOW)
+    assert again == replace(wanting(state="pending"), id="t1-2", created_at=NOW)
 
 
 @pytest.mark.parametrize(("name", "tried"), [("t1", True), ("t1-2", True), ("t1-3", False)])

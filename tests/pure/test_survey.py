@@ -191,6 +191,21 @@ def test_who_shares_a_gpu_with_a_task_that_wanted_it_so_is_no_intruder() -> None
     assert found.nodes["node1"].gpus[0].intruders == ()
 
 
+def test_who_is_on_a_gpu_beside_its_task_is_told_whether_the_task_wanted_it_so_or_not() -> None:
+    shared, stranger = task(spec=spec(share=True)), process("node1", 0)
+    found = gpu(seen(containers=(container(shared),), processes=(stranger,)), shared)
+    assert found.strangers == (stranger,)
+    assert found.reason == "held by task t1 of me@here, beside bob's process 4711 (python train.py, 2 GiB)"
+
+
+def test_before_the_container_of_its_task_is_known_only_who_is_in_none_is_a_stranger_on_a_gpu() -> None:
+    """A launch is under way, on a GPU that is shared with a stranger."""
+    stranger = process("node1", 0, pid=2)
+    found = gpu(seen(processes=(process("node1", 0, pid=1, container=CID), stranger)), task("t1", state="assigning"))
+    assert (found.strangers, found.intruders) == ((stranger,), ())
+    assert found.closed == "who uses it is not known yet"
+
+
 @pytest.mark.parametrize(("changes", "words"), [({"mig": True}, "MIG"), ({"compute_mode": "Prohibited"}, "mode")])
 def test_a_gpu_that_no_task_could_use_is_not_free(changes: dict[str, object], words: str) -> None:
     found = gpu(seen(sample=GpuSample((reading("node1", 0, **changes),))))

@@ -68,6 +68,29 @@ def test_a_foreign_process_keeps_its_gpu_out_and_the_next_task_starts_within_two
     assert seconds(agentless.task(task)["started_at"]) - left < 2
 
 
+def test_a_gpu_that_a_stranger_has_beside_a_task_is_not_promised_for_the_end_of_that(agentless, lab):
+    stranger = lab.nodes["node1"].add_process(0, ["sleep", "600"])
+    until(lambda: agentless.gpu("node1::0")["state"] == "foreign")
+    agentless.submit("node1::0", "--share", "--time-limit", "60s", "--", "sleep", "60")
+    until(lambda: ", beside " in agentless.gpu("node1::0")["reason"])
+    task = agentless.submit("node1::0", "--", "true")
+    found = agentless.json("explain", task)
+    assert (found["expected_start"], found["remedies"]) == (None, {})
+    stranger.kill()
+    stranger.wait()
+    until(lambda: agentless.json("explain", task)["expected_start"])
+
+
+def test_an_earlier_try_is_not_tried_again_in_place_of_the_one_that_runs(agentless):
+    task = agentless.submit("1x", "--", "sleep", "60")
+    agentless("kill", task)
+    agentless("retry", task)
+    until(lambda: agentless.task(task)["state"] == "running")
+    refused = agentless("retry", f"{task}-1", code=3)
+    assert f"it went on as {task}-2" in refused.err
+    assert agentless("kill", task).out.startswith(f"{task}-2  killed")
+
+
 def test_a_task_for_later_starts_at_its_time(agentless):
     task = agentless.submit("1x", "--in", "3s", "--", "true")
     assert agentless.task(task)["state"] == "scheduled"

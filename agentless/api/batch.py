@@ -1,0 +1,73 @@
+"""The tasks of one submit, and what can be done to all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from agentless.api.task import Task
+from agentless.api.verb import Verb
+from agentless.errors import AgentlessError
+from agentless.model.task import FAILED
+from agentless.rules.options import seconds
+
+_AT_ONCE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What became of a submit to several targets: the tasks, and an error for each target that got none.
+
+    What is done to it gives it anew, with its tasks as they are then: of each the last try.
+
+    Each method can also be awaited, as `await batch.wait.aio()`. They raise what is in `agentless.errors`.
+    """
+
+    tasks: tuple[Task, ...]
+    errors: tuple[AgentlessError, ...]
+
+    @Verb
+    def wait(self, timeout: float | str | timedelta | None = None) -> Batch:
+        """The batch once all have ended. Raises TimeoutError if they have not by then, and then they go on."""
+        until = None if timeout is None else time.monotonic() + seconds(timeout, "timeout")
+        ended: list[Task] = []
+        for task in self.tasks:
+            try:
+                ended.append(task.wait(None if until is None else max(0.0, until - time.monotonic())))
+            except TimeoutError:
+                raise TimeoutError(f"task {task.id} has not ended in {timeout}; it and the others go on") from None
+        return replace(self, tasks=tuple(ended))
+
+    @Verb
+    def stop(self, grace: float | str | timedelta | None = None) -> Batch:
+        """End all of them gently, at the same time. Gives the batch when they have ended."""
+        # Those that wait come last: stopped first, they do not start when the others end.
+        stopped = _each(self.tasks[::-1], lambda task: task.stop(grace))
+        return replace(self, tasks=tuple(stopped[::-1]))
+
+    @Verb
+    def retry_failed(self) -> Batch:
+        """Try those again that failed, ran out of memory or came to their time limit."""
+        return replace(self, tasks=tuple(_each(self.tasks, _retried)))
+
+
+def _retried(task: Task) -> Task:
+    now = task.refresh()
+    return now.retry() if now.state in FAILED else now
+
+
+def _each(tasks: Sequence[Task], act: Callable[[Task], Task]) -> list[Task]:
+    """Act on each of them, all at the same time; raises what went wrong first once all others have been acted on."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - who acts on no batch does without
+
+    pool = ThreadPoolExecutor(min(_AT_ONCE, len(tasks) or 1), "agentless")
+    try:
+        acts = [pool.submit(act, task) for task in tasks]
+        failed = [error for each in acts if (error := each.exception())]
+        for error in failed:
+            raise error
+        return [each.result() for each in acts]
+    finally:
+        pool.shutdown(wait=False)
