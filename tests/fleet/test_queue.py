@@ -251,9 +251,8 @@ async def test_a_node_is_looked_at_more_often_while_somebody_waits_for_a_strange
         await until(lambda: link._every == SAMPLE_EVERY)
 
 
-@pytest.mark.parametrize(
-    ("gpus", "exit_code", "dry"), [("2x", 0, False), ("9x", 3, False), ("2x", 0, True), ("9x", 3, True)]
-)
+@pytest.mark.parametrize("dry", [False, True])
+@pytest.mark.parametrize(("gpus", "exit_code"), [("2x", 0), ("9x", 3)])
 async def test_why_a_sweep_does_not_start_is_found_out_once_for_all_its_tasks(desk, monkeypatch, gpus, exit_code, dry):
     """On a large cluster that takes so long that nobody else would be served meanwhile."""
     async with desk.running() as controller:
@@ -268,4 +267,4 @@ async def test_why_a_sweep_does_not_start_is_found_out_once_for_all_its_tasks(de
         ]
         found = await controller.intake.submit(Submit(tuple(specs), {}, dry_run=dry))
         assert [start.exit_code for start in found] == [exit_code, 0] * 20
-        assert len(looks) <= 4
+        assert len(looks) <= 6
