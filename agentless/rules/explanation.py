@@ -48,7 +48,9 @@ def when(promise: Promise | None, cluster: Cluster) -> str:
         return f"it starts on {promise.node} when {whose} ends there that has no time limit"
     left = promise.start - cluster.at
     if left < 1:
-        return f"it may start any moment, on {promise.node}"
-    if promise.about:
-        return f"it starts in about {format_duration(left)} on {promise.node}, as far as earlier tasks tell"
-    return f"it starts in {format_duration(left)} at the latest, on {promise.node}"
+        words = f"it may start any moment, on {promise.node}"
+    elif promise.about:
+        words = f"it starts in about {format_duration(left)}, on {promise.node}"
+    else:
+        words = f"it starts in {format_duration(left)} at the latest, on {promise.node}"
+    return words + (", as far as earlier tasks tell" if promise.about else "")

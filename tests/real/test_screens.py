@@ -71,7 +71,7 @@ def test_a_table_fits_80_columns(busy, words):
 
 def test_a_wide_terminal_shows_more(busy):
     assert max(map(width, busy.wide.splitlines())) > 120
-    assert len(busy.wide.splitlines()) == len(busy.narrow["ps"].splitlines())
+    assert len(busy.wide.splitlines()) <= len(busy.narrow["ps"].splitlines())
 
 
 def test_a_fix_is_never_cut(busy):

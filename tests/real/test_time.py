@@ -75,7 +75,8 @@ def test_a_gpu_that_a_stranger_has_beside_a_task_is_not_promised_for_the_end_of_
     until(lambda: ", beside " in agentless.gpu("node1::0")["reason"])
     task = agentless.submit("node1::0", "--", "true")
     found = agentless.json("explain", task)
-    assert (found["expected_start"], found["remedies"]) == (None, {})
+    assert found["expected_start"] is None
+    assert "has ended" not in str(found["remedies"])
     stranger.kill()
     stranger.wait()
     until(lambda: agentless.json("explain", task)["expected_start"])
