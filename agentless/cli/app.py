@@ -21,6 +21,7 @@ PARTS = {
     "explain": ("explain",),
     "tasks": ("show", "wait", "retry", "stop", "kill", "pause", "resume", "rm"),
     "logs": ("logs",),
+    "shell": ("shell",),
     "events": ("events",),
     "reservations": ("reserve", "reservations", "unreserve"),
     "nodes": ("gpus", "nodes", "doctor"),

@@ -13,6 +13,7 @@ from agentless.controller.gate import Gate
 from agentless.controller.intake import Intake
 from agentless.controller.reservations import Reservations
 from agentless.controller.scheduler import Scheduler
+from agentless.controller.terminals import Terminals
 from agentless.controller.trust import Trust
 from agentless.model.owner import check_owner
 from agentless.model.view import ControllerView, TaskView
@@ -36,6 +37,7 @@ class House(Protocol):
     gate: Gate
     reservations: Reservations
     trust: Trust
+    terminals: Terminals
 
     def describe(self) -> ControllerView:
         """The controller itself."""

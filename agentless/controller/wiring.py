@@ -32,6 +32,7 @@ from agentless.controller.link import Link
 from agentless.controller.past import Past
 from agentless.controller.reservations import Reservations
 from agentless.controller.scheduler import Scheduler
+from agentless.controller.terminals import Terminals
 from agentless.controller.timer import Timer
 from agentless.controller.trust import Trust
 from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
@@ -103,6 +104,7 @@ class Controller:
         self.reservations = Reservations(self.core, ReservationStore(store))
         self.idle = IdleWatch(self.core)
         self.trust = Trust(self._known_hosts)
+        self.terminals = Terminals(self.core)
         self.traffic = Traffic(last=self._clock.now())
 
     # -------------------------------------------------------------------- House
