@@ -26,10 +26,15 @@ class Keyboard:
         self._news = threading.Condition()
         words = ["sh", "-c", TAKE, os.ttyname(self._theirs), *argv]
         self.process = subprocess.Popen(words, env=env, stdin=self._theirs, start_new_session=True)
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
     def type(self, text: bytes) -> None:
         os.write(self._ours, text)
+
+    def forget(self) -> None:
+        """Drop what was typed and not read."""
+        termios.tcflush(self._theirs, termios.TCIFLUSH)
 
     def resize(self, columns: int, rows: int) -> None:
         termios.tcsetwinsize(self._ours, (rows, columns))
@@ -53,6 +58,7 @@ class Keyboard:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()
         os.close(self._theirs)
+        self._reader.join(WITHIN)  # it would read what comes by the next one that has this number
         os.close(self._ours)
 
     def _read(self) -> None:

@@ -196,6 +196,9 @@ def test_it_can_be_terminated_while_the_program_takes_no_keys(task):
         assert typing.is_alive(), "they were all taken"
         keyboard.process.terminate()
         assert keyboard.ended() == 128 + signal.SIGTERM
+        while typing.is_alive():
+            keyboard.forget()
+            typing.join(0.001)
 
 
 def test_when_the_task_ends_so_does_its_shell(task):

@@ -4,7 +4,6 @@ Its container is this machine. It has the client's terminal itself, where Docker
 """
 
 import os
-import signal
 import sys
 
 words = sys.argv[2:]
@@ -15,10 +14,9 @@ if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         os.close(reader)
-        pid = os.posix_spawnp(words[1], words[1:], os.environ)
+        pid = os.posix_spawnp(words[1], words[1:], os.environ, setsid=True)
         os.write(writer, b"%d" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     os._exit(0)
 os.close(writer)
-signal.signal(signal.SIGINT, signal.SIG_DFL)
 code = int(os.read(reader, 9))
 sys.exit(code if code >= 0 else 128 - code)

@@ -10,10 +10,14 @@ hang_up() {
     signal=HUP seen=
     for second in 1 2 3 4; do
       found=
-      for file in $(grep -ls "AGENTLESS_TERMINAL=[0-9]*[.]$0" /proc/[0-9]*/environ); do
-        pid=${file#/proc/}
-        pid=${pid%/environ}
-        ! grep -qs "AGENTLESS_TERMINAL=$pid[.]$0" "$file" || found=$pid
+      for folder in /proc/[0-9]*; do
+        pid=${folder#/proc/}
+        read -r stat <"$folder/stat" || continue
+        set -- ${stat##*) }
+        # It leads its session. Others are not looked into: who asks a process that a driver has hung may hang as well.
+        if [ "$4" = "$pid" ] && [ "$pid" -ne 1 ] && grep -qs "AGENTLESS_TERMINAL=$pid[.]$0" "$folder/environ"; then
+          found=$pid
+        fi
       done
       if [ -n "$found" ]; then
         kill -s "$signal" "$found"
