@@ -30,7 +30,8 @@ class Keyboard:
         self._reader.start()
 
     def type(self, text: bytes) -> None:
-        os.write(self._ours, text)
+        while text:
+            text = text[os.write(self._ours, text) :]
 
     def forget(self) -> None:
         """Drop what was typed and not read."""
