@@ -13,16 +13,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, Self
-from urllib.parse import quote, unquote, urlencode
+from urllib.parse import quote, unquote
 
 from agentless import __version__, paths
-from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
+from agentless.errors import ControllerError, InventoryError, Refused, StateError, UsageError
 from agentless.model.task import first_try
+from agentless.model.terminal import Size
+from agentless.terminal import Terminal
+from agentless.wire import RequestFailed, Response, failure, target, whole
 
 _folder = Lock()
 """Held while the process stands in the state folder: there is one working directory for all threads."""
@@ -36,17 +39,11 @@ EMPTY_TURN = 5.0
 SOCKET_PATH = 103
 """Bytes that the path of a socket may have on every system; Linux takes 107."""
 
+TARGET = 12_000
+"""Bytes that the target of a request may have: the server takes 16 KiB for its whole head."""
+
 START_WITHIN = 15.0
 """Seconds that a controller which is starting, or ending, may keep another one from starting."""
-
-
-class RequestFailed(AgentlessError):
-    """The controller's own sentence, with its exit code; `error` is the name of what it raised."""
-
-    def __init__(self, message: str, exit_code: int, error: str = "") -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-        self.error = error
 
 
 class Breaker:
@@ -87,18 +84,6 @@ class BrokenOff(Exception):
 
 
 BREAKER: ContextVar[Breaker | None] = ContextVar("breaker", default=None)
-
-
-class _Response:
-    """An answer: its status and headers (names in lower case), then its body as a file. Ends with the connection."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.body = connection.makefile("rb")
-        self.status = int(self.body.readline().split()[1])
-        self.headers: dict[str, str] = {}
-        while line := self.body.readline().strip():
-            name, _, value = line.decode("latin-1").partition(":")
-            self.headers[name.lower()] = value.strip()
 
 
 class Client:
@@ -150,7 +135,7 @@ class Client:
                 data = answer.read(int.from_bytes(head[1:], "big"))
                 if head[0] == 0:
                     if data:
-                        raise _failure(data)
+                        raise failure(data)
                     return
                 yield head[0], data
         raise ControllerError("the controller went away before the end of the log; the task runs on: ask again")
@@ -194,6 +179,25 @@ class Client:
             if not follow:
                 return
 
+    def terminal(self, task: str, command: Sequence[str] = (), size: Size | None = None) -> Terminal:
+        """Begin a command (none: a shell) in the container of a running task, and talk to it until it is closed.
+
+        Without a size it has no terminal: its two streams stay apart, and its input can end.
+        """
+        wanted = target(f"/v1/tasks/{task}/terminal", {"command": command, "size": size})
+        if len(wanted) > TARGET:
+            raise UsageError("the command is too long; put it into a file in the container, and run that")
+        # One that is read while it is answered has to say where each part of it ends.
+        way = ("Host: agentless", "Connection: close", "Transfer-Encoding: chunked")
+        head = self._head(f"POST {wanted} HTTP/1.1", *way)
+        connection = self._connected()
+        try:
+            with whole():
+                return Terminal(connection, self._answer(connection, head))
+        except BaseException:
+            connection.close()
+            raise
+
     def warned(self, text: str) -> None:
         """Take down what the controller wants said along with an answer."""
         self.warnings.append(text)
@@ -228,35 +232,32 @@ class Client:
     @contextlib.contextmanager
     def _open(self, method: str, path: str, query: dict[str, object], body: str = "") -> Iterator[BinaryIO]:
         """Send a request and read the head of its answer; gives its body."""
-        given = {key: _text(value) for key, value in query.items() if value is not None}
-        # What is no UTF-8 in an argument goes over as it came, and names nothing there.
-        query_string = urlencode(given, doseq=True, errors="surrogateescape")
-        target = quote(path, errors="surrogateescape") + (f"?{query_string}" if given else "")
-        head = [
-            f"{method} {target} HTTP/1.0",
-            "Content-Type: application/json",
-            f"Content-Length: {len(body.encode())}",
-        ]
-        head.append(f"X-Agentless-Version: {__version__}")
+        about = ("Content-Type: application/json", f"Content-Length: {len(body.encode())}")
+        head = self._head(f"{method} {target(path, query)} HTTP/1.0", *about)
+        with self._connected() as connection:
+            if breaker := BREAKER.get():
+                breaker.watch(connection)
+            with whole():
+                yield self._answer(connection, head + body.encode())
+
+    def _head(self, *lines: str) -> bytes:
+        """The head of a request, with who asks and for what."""
+        head = [*lines, f"X-Agentless-Version: {__version__}"]
         if self._inventory is not None:
             head.append(f"X-Agentless-Inventory: {quote(str(self._inventory))}")
         if self._owner is not None:
             head.append(f"X-Agentless-Owner: {self._owner}")
-        with self._connected() as connection:
-            if breaker := BREAKER.get():
-                breaker.watch(connection)
-            try:
-                connection.sendall("\r\n".join([*head, "", body]).encode())
-                response = _Response(connection)
-                if warning := response.headers.get("x-agentless-warning"):
-                    self.warned(unquote(warning))
-                if response.status >= 400:
-                    raise _failure(response.body.read())
-                yield response.body
-            except (OSError, IndexError, ValueError):  # no answer, or half of one
-                raise ControllerError(
-                    "the controller went away during the request; what it had started runs on: look with agentless ps"
-                ) from None
+        return "\r\n".join([*head, "", ""]).encode()
+
+    def _answer(self, connection: socket.socket, request: bytes) -> BinaryIO:
+        """The body of the answer to a request; raises what it says when that is an error."""
+        connection.sendall(request)
+        response = Response(connection)
+        if warning := response.headers.get("x-agentless-warning"):
+            self.warned(unquote(warning))
+        if response.status >= 400:
+            raise failure(response.body.read())
+        return response.body
 
     def _connect(self) -> socket.socket:
         """Connect by the socket's path, or from within the state folder where that path is too long."""
@@ -330,20 +331,5 @@ class Client:
         if said == "ready" or self.is_running():
             return None
         if said:
-            return _failure(said.encode())
+            return failure(said.encode())
         raise ControllerError(f"the controller ended at its start; {self._state}/controller.log says why")
-
-
-def _failure(body: bytes) -> RequestFailed:
-    try:
-        problem = json.loads(body)
-        return RequestFailed(problem["message"], problem["exit_code"], problem["error"])
-    except (ValueError, KeyError, TypeError):
-        return RequestFailed("the controller failed; its log (controller.log in the state folder) says why", 1)
-
-
-def _text(value: object) -> str | list[str]:
-    """A value of a query; of a list, each of its values."""
-    if isinstance(value, list):
-        return [str(each) for each in value]
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from agentless.model.command import Result, Section
 from agentless.model.gpu import GpuSample, GpuTopology, Xid
+from agentless.model.terminal import Size
 
 
 class Shell(Protocol):
@@ -30,14 +31,27 @@ class Shell(Protocol):
         """Let go of it: its stdin ends and nothing more is read. Never raises."""
 
 
+class Terminal(Shell, Protocol):
+    """A `sh` on a pseudo-terminal of its own: all it prints comes on stream 1, and with its end it is hung up."""
+
+    async def resize(self, size: Size) -> None:
+        """Give the terminal another size; what is in front there gets SIGWINCH. Once it has ended nothing happens."""
+
+
 class Transport(Protocol):
-    """A way to reach one node. All that is ever started on a node is `sh`; everything else goes through its stdin."""
+    """A way to reach one node. All that is ever started on a node is `sh`.
+
+    What it is to do goes through its stdin, but on a terminal, where that is somebody's keyboard.
+    """
 
     async def connect(self) -> None:
         """Reach the node, or raise Unreachable, AuthFailed or HostKeyRejected with a sentence. Idempotent."""
 
     async def shell(self) -> Shell:
         """Start a `sh` on the connected node; raises Unreachable, or Refused when the node takes no more of them."""
+
+    async def terminal(self, script: str, size: Size) -> Terminal:
+        """Start a `sh` that runs this script on a pseudo-terminal; raises as `shell`."""
 
     async def close(self) -> None:
         """End the connection. Never raises."""

@@ -21,7 +21,8 @@ from typing import Any, Self, TypeVar
 
 from agentless.errors import NoAnswer, Refused, Timeout, Unreachable
 from agentless.model.command import Command, Result
-from agentless.ports import Shell, Transport
+from agentless.model.terminal import Size
+from agentless.ports import Shell, Terminal, Transport
 
 _T = TypeVar("_T")
 
@@ -148,6 +149,32 @@ class Session:
         finally:
             await worker.shell.close()
 
+    @contextlib.asynccontextmanager
+    async def dialogue(self, command: Command) -> AsyncIterator[Shell]:
+        """Run a script in a shell of its own that reads what is written to it, once it has said something.
+
+        Left, it has its input broken off, and no more: it has to end by that itself.
+        """
+        worker = await self._open()
+        try:
+            with self._noticing():
+                await worker.shell.write(_line("_al_script", command.text()) + b"; exit\n")
+                yield worker.shell
+        finally:
+            await worker.shell.close()
+
+    @contextlib.asynccontextmanager
+    async def terminal(self, command: Command, size: Size) -> AsyncIterator[Terminal]:
+        """Run a script on a pseudo-terminal of its own. Left, it is hung up, and has to end by that itself."""
+        if not self._connected:
+            raise Unreachable(f"{self._name} is not connected")
+        terminal = await self._kept(self._start_terminal(command, size), lambda terminal: terminal.close())
+        try:
+            with self._noticing():
+                yield terminal
+        finally:
+            await terminal.close()
+
     async def _finish(self, worker: _Worker, command: Command) -> Result:
         """Run it in this shell, which is idle afterwards or gone."""
         try:
@@ -181,14 +208,18 @@ class Session:
         await worker.shell.close()
 
     async def _open(self) -> _Worker:
-        """A greeted shell. If the caller is cancelled meanwhile, it is let go of as soon as it is there."""
+        """A greeted shell."""
         if not self._connected:
             raise Unreachable(f"{self._name} is not connected")
-        opening = self._chore(self._greet())
+        return await self._kept(self._greet(), lambda worker: worker.shell.close())
+
+    async def _kept(self, opening: Coroutine[Any, Any, _T], close: Callable[[_T], Coroutine[Any, Any, None]]) -> _T:
+        """What is being opened. If the caller is cancelled meanwhile, it is let go of as soon as it is there."""
+        chore = self._chore(opening)
         try:
-            return await asyncio.shield(opening)
+            return await asyncio.shield(chore)
         except asyncio.CancelledError:
-            opening.add_done_callback(self._let_go)
+            chore.add_done_callback(lambda chore: self._let_go(chore, close))
             raise
 
     async def _greet(self) -> _Worker:
@@ -211,9 +242,17 @@ class Session:
                     f"{self._name} ended the shell at once; see whether `ssh HOST exec sh` works with its login shell"
                 ) from None
 
-    def _let_go(self, opening: asyncio.Task[_Worker]) -> None:
+    async def _start_terminal(self, command: Command, size: Size) -> Terminal:
+        with self._noticing():
+            try:
+                async with asyncio.timeout(START_TIMEOUT):
+                    return await self._transport.terminal(command.text(), size)
+            except TimeoutError:
+                raise Timeout(f"{self._name} gave no terminal within {START_TIMEOUT:g} s; try again") from None
+
+    def _let_go(self, opening: asyncio.Task[_T], close: Callable[[_T], Coroutine[Any, Any, None]]) -> None:
         if not opening.cancelled() and opening.exception() is None:
-            self._chore(opening.result().shell.close())
+            self._chore(close(opening.result()))
 
     @contextlib.contextmanager
     def _noticing(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from agentless import errors
-from agentless.client import RequestFailed
+from agentless.wire import RequestFailed
 
 S = TypeVar("S")
 P = ParamSpec("P")

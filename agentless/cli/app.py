@@ -22,6 +22,7 @@ PARTS = {
     "explain": ("explain",),
     "tasks": ("show", "wait", "retry", "stop", "kill", "pause", "resume", "rm"),
     "logs": ("logs",),
+    "shell": ("shell",),
     "events": ("events",),
     "reservations": ("reserve", "reservations", "unreserve"),
     "dashboard": ("dashboard", "top"),

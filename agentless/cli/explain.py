@@ -11,6 +11,7 @@ from agentless.cli.common import Json, client, named, print_json
 from agentless.client import Client, RequestFailed
 from agentless.errors import AgentlessError, UsageError
 from agentless.rules.options import Options, Outside, submission
+from agentless.wire import RequestFailed
 
 
 def add_to(app: typer.Typer) -> None:

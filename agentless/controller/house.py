@@ -15,6 +15,7 @@ from agentless.controller.intake import Intake
 from agentless.controller.reservations import Reservations
 from agentless.controller.samples import Samples
 from agentless.controller.scheduler import Scheduler
+from agentless.controller.terminals import Terminals
 from agentless.controller.trust import Trust
 from agentless.controller.usage import Usage
 from agentless.model.owner import check_owner
@@ -41,6 +42,7 @@ class House(Protocol):
     samples: Samples
     usage: Usage
     trust: Trust
+    terminals: Terminals
     leaving: bool
 
     def describe(self) -> ControllerView:

@@ -36,6 +36,7 @@ from agentless.controller.samples import Samples
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.scrape import scrape
 from agentless.controller.server import Server
+from agentless.controller.terminals import Terminals
 from agentless.controller.timer import Timer
 from agentless.controller.trust import Trust
 from agentless.controller.usage import Usage
@@ -112,6 +113,7 @@ class Controller:
         self.samples = Samples(self.core, SampleStore(state / "samples.sqlite"))
         self.usage = Usage(self.core)
         self.trust = Trust(self._known_hosts)
+        self.terminals = Terminals(self.core)
         self.traffic = Traffic(last=self._clock.now())
         self.port = Port(Counting(only_metrics(self.metrics), self.traffic))
 

@@ -1,8 +1,8 @@
 """How the programs of a simulated node (`bin/docker`, `bin/flock`) reach the simulation, see there for their side.
 
 A program writes its PID into the node's FIFO `engine`. Its arguments and environment are read from /proc/PID, its
-output is written to what it has open as 7 (its standard output) and 2, and its exit code to 9, a pipe of its own, where
-it waits.
+output is written to what it has open as 7 (its standard output) and 2, its input is 6, and its exit code is written to
+9, a pipe of its own, where it waits.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from agentless.demo.pipes import write
 
 FIFO = "engine"
 _OPEN_AS = {1: 7, 2: 2}
+_INPUT = 6
 _CODE = 9
 _ENDED_BY_PIPE = 128 + 13
 
@@ -49,6 +50,10 @@ class Call:
     async def complain(self, text: str) -> None:
         """Print a line on its standard error."""
         await self.write(2, f"{text}\n".encode("utf-8", "surrogateescape"))
+
+    def open_input(self) -> int:
+        """Its input, which does not block, to be closed by the caller. It does not become our own terminal."""
+        return os.open(self._proc / f"fd/{_INPUT}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
 
     def finish(self, code: int) -> None:
         """Let it exit; nothing to do for one that has gone."""

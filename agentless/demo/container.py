@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
 import signal
@@ -15,7 +16,8 @@ from typing import Literal
 from agentless.demo.clock import NodeClock
 from agentless.demo.log import Log
 from agentless.demo.pipes import Reader
-from agentless.demo.processes import Child, Children
+from agentless.demo.processes import PIPE, Child, Children
+from agentless.demo.terminal import Terminal
 
 _NEVER = "0001-01-01T00:00:00Z"
 
@@ -63,6 +65,9 @@ class Container:
         self.finished = 0
         self._clock = clock
         self._child: Child  # from `start` on
+        self._others: list[Child] = []
+        # Not the machine's: what a task writes to where it stands shall go when the container goes.
+        self._cwd = self.folder.joinpath("files", config.workdir.lstrip("/"))
         self._readers: list[Reader] = []
 
     @property
@@ -72,9 +77,7 @@ class Container:
 
     def start(self, children: Children, env: Mapping[str, str], ended: Callable[[Container], None]) -> None:
         """Start its process in its folder, also again; `ended` is called when it is gone. Raises OSError."""
-        # Not the machine's: what a task writes to where it stands shall go when the container goes.
-        cwd = self.folder.joinpath("files", self.config.workdir.lstrip("/"))
-        os.makedirs(cwd, exist_ok=True)
+        os.makedirs(self._cwd, exist_ok=True)
 
         def exited(status: int) -> None:
             # A crash may have ended it before, and somebody have started it again.
@@ -82,7 +85,7 @@ class Container:
                 self._finish(status if status >= 0 else 128 - status)
                 ended(self)
 
-        child = self._child = children.start(self.config.command, env, cwd, exited)
+        child = self._child = children.start(self.config.command, env, self._cwd, exited)
         self._readers = [
             Reader(child.stdout, lambda data: self.log.feed(1, data)),
             Reader(child.stderr, lambda data: self.log.feed(2, data)),
@@ -91,6 +94,21 @@ class Container:
         self.state, self.started = "running", self._clock.now()
         self.exit_code, self.error, self.oom_killed = 0, "", False
         self.runs.append(Run(time.monotonic()))
+
+    def execute(
+        self, children: Children, env: Mapping[str, str], argv: Sequence[str], terminal: Terminal | None
+    ) -> tuple[Child, asyncio.Future[int]]:
+        """Start another program in it, and its exit code to be. With the container it ends, and all it has started."""
+        code = asyncio.get_running_loop().create_future()
+
+        def exited(status: int) -> None:
+            if not code.done():
+                code.set_result(status if status >= 0 else 128 - status)
+
+        words, streams = (terminal.words(argv), terminal.theirs) if terminal else (argv, PIPE)
+        child = children.start(words, env, self._cwd, exited, streams, streams)
+        self._others.append(child)
+        return child, code
 
     def signal(self, number: signal.Signals) -> None:
         """Signal its first process; as in a container, what that does not handle does nothing. KILL ends them all."""
@@ -101,12 +119,14 @@ class Container:
 
     def freeze(self) -> None:
         """Stop all processes of its group; those that left the group go on."""
-        self._child.signal_group(signal.SIGSTOP)
+        for child in (self._child, *self._others):
+            child.signal_group(signal.SIGSTOP)
         self.state = "paused"
 
     def thaw(self) -> None:
         """Let them go on."""
-        self._child.signal_group(signal.SIGCONT)
+        for child in (self._child, *self._others):
+            child.signal_group(signal.SIGCONT)
         self.state = "running"
 
     def crash(self, exit_code: int) -> None:
@@ -136,7 +156,9 @@ class Container:
         }
 
     def _finish(self, exit_code: int) -> None:
-        self._child.end()
+        for child in (self._child, *self._others):
+            child.end()
+        self._others.clear()
         for reader in self._readers:
             reader.drain()
         self.log.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from agentless.demo import changing, looking
+from agentless.demo import changing, executing, looking
 from agentless.demo.calls import Call
 from agentless.demo.engine import Complaint, Engine
 from agentless.demo.go_template import BadTemplate, render
@@ -78,6 +78,7 @@ _COMMANDS: dict[str, Command] = {
     "rename": Command(changing.rename, frozenset()),
     "pull": Command(changing.pull, frozenset(), frozenset({"--quiet"})),
     "kill": Command(changing.kill, frozenset({"--signal"})),
+    "exec": Command(executing.execute, frozenset({"--detach-keys"}), frozenset({"--interactive", "--tty"})),
     "pause": Command(changing.pause, frozenset()),
     "unpause": Command(changing.unpause, frozenset()),
     "rm": Command(changing.rm, frozenset(), frozenset({"--force", "--volumes"})),

@@ -21,7 +21,8 @@ from typing import TypedDict
 from agentless.demo.clock import NodeClock
 from agentless.demo.container import Config, Container
 from agentless.demo.gpus import Gpus
-from agentless.demo.processes import Children
+from agentless.demo.processes import Child, Children
+from agentless.demo.terminal import Terminal
 
 VERSION = "20.10.0-simulated"
 DEFAULT_IMAGE = "simulated/python:3.12"
@@ -122,6 +123,26 @@ class Engine:
         container.start(self._children, env, self._ended)
         self._gpus.busy(self._held())
         self._tell(container, "start")
+
+    def execute(
+        self, reference: str, *argv: str, terminal: Terminal | None = None
+    ) -> tuple[Child, asyncio.Future[int]]:
+        """Start another program in a container, and its exit code to be."""
+        container = self.find(reference)
+        if not container:
+            raise Complaint(f"Error: No such container: {reference}")
+        if container.state == "paused":
+            name = container.config.name
+            raise Complaint(
+                f"Error response from daemon: Container {name} is paused, unpause the container before exec"
+            )
+        if not container.live:
+            raise Complaint(f"Error response from daemon: Container {container.id} is not running")
+        env = self._environment(container)
+        if not shutil.which(argv[0], path=env["PATH"]):
+            why = f'unable to start container process: exec: "{argv[0]}": {_NOT_FOUND}: unknown'
+            raise Complaint(f"OCI runtime exec failed: exec failed: {why}", 126)
+        return container.execute(self._children, env, argv, terminal)
 
     def kill(self, container: Container, number: signal.Signals) -> None:
         """Send a signal. A paused container is resumed by it, as Docker does."""

@@ -47,6 +47,8 @@ class Reader:
             data = os.read(self._fd, CHUNK)
         except BlockingIOError:
             return False
+        except OSError:  # a terminal that was hung up
+            data = b""
         if not data:
             self.close()
         self._on_data(data)
@@ -93,7 +95,7 @@ class Writer:
             del self._waiting[: os.write(self._fd, self._waiting)]
         except BlockingIOError:
             return
-        except BrokenPipeError:
+        except OSError:  # nobody reads any more
             self._waiting.clear()
             self._eof = True
         if self._waiting:
@@ -104,6 +106,23 @@ class Writer:
             self._resume()  # which may write at once
         if self._eof and not self._waiting:
             self.close()
+
+
+async def read(fd: int) -> bytes:
+    """What has come into a pipe or a terminal that does not block; waits for it. Empty at its end."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            return os.read(fd, CHUNK)
+        except BlockingIOError:
+            readable = asyncio.Event()
+            loop.add_reader(fd, readable.set)
+            try:
+                await readable.wait()
+            finally:
+                loop.remove_reader(fd)
+        except OSError:  # a terminal that was hung up
+            return b""
 
 
 async def write(fd: int, data: bytes) -> None:

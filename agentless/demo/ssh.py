@@ -2,12 +2,13 @@
 
 A session is that `sh` as a child process: `sh -c COMMAND` for a command, a bare `sh` otherwise. Its streams make the
 other side wait when they are full. When the channel or the connection goes, so do the `sh` and all it started, as after
-a logout on a machine that kills user processes.
+a logout on a machine that kills user processes; one on a terminal is hung up, and goes when it has ended by that.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ import asyncssh
 
 from agentless.demo.pipes import Reader, Writer
 from agentless.demo.processes import PIPE, Child, Children
+from agentless.demo.terminal import Terminal
 
 
 class Sshd:
@@ -81,12 +83,19 @@ class _Session(asyncssh.SSHServerSession[bytes]):
         self._stdin: Writer | None = None
         self._outputs: list[Reader] = []
         self._argv = ["sh"]
+        self._terminal: Terminal | None = None
+        self._gone = False
 
     def connection_made(self, chan: asyncssh.SSHServerChannel[bytes]) -> None:
         self._chan = chan
 
-    def pty_requested(self, _type: str, _size: tuple[int, int, int, int], _modes: Mapping[int, int]) -> bool:
-        return False
+    def pty_requested(self, _type: str, size: tuple[int, int, int, int], _modes: Mapping[int, int]) -> bool:
+        self._terminal = Terminal(*size[:2])
+        return True
+
+    def terminal_size_changed(self, width: int, height: int, _pixwidth: int, _pixheight: int) -> None:
+        if self._terminal:
+            self._terminal.resize(width, height)
 
     def shell_requested(self) -> bool:
         return True
@@ -96,15 +105,23 @@ class _Session(asyncssh.SSHServerSession[bytes]):
         return True
 
     def session_started(self) -> None:
-        child = self._children.start(
-            self._argv, self._env, self._folder, on_exit=lambda _: self._end_if_over(), stdin=PIPE
-        )
+        if self._terminal:
+            self._start_on(self._terminal)
+            return
+        child = self._children.start(self._argv, self._env, self._folder, self._exited, stdin=PIPE)
         self._child = child
         self._stdin = Writer(child.stdin, self._chan.pause_reading, self._chan.resume_reading)
         self._outputs = [
             Reader(child.stdout, lambda data: self._print(data, None)),
             Reader(child.stderr, lambda data: self._print(data, asyncssh.EXTENDED_DATA_STDERR)),
         ]
+
+    def _start_on(self, terminal: Terminal) -> None:
+        words, end = terminal.words(self._argv), terminal.theirs
+        self._child = self._children.start(words, self._env, self._folder, self._exited, end, end)
+        os.close(end)
+        self._stdin = Writer(terminal.input, self._chan.pause_reading, self._chan.resume_reading)
+        self._outputs = [Reader(terminal.output, lambda data: self._print(data, None))]
 
     def data_received(self, data: bytes, _datatype: asyncssh.DataType) -> None:
         if self._stdin:
@@ -125,16 +142,25 @@ class _Session(asyncssh.SSHServerSession[bytes]):
 
     def connection_lost(self, _error: Exception | None) -> None:
         if self._child and self._stdin:
-            self._child.end()
+            self._gone = True
             self._stdin.close()
             for reader in self._outputs:
                 reader.close()
+            # What has a terminal was hung up by that, and ends in its own time.
+            if not self._terminal or self._child.status is not None:
+                self._child.end()
 
     def _print(self, data: bytes, datatype: asyncssh.DataType) -> None:
         if data:
             # Its client may have gone in this moment; `connection_lost` follows.
             with contextlib.suppress(BrokenPipeError):
                 self._chan.write(data, datatype)
+        else:
+            self._end_if_over()
+
+    def _exited(self, _status: int) -> None:
+        if self._gone and self._child:
+            self._child.end()
         else:
             self._end_if_over()
 

@@ -25,14 +25,14 @@ class Words(NamedTuple):
 
 
 def parse(verb: str, words: Sequence[str], options: frozenset[str], switches: frozenset[str]) -> Words:
-    """The words of a verb that has these options with a value and these switches. What follows an image is not read."""
+    """The words of a verb that has these options with a value and these switches. What a container runs is not read."""
     found: dict[str, list[str]] = {}
     rest: list[str] = []
     left = iter(words)
     for word in left:
         if not word.startswith("-") or word == "-":
             rest.append(word)
-            if verb in ("run", "create"):
+            if verb in ("run", "create", "exec"):
                 break
             continue
         option, equals, value = word.partition("=")

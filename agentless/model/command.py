@@ -71,6 +71,11 @@ class Section:
     script: str
 
 
+def escaped(data: bytes) -> bytes:
+    r"""The word of letters, digits and `\0NNN` that `printf %b` makes these bytes of; no shell has rules for them."""
+    return re.sub(rb"[^A-Za-z0-9]", lambda byte: b"\\0%03o" % byte[0][0], data)
+
+
 def join_sections(sections: Iterable[Section]) -> str:
     """One script that runs each section in a subshell and marks its output and exit code."""
     return "".join(

@@ -172,6 +172,15 @@ class Docker:
             timestamps=query.timestamps,
         )
 
+    def shell(self, container: str, command: Sequence[str], mark: str, *, terminal: bool) -> Command:
+        """A program in the container, with the input and the terminal of the script; when those break off, it ends.
+
+        Its output begins with the mark and a semicolon. Without a terminal the script wants its input in lines, each of
+        `escaped` bytes, or a dot for the end. Without a command it is bash, or sh where there is none.
+        """
+        command = command or ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
+        return self._script("docker-shell.sh.j2", container=container, command=command, mark=mark, terminal=terminal)
+
     # ---------------------------------------------------------------- changing
 
     def launch(self, task: Task, placement: Placement, secrets: Mapping[str, str]) -> Command:

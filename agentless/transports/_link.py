@@ -12,7 +12,8 @@ from weakref import WeakKeyDictionary
 
 from agentless.errors import Unreachable
 from agentless.model.node import NodeConfig
-from agentless.ports import Shell
+from agentless.model.terminal import Size
+from agentless.ports import Shell, Terminal
 from agentless.transports._route import Hop, SshFiles, route
 
 STARTS = 10
@@ -28,6 +29,9 @@ class Connection(Protocol):
 
     async def shell(self) -> Shell:
         """As `Transport.shell`."""
+
+    async def terminal(self, script: str, size: Size) -> Terminal:
+        """As `Transport.terminal`."""
 
     async def close(self) -> None:
         """End it, whatever is left of it. Never raises."""
@@ -64,9 +68,16 @@ class SshTransport(Generic[C]):
 
     async def shell(self) -> Shell:
         """As `Transport.shell`; a connection that has broken is not made again unasked."""
+        return await (await self._open()).shell()
+
+    async def terminal(self, script: str, size: Size) -> Terminal:
+        """As `Transport.terminal`; likewise."""
+        return await (await self._open()).terminal(script, size)
+
+    async def _open(self) -> C:
         if self._login is None or not self._login.alive:
             raise Unreachable(f"{self._node.name} closed the connection")
-        return await (await self._login.open()).shell()
+        return await self._login.open()
 
     async def close(self) -> None:
         """As `Transport.close`."""

@@ -10,12 +10,14 @@ from typing import Any, cast
 
 import asyncssh
 
-from agentless.errors import HostKeyRejected, Refused, Unreachable
+from agentless.errors import HostKeyRejected, Unreachable
 from agentless.model.node import NodeConfig
+from agentless.model.terminal import Size
 from agentless.transports._flow import Flow
 from agentless.transports._keys import Encrypted, offer
 from agentless.transports._link import SshTransport
 from agentless.transports._route import Hop, SshFiles
+from agentless.transports._sessions import TERM, login_words, no_session, no_terminal
 
 KEEPALIVE = 15.0
 """Seconds without a word from the node after which it is asked for one; three in vain are a broken connection."""
@@ -122,9 +124,16 @@ class _Connection:
         return not self.library.is_closed()
 
     async def shell(self) -> _Shell:
+        return await self._session("exec sh", request_pty=False)
+
+    async def terminal(self, script: str, size: Size) -> _Shell:
+        shape = {"term_type": TERM, "term_size": (size.columns, size.rows)}
+        return await self._session(login_words(script), request_pty="force", **shape)
+
+    async def _session(self, command: str, **terminal: Any) -> _Shell:
         try:
             _, shell = await self.library.create_session(
-                lambda: _Shell(self._name, self.library), "exec sh", encoding=None, request_pty=False
+                lambda: _Shell(self._name, self.library), command, encoding=None, **terminal
             )
         except (asyncssh.Error, OSError, AttributeError) as error:
             # The library forgets a session that is still being opened when its connection is closed, and trips over it.
@@ -132,10 +141,9 @@ class _Connection:
                 raise Unreachable(f"{self._name} closed the connection") from None
             if isinstance(error, AttributeError):
                 raise
-            raise Refused(
-                f"{self._name} takes no more sessions on this connection ({error}): its sshd allows MaxSessions of "
-                "them, 10 by default; end a `logs -f`, or allow more"
-            ) from None
+            if isinstance(error, asyncssh.ChannelOpenError) and error.code == asyncssh.OPEN_REQUEST_PTY_FAILED:
+                raise no_terminal(self._name) from None
+            raise no_session(self._name, error) from None
         return cast(_Shell, shell)
 
     async def close(self) -> None:
@@ -194,6 +202,10 @@ class _Shell(Flow, asyncssh.SSHClientSession[bytes]):
     async def write_eof(self) -> None:
         if not self._channel.is_closing():
             self._channel.write_eof()
+
+    async def resize(self, size: Size) -> None:
+        if not self._channel.is_closing():
+            self._channel.change_terminal_size(size.columns, size.rows)
 
     async def wait(self) -> int:
         await self._gone.wait()

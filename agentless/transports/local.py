@@ -9,7 +9,9 @@ from typing import cast
 
 from agentless.errors import Unreachable
 from agentless.model.node import NodeConfig
+from agentless.model.terminal import Size
 from agentless.transports._flow import Flow
+from agentless.transports._local_terminal import LocalTerminal, open_terminal
 from agentless.transports._route import SshFiles
 
 CLOSE_TIMEOUT = 1.0
@@ -29,6 +31,7 @@ class LocalTransport:
         self._name = name
         self._connected = False
         self._shells: set[_Shell] = set()
+        self._terminals: set[LocalTerminal] = set()
 
     async def connect(self) -> None:
         """There is nothing to reach."""
@@ -46,12 +49,22 @@ class LocalTransport:
             raise Unreachable(f"{self._name} cannot start sh: {error.strerror}") from error
         return shell
 
+    async def terminal(self, script: str, size: Size) -> LocalTerminal:
+        """Start a `sh` on a pseudo-terminal."""
+        if not self._connected:
+            raise Unreachable(f"{self._name} is not connected")
+        try:
+            return await open_terminal(script, size, self._terminals)
+        except OSError as error:
+            raise Unreachable(f"{self._name} gives no terminal: {error.strerror}") from error
+
     async def close(self) -> None:
         """End all shells, as the end of a connection would."""
         self._connected = False
-        for shell in self._shells:
+        everything: list[_Shell | LocalTerminal] = [*self._shells, *self._terminals]
+        for shell in everything:
             shell.finish(Unreachable(f"{self._name} closed the connection"))
-        await asyncio.gather(*(shell.close() for shell in self._shells))
+        await asyncio.gather(*(shell.close() for shell in everything))
 
 
 class _Shell(Flow, asyncio.SubprocessProtocol):

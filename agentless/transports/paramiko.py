@@ -16,11 +16,13 @@ from typing import Any, TypeVar
 import paramiko
 from paramiko.agent import AgentSSH
 
-from agentless.errors import Refused, Unreachable
+from agentless.errors import Unreachable
 from agentless.model.node import NodeConfig
+from agentless.model.terminal import Size
 from agentless.transports._keys import Encrypted, offer
 from agentless.transports._link import SshTransport
 from agentless.transports._route import Hop, SshFiles
+from agentless.transports._sessions import TERM, login_words, no_session, no_terminal
 
 KEEPALIVE = 15.0
 """Seconds between two questions whether the server is there; none answered for three times that is a broken link."""
@@ -182,17 +184,27 @@ class _Connection:
         return Unreachable(f"{self._name} {self._end}")
 
     async def shell(self) -> _Shell:
-        try:
-            return _Shell(self, await self.call(self._session))
-        except (paramiko.SSHException, OSError, EOFError) as error:
-            raise Refused(
-                f"{self._name} takes no more sessions on this connection ({error}): its sshd allows MaxSessions of "
-                "them, 10 by default; end a `logs -f`, or allow more"
-            ) from None
+        return await self._started("exec sh", None)
 
-    def _session(self) -> paramiko.Channel:
+    async def terminal(self, script: str, size: Size) -> _Shell:
+        return await self._started(login_words(script), size)
+
+    async def _started(self, command: str, size: Size | None) -> _Shell:
+        try:
+            return _Shell(self, await self.call(self._start, command, size))
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise no_session(self._name, error) from None
+
+    def _start(self, command: str, size: Size | None) -> paramiko.Channel:
         channel = self._library.open_session()
-        channel.exec_command("exec sh")
+        if size is not None:
+            try:
+                channel.get_pty(TERM, size.columns, size.rows)
+            except (paramiko.SSHException, OSError, EOFError):
+                if not self.alive:
+                    raise
+                raise no_terminal(self._name) from None
+        channel.exec_command(command)
         return channel
 
     async def channel_to(self, hop: Hop) -> paramiko.Channel:
@@ -249,6 +261,10 @@ class _Shell:
     async def write_eof(self) -> None:
         with contextlib.suppress(paramiko.SSHException, OSError, EOFError, Unreachable):
             await self._connection.call(self._channel.shutdown_write)
+
+    async def resize(self, size: Size) -> None:
+        with contextlib.suppress(paramiko.SSHException, OSError, EOFError, Unreachable):
+            await self._connection.call(self._channel.resize_pty, size.columns, size.rows)
 
     async def wait(self) -> int:
         code = await self._connection.call(self._channel.recv_exit_status)

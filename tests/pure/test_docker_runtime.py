@@ -1,6 +1,6 @@
 """Docker: what is said to it, and what its answer to a launch means.
 
-The launch scripts in `data/docker` are written by `AGENTLESS_WRITE=1 pytest tests/pure/test_docker_runtime.py`.
+The scripts in `data/docker` are written by `AGENTLESS_WRITE=1 pytest tests/pure/test_docker_runtime.py`.
 """
 
 from __future__ import annotations
@@ -83,6 +83,15 @@ GOLDEN: dict[str, tuple[tuple[str, ...], Task, Placement, dict[str, str]]] = {
 def test_the_launch_script_is_the_one_on_record(name: str) -> None:
     words, of, at, secrets = GOLDEN[name]
     text = docker(*words).launch(of, at, secrets).text(masked=True)
+    file = DATA / f"{name}.sh"
+    if os.environ.get("AGENTLESS_WRITE"):
+        file.write_text(text)
+    assert text == file.read_text()
+
+
+@pytest.mark.parametrize("name", ["shell-on-a-terminal", "shell-without-a-terminal"])
+def test_the_script_of_a_shell_is_the_one_on_record(name: str) -> None:
+    text = docker("sudo", "docker").shell("c1", ("echo", "it's"), "m4rk", terminal=name == "shell-on-a-terminal").script
     file = DATA / f"{name}.sh"
     if os.environ.get("AGENTLESS_WRITE"):
         file.write_text(text)

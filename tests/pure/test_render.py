@@ -157,6 +157,13 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "format": values,
         "container": values.filter(bool),
     },
+    "docker-shell.sh.j2": {
+        "docker": lists,
+        "container": values,
+        "mark": values,
+        "command": some,
+        "terminal": st.booleans(),
+    },
 }
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 ALL = {**{name: case[0] for name, case in WORDS.items()}, **SCRIPTS}
@@ -290,6 +297,19 @@ def test_reading_the_ends_of_a_log_gives_docker_every_value_as_it_was(
     programs = {"of_stdout": ["cat"], "of_stderr": ["cat"]}
     script = renderer.script("docker-log-ends.sh.j2", **v | programs | {"docker": [str(fake.docker), *v["docker"]]})
     assert fake.run(script, shell)[1] == [[*v["docker"], "logs", v["container"]]]
+
+
+@shells
+@given(data=st.data())
+@settings(max_examples=15)
+def test_a_shell_gives_docker_every_value_as_it_was(fake: FakeDocker, shell: list[str], data: st.DataObject) -> None:
+    v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-shell.sh.j2"])) | {"terminal": True}
+    script = renderer.script("docker-shell.sh.j2", **v | {"docker": [str(fake.docker), *v["docker"]]})
+    code, [ran] = fake.run(script, shell)
+    assert code == 0
+    begin = [*v["docker"], "exec", "--interactive", "--tty", "--detach-keys", "ctrl-@,ctrl-^,ctrl-@,ctrl-^"]
+    assert ran[: len(begin) + 3] == [*begin, v["container"], "sh", "-c"]
+    assert ran[len(begin) + 4 :] == [v["mark"], *v["command"]]
 
 
 @shells

@@ -1,0 +1,34 @@
+"""What the transports over SSH ask of a server for a terminal, and how they say that it gives none."""
+
+from __future__ import annotations
+
+from agentless.errors import Refused
+from agentless.model.command import escaped
+
+TERM = "xterm"
+"""What Docker says, too: the terminal that every image knows."""
+
+
+def login_words(script: str) -> str:
+    """A command that has a `sh` run the script, whatever the login shell is that reads it.
+
+    What is quoted for one of them is not for another, so the script is an argument without anything to quote.
+    """
+    word = escaped(script.encode("utf-8", "surrogateescape")).decode()
+    return f"exec sh -c 'eval \"$(printf %b \"$0\")\"' '{word}'"
+
+
+def no_session(node: str, error: Exception) -> Refused:
+    """The connection is there, and takes no further channel."""
+    return Refused(
+        f"{node} takes no more sessions on this connection ({error}): its sshd allows MaxSessions of them, 10 by "
+        "default; end a `logs -f` or a `shell`, or allow more"
+    )
+
+
+def no_terminal(node: str) -> Refused:
+    """It gives no pseudo-terminal."""
+    return Refused(
+        f"{node} gives no terminal: allow it there (PermitTTY in sshd_config), or do without one: "
+        "agentless shell TASK -- COMMAND </dev/null"
+    )

@@ -1,0 +1,65 @@
+"""HTTP by hand: what a request is for, and what an answer says. Each has a connection of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from urllib.parse import quote, urlencode
+
+from agentless.errors import AgentlessError, ControllerError
+
+
+class RequestFailed(AgentlessError):
+    """The controller's own sentence, with its exit code; `error` is the name of what it raised."""
+
+    def __init__(self, message: str, exit_code: int, error: str = "") -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.error = error
+
+
+class Response:
+    """An answer: its status and headers (names in lower case), then its body as a file. Ends with the connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.body = connection.makefile("rb")
+        self.status = int(self.body.readline().split()[1])
+        self.headers: dict[str, str] = {}
+        while line := self.body.readline().strip():
+            name, _, value = line.decode("latin-1").partition(":")
+            self.headers[name.lower()] = value.strip()
+
+
+@contextlib.contextmanager
+def whole() -> Iterator[None]:
+    """Raises ControllerError for no answer, or half of one."""
+    try:
+        yield
+    except (OSError, IndexError, ValueError):
+        raise ControllerError(
+            "the controller went away during the request; what it had started runs on: look with agentless ps"
+        ) from None
+
+
+def target(path: str, query: Mapping[str, object]) -> str:
+    """What a request is for. What is no UTF-8 in an argument goes over as it came, and names nothing there."""
+    given = {key: _text(value) for key, value in query.items() if value is not None}
+    words = urlencode(given, doseq=True, errors="surrogateescape")
+    return quote(path, errors="surrogateescape") + (f"?{words}" if words else "")
+
+
+def failure(body: bytes) -> RequestFailed:
+    """What a body says that is an error."""
+    try:
+        problem = json.loads(body)
+        return RequestFailed(problem["message"], problem["exit_code"], problem["error"])
+    except (ValueError, KeyError, TypeError):
+        return RequestFailed("the controller failed; its log (controller.log in the state folder) says why", 1)
+
+
+def _text(value: object) -> str | list[str]:
+    if isinstance(value, (list, tuple)):
+        return [str(each) for each in value]
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,23 @@
+"""A terminal on a node, over every transport, on simulated nodes; `tests/real/transports` has the same on real ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentless import plugins
+from agentless.inventory import load
+from agentless.model.node import NodeConfig
+from agentless.session import Session
+from agentless.transports import SshFiles
+from tests.terminals import *  # noqa: F403 - the tests
+
+
+@pytest.fixture(params=["asyncssh", "paramiko", "local"])
+async def session(request, fleet, tmp_path):
+    config = load(fleet.inventory).nodes["n1"]
+    node = NodeConfig("n1", config.host, port=config.port, user=config.user, identity_file=config.identity_file)
+    transport = plugins.load("transports", request.param).make(node, SshFiles(tmp_path, fleet.known_hosts))
+    session = Session(transport, "n1")
+    await session.connect()
+    yield session
+    await session.close()
