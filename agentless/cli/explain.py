@@ -8,7 +8,7 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.common import Json, client, named, print_json
-from agentless.client import Client, RequestFailed
+from agentless.client import Client
 from agentless.errors import AgentlessError, UsageError
 from agentless.rules.options import Options, Outside, submission
 from agentless.wire import RequestFailed
