@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from agentless.model.units import format_duration
+from agentless.model.units import format_duration, format_indices
 
 
 def state(task: dict[str, Any]) -> str:
@@ -43,18 +43,7 @@ def place(node: str, gpus: Sequence[int]) -> str:
 
 def short(target: str) -> str:
     """The target with ranges where more than two of its GPUs follow each other."""
-    return re.sub(r"(?<=::)[0-9,]+", lambda listed: ",".join(_runs(map(int, listed[0].split(",")))), target)
-
-
-def _runs(numbers: Iterable[int]) -> Iterator[str]:
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    for run in runs:
-        yield f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run))
+    return re.sub(r"(?<=::)[0-9,]+", lambda listed: format_indices(map(int, listed[0].split(","))), target)
 
 
 def why(task: dict[str, Any]) -> str:

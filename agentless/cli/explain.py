@@ -10,6 +10,7 @@ from agentless.cli import complete
 from agentless.cli.common import Json, client, named, print_json
 from agentless.client import Client
 from agentless.errors import AgentlessError, UsageError
+from agentless.model.node import naming
 from agentless.rules.options import Options, Outside, submission
 from agentless.wire import RequestFailed
 
@@ -84,8 +85,7 @@ def explain(
     for name in dict.fromkeys((*(each["node"] for each in found["obstacles"]), *found["remedies"])):
         for obstacle in found["obstacles"]:
             if obstacle["node"] == name:
-                text = obstacle["text"]
-                print(f"  {text}" if text.startswith(f"{name} ") else f"  {name}: {text}")
+                print(f"  {naming(name, obstacle['text'])}")
                 for line in obstacle["details"]:
                     print(f"    {line}")
         if helps := found["remedies"].get(name):

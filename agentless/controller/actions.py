@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -134,11 +134,13 @@ class Actions:
             task = await self._remove(each, force=force)
         return self._core.view(task)
 
-    def _earlier(self, task: Task) -> Iterable[Task]:
+    def _earlier(self, task: Task) -> Iterator[Task]:
         """The tries before this one that are still known."""
-        first = first_try(task.id)
-        ids = [first, *(f"{first}-{number}" for number in range(2, task.attempt))]
-        return [self._core.task(each) for each in ids if each != task.id and self._core.knows(each)]
+        each = first_try(task.id)
+        for _ in range(1, task.attempt):
+            if self._core.knows(each):
+                yield self._core.task(each)
+            each = next_try(each)
 
     async def _remove(self, task: Task, *, force: bool) -> Task:
         if task.live:

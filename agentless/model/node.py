@@ -81,8 +81,11 @@ class EngineFacts:
     clock: float = 0.0
 
 
+def naming(node: str, text: str, otherwise: str | None = None) -> str:
+    """A text about a node that names it once: as it is if it begins with the name, else after it, or `otherwise`."""
+    return text if text.startswith(f"{node} ") else f"{otherwise or node}: {text}"
+
+
 def unreachable(node: str, reason: str | None) -> str:
-    """That a node cannot be reached, and why, as a sentence that names it once: most reasons begin with its name."""
-    if reason and reason.startswith(f"{node} "):
-        return reason
-    return f"{node} cannot be reached: {reason or 'it has not answered yet'}"
+    """That a node cannot be reached, and why."""
+    return naming(node, reason or "it has not answered yet", f"{node} cannot be reached")

@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them.
+"""Sizes, durations and numbers as people write them.
 
 Sizes: `K M G T` (also `KB…`) are powers of 1000, `KiB MiB GiB TiB` (also `Ki…`) of 1024, a bare number is bytes.
 Durations: `90` and `90s` are seconds, `30min` or `30m`, `2h30m`, `1d`.
@@ -7,6 +7,7 @@ Durations: `90` and `90s` are seconds, `30min` or `30m`, `2h30m`, `1d`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from agentless.errors import UsageError
 
@@ -83,3 +84,14 @@ def short_duration(seconds: float) -> str:
     """A time, at most as long, as people would type it: `45s`, `12m`, `1h10m`, `4d3h`."""
     first, *rest = format_duration(seconds).split()
     return first + "".join(part for part in rest if part[0] != "0")
+
+
+def format_indices(indices: Iterable[int]) -> str:
+    """`0-3,6,7` for 0, 1, 2, 3, 6, 7: what follows each other in their order, from three on."""
+    runs: list[list[int]] = []
+    for index in indices:
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)

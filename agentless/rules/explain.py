@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agentless.errors import AgentlessError, Refused, Unreachable
 from agentless.model.cluster import Cluster, Gpu, Node
-from agentless.model.node import unreachable
+from agentless.model.node import naming, unreachable
 from agentless.model.reservation import Reservation
 from agentless.model.sharing import Sharing
 from agentless.model.spec import TaskSpec
@@ -165,7 +165,7 @@ def _told(found: Mapping[str, tuple[Obstacle, ...]]) -> str:
     texts = {name: "; ".join(map(str, each)) for name, each in found.items()}
     if len(texts) == 1:
         return f": {''.join(texts.values())}"
-    lines = [text if text.startswith(f"{name} ") else f"{name}: {text}" for name, text in texts.items()]
+    lines = [naming(name, text) for name, text in texts.items()]
     more = [f"and {len(lines) - MAX_NODES} more nodes"] if len(lines) > MAX_NODES else []
     return "\n  ".join((":", *lines[:MAX_NODES], *more))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from agentless.model.units import format_indices
+
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
@@ -26,17 +28,8 @@ def say(flaws: Iterable[Flaw]) -> tuple[str, ...]:
         groups.setdefault((flaw.verb, flaw.words), []).append(flaw.index)
     plural = {"is": "are", "has": "have"}
     return tuple(
-        f"GPU {indices[0]} {verb} {words}" if len(indices) == 1 else f"GPUs {_ranges(indices)} {plural[verb]} {words}"
+        f"GPU {indices[0]} {verb} {words}"
+        if len(indices) == 1
+        else f"GPUs {format_indices(sorted(indices))} {plural[verb]} {words}"
         for (verb, words), indices in groups.items()
     )
-
-
-def _ranges(indices: Iterable[int]) -> str:
-    """`0-3,6` for 0, 1, 2, 3, 6."""
-    runs: list[list[int]] = []
-    for index in sorted(indices):
-        if runs and runs[-1][1] == index - 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

@@ -126,8 +126,9 @@ async def test_a_shell_that_is_opened_while_its_connection_is_closed_is_no_answe
         request = asyncssh.SSHClientChannel._make_request
 
         async def close_then(channel, *words):
+            connection = channel.get_connection()  # there is none any more once another channel has aborted it
             answer = await request(channel, *words)
-            channel.get_connection().abort()
+            connection.abort()
             await channel.wait_closed()
             return answer
 

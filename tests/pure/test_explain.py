@@ -121,7 +121,7 @@ def test_any_gpus_are_refused_with_what_is_in_the_way_on_each_node() -> None:
         "  node1: 2 GPUs are asked for and 1 of 2 on node1 are free "
         "(GPU 0 is allocated: held by task t7 of me@here)\n"
         "  node2: 2 GPUs are asked for and 0 of 2 on node2 are free "
-        "(GPUs 0-1 are allocated: held by task t8 of me@here)"
+        "(GPUs 0,1 are allocated: held by task t8 of me@here)"
     )
 
 
@@ -162,8 +162,8 @@ def test_who_wants_a_node_alone_is_told_who_is_there() -> None:
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("1x:90G", "GPUs 0-1 have 79.6 GiB of memory, not 90G"),
-        ("1xT4", "GPUs 0-1 are NVIDIA H100 PCIe"),
+        ("1x:90G", "GPUs 0,1 have 79.6 GiB of memory, not 90G"),
+        ("1xT4", "GPUs 0,1 are NVIDIA H100 PCIe"),
         ("4x", "4 GPUs are asked for and node2 has 3 that will do"),
         ("node1::7", "GPU 7 is not there"),
     ],

@@ -235,7 +235,7 @@ def test_the_reservation_is_named_with_its_owner_times_and_reason() -> None:
     when = f"from {format_moment(NOW)} to {format_moment(NOW + 7200)}"
     node = on(cluster(seen(gpus=2)), of_ann)
     assert why(node, "node1::1") == f"node1::1: GPU 1 is reserved for ann {when} (deadline)"
-    assert f"(GPUs 0-1 are reserved for ann {when} (deadline))" in why(node, "1x")
+    assert f"(GPUs 0,1 are reserved for ann {when} (deadline))" in why(node, "1x")
     alone = str(refusal(node, replace(spec(), needs=replace(parse_target("node1"), exclusive=True)), "bob@b"))
     assert f"it wants node1 alone, and node1::0,1 is reserved for ann {when} (deadline)" in alone
 

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import UsageError
-from agentless.model.units import format_duration, format_size, parse_duration, parse_size, short_duration
+from agentless.model.units import (
+    format_duration,
+    format_indices,
+    format_size,
+    parse_duration,
+    parse_size,
+    short_duration,
+)
 
 
 @pytest.mark.parametrize(
@@ -147,3 +154,10 @@ def test_a_short_duration_is_read_as_what_it_is_or_a_little_less(seconds: int) -
     read = parse_duration(short_duration(seconds))
     assert 0 <= seconds - read <= max(59, seconds // 24)
     assert " " not in short_duration(seconds)
+
+
+@pytest.mark.parametrize(
+    ("indices", "words"), [([3], "3"), ([0, 1], "0,1"), ([0, 1, 2, 3, 6, 7], "0-3,6,7"), ([2, 0, 1], "2,0,1"), ([], "")]
+)
+def test_numbers_that_follow_each_other_are_a_range_from_three_on(indices: list[int], words: str) -> None:
+    assert format_indices(indices) == words

@@ -105,7 +105,7 @@ def test_a_gpu_that_the_admin_excludes(lab):
 
 def test_a_gpu_that_is_not_there(agentless):
     line = refused(agentless, "node1::2")
-    assert line == "agentless: node1::2 can never be had here: GPU 2 is not there (node1 has GPUs 0-1)"
+    assert line == "agentless: node1::2 can never be had here: GPU 2 is not there (node1 has GPUs 0,1)"
 
 
 def test_a_gpu_whose_memory_cannot_be_read(agentless, node):

@@ -129,7 +129,7 @@ def test_a_task_that_an_older_state_does_not_know_is_taken_in_again(alone):
     alone.kill_controller()
     (alone.state / "state.json").write_bytes(before)
     until(lambda: alone.json("ps") == shown)
-    until(lambda: json.loads((alone.state / "state.json").read_bytes())["tasks"].keys() >= {task})
+    until(lambda: json.loads((alone.state / "state.json").read_bytes()).get("tasks", {}).keys() >= {task})
 
 
 def test_everything_comes_back_from_the_nodes_when_the_state_is_deleted(alone):
