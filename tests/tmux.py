@@ -52,6 +52,10 @@ class Tmux:
             named = key in ("Enter", "Escape", "Tab", "Up", "Down") or key.startswith("C-")
             self._tmux("send-keys", *([] if named else ["-l"]), key)
 
+    def resize(self, columns: int, rows: int) -> None:
+        """Give the window another size."""
+        self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
+
     def see(self, *words: str) -> None:
         """Wait until all of these are on the screen."""
         until = time.monotonic() + WITHIN

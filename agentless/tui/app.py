@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, ClassVar
 
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer
@@ -14,6 +15,9 @@ from textual.widgets import ContentSwitcher, Footer
 from agentless import paths
 from agentless.client import Client
 from agentless.errors import AgentlessError
+from agentless.model.terminal import Size
+from agentless.terminal import Terminal
+from agentless.tui import shell
 from agentless.tui.acts import ACTS, Act, Target, applies, perform
 from agentless.tui.ask import Ask
 from agentless.tui.bar import Bar, Summary
@@ -168,9 +172,12 @@ class Dashboard(App[None]):
             case "submit":
                 self.push_screen(SubmitForm(self.board, self.client, self._wanted()))
             case "again" if target.task:
-                self.run_worker(lambda: self._repeat(target.task), thread=True)
+                self._do(partial(self._repeat, target.task))
             case "logs" if target.task:
                 self.push_screen(LogScreen(self.board, target.task, self.client))
+            case "shell" if target.task:
+                self.notify(f"opening a shell in {target.task['id']}", timeout=2)
+                self._do(partial(self._open_shell, target.task, shell.size_of(self)))
             case "describe" if target.task:
                 self.push_screen(TaskDetails(self.board, target.task))
             case _ if act.question:
@@ -180,15 +187,36 @@ class Dashboard(App[None]):
             case _:
                 self._perform(act, target)
 
+    def _do(self, work: Callable[[], None]) -> None:
+        """Work in a thread; what goes wrong is said."""
+
+        def run() -> None:
+            try:
+                work()
+            except AgentlessError as error:
+                self.call_from_thread(self.notify, str(error), severity="error", markup=False)
+
+        self.run_worker(run, thread=True)
+
     def _repeat(self, task: Row) -> None:
-        """Open the form for a task like this one; in a thread."""
+        """Open the form for a task like this one."""
+        spec = self.client.get(f"/v1/tasks/{task['id']}/spec")
+        self.call_from_thread(self.push_screen, SubmitForm(self.board, self.client, fields_of(task, spec), spec))
+
+    def _open_shell(self, task: Row, size: Size) -> None:
+        """Open a shell in the container of a task, and lend it the terminal."""
+        with self.client.terminal(task["id"], size=size) as terminal:
+            self.call_from_thread(self._lend, terminal, task)
+
+    def _lend(self, terminal: Terminal, task: Row) -> None:
+        greeting = f"a shell in {task['id']} on {task['node']}; when it ends you are back"
         try:
-            spec = self.client.get(f"/v1/tasks/{task['id']}/spec")
-        except AgentlessError as error:
-            self.call_from_thread(self.notify, str(error), severity="error", markup=False)
+            ended = shell.run(self, terminal, greeting)
+        except SuspendNotSupported:
+            self.notify(f"this terminal cannot be lent to a shell; in another one: agentless shell {task['id']}")
         else:
-            form = SubmitForm(self.board, self.client, fields_of(task, spec), spec)
-            self.call_from_thread(self.push_screen, form)
+            if ended:
+                self.exit()
 
     def _wanted(self) -> dict[str, str]:
         """What a form begins with: the chosen GPU, when it is free."""
@@ -201,13 +229,9 @@ class Dashboard(App[None]):
 
     def _perform(self, act: Act, target: Target, reason: str = "") -> None:
         def work() -> None:
-            try:
-                words, severity = perform(self.client, act.name, target, reason), "information"
-            except AgentlessError as error:
-                words, severity = str(error), "error"
-            self.call_from_thread(self.notify, words, severity=severity, markup=False)
+            self.call_from_thread(self.notify, perform(self.client, act.name, target, reason), markup=False)
 
-        self.run_worker(work, thread=True)
+        self._do(work)
 
     def _offer(self) -> None:
         """Bring the line of keys to what can be done now, when that is something else than before."""

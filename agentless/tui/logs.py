@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from io import StringIO
 from pathlib import Path
 from typing import ClassVar
 
@@ -253,8 +254,12 @@ class LogScreen(Screen[None]):
         self._open("search", "what to look for", self.log_lines.sought)
 
     def action_save(self) -> None:
-        """Ask where to."""
-        self._open("save", "a file to write it to", f"{self.about_task['id']}.log")
+        """Ask where to; in a browser that is the browser's business."""
+        name = f"{self.about_task['id']}.log"
+        if self.app.is_web:
+            self.app.deliver_text(StringIO(self.log_lines.text()), save_filename=name)
+        else:
+            self._open("save", "a file to write it to", name)
 
     def _open(self, asks: str, placeholder: str, value: str) -> None:
         self._asks = asks

@@ -1,27 +1,122 @@
-"""Textual's driver for a browser, of an app that ends when its server has died."""
+"""Textual's driver for a browser, of an app that can lend its terminal, and that ends when its server has died."""
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
+from codecs import getincrementaldecoder
+from typing import Any
 
+from textual import events
+from textual._xterm_parser import XTermParser
+from textual.drivers._byte_stream import ByteStream
 from textual.drivers.web_driver import WebDriver
+from textual.geometry import Size as AppSize
+
+from agentless.model.terminal import Size
+from agentless.talk import Window
 
 _LAST_WORDS = 2.0
 """Seconds for an app to end by itself."""
+_LEND = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?1049l\x1b[?25h"
+"""No mouse, no marks around what is pasted, the usual screen, a cursor: as a program expects a terminal."""
+_TAKE_BACK = "\x1b[0m\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h\x1b[?2004h"
 
 
 class Driver(WebDriver):
-    """Named to the app by `TEXTUAL_DRIVER`; runs in the app's process."""
+    """Named to the app by `TEXTUAL_DRIVER`; runs in the app's process.
+
+    `window` is the browser while the app is suspended: its keys come as they are typed, and what is written is shown.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.window: Window | None = None
+        self._keys: int | None = None
+
+    # --------------------------------------------------------------- suspended
+
+    @property
+    def can_suspend(self) -> bool:
+        """Unlike Textual's own."""
+        return True
+
+    def suspend_application_mode(self) -> None:
+        """Lend the terminal."""
+        self.write(_LEND)
+        keys, self._keys = os.pipe()
+        self.window = Window(keys, _Screen(self), _Screen(self), self._measure)
+
+    def resume_application_mode(self) -> None:
+        """Take it back, and draw all of it."""
+        self._hang_up()
+        if self.window:
+            os.close(self.window.keys)
+            self.window = None
+        self.write(_TAKE_BACK)
+        size = AppSize(*self._measured)
+        self._app.post_message(events.Resize(size, size))
+
+    @property
+    def _measured(self) -> tuple[int, int]:
+        return self._size or (80, 24)
+
+    def _measure(self) -> Size:
+        return Size(*self._measured)
+
+    def _hang_up(self) -> None:
+        """End the keys of who has borrowed the terminal."""
+        keys, self._keys = self._keys, None
+        if keys is not None:
+            os.close(keys)
+
+    # ------------------------------------------------------------------- input
 
     def run_input_thread(self) -> None:
         """Read what the server sends until the app ends; where the server ends first, end the app.
 
         Textual's own driver only stops reading then, and the app would go on for nobody.
         """
-        super().run_input_thread()
+        parser, decode = XTermParser(), getincrementaldecoder("utf-8")("replace").decode
+        packets = ByteStream()
+        for data in self._input_reader:
+            for kind, payload in packets.feed(data) if data else ():  # nothing would be taken for the end
+                if kind != "D":
+                    self._on_meta(kind, payload)
+                elif (keys := self._keys) is not None:
+                    os.write(keys, payload)
+                else:
+                    for event in parser.feed(decode(payload)):
+                        self.process_message(event)
+            for event in parser.tick():
+                self.process_message(event)
         if not self.exit_event.is_set():
             self.on_meta("quit", {})
             end = threading.Timer(_LAST_WORDS, os._exit, (1,))
             end.daemon = True
             end.start()
+
+    def on_meta(self, packet_type: str, payload: dict[str, object]) -> None:
+        """Another size, or the end, are told to who has borrowed the terminal as well."""
+        super().on_meta(packet_type, payload)
+        if packet_type == "resize" and self._keys is not None:
+            signal.raise_signal(signal.SIGWINCH)
+        elif packet_type == "quit":
+            self._hang_up()
+
+
+class _Screen:
+    """A file that the browser shows."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def write(self, data: bytes) -> None:
+        """Show it, when it is not empty."""
+        rest = b"D%b%b" % (len(data).to_bytes(4, "big"), data)
+        while rest:  # a signal may come between
+            rest = rest[os.write(self._driver.fileno, rest) :]
+
+    def flush(self) -> None:
+        """There is no delay."""

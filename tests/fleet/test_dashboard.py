@@ -297,6 +297,15 @@ async def test_a_node_is_drained_with_a_reason_and_let_in_again(client):
         await eyes.see(lambda: eyes.app.board.nodes["n1"]["state"] == "online")
 
 
+async def test_a_terminal_that_cannot_be_lent_to_a_shell_is_told_so(client):
+    task = submit(client)
+    async with looking() as eyes:
+        await eyes.press("4")
+        await eyes.see(task)
+        await eyes.press("s")
+        await eyes.see("this terminal cannot be lent to a shell", task)
+
+
 async def test_what_is_refused_is_said(client):
     task = submit(client)
     async with looking() as eyes:

@@ -87,7 +87,29 @@ def test_top_shows_all_gpus_until_a_key_and_so_does_gpus_watch(world, tmux, keys
 def test_it_has_another_size_when_the_window_has(world, tmux):
     tmux.agentless("dashboard")
     tmux.see("n1 online")
-    tmux._tmux("resize-window", "-x", "60", "-y", "15")
+    tmux.resize(60, 15)
     tmux.see("n1 online")
-    tmux._tmux("resize-window", "-x", "140", "-y", "40")
+    tmux.resize(140, 40)
     tmux.see("n1 online", "nothing waits, nothing is wrong")
+
+
+def test_a_shell_has_the_whole_terminal_until_it_ends(world, tmux):
+    tmux.agentless("submit", "n1::0", "--name", "bold", "--", "sleep", "600")
+    tmux.agentless("dashboard")
+    tmux.see("n1 online")
+    tmux.press("4", "s")
+    tmux.see("a shell in", "when it ends you are back")
+    assert "n1 online" not in tmux.text
+    tmux.press("stty size; echo $((40 + 2))", "Enter")
+    tmux.see("36 110", "\n42\n")
+    tmux.resize(90, 30)
+    tmux.press("until stty size | grep 90; do sleep 0.1; done", "Enter")
+    tmux.see("30 90")
+    tmux.press("exit 3", "Enter")
+    tmux.see("Overview", "bold", "running")  # the task goes on, and so does the dashboard, in its new size
+    tmux.press("s")
+    tmux.see("a shell in")
+    tmux.press("C-d")
+    tmux.see("Overview", "bold", "running")
+    tmux.press("q")
+    tmux.see("ready$")

@@ -1,13 +1,8 @@
-"""The dashboard in a real browser: headless Chromium opens the link that the terminal has printed.
-
-The terminal of the page is drawn on a canvas. What a person reads there is read as he would copy it: marked with the
-mouse, and copied.
-"""
+"""What `agentless dashboard --web` serves, in a real browser, with an app that stands in for the dashboard."""
 
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,61 +10,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser
 
+from tests.browser import CHROMIUM, Tab, chromium
 from tests.real.cli import until
-
-CHROMIUM = shutil.which("chromium")
-ALONE = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    " --disable-component-update --disable-sync"
-)
-COPIED = """() => {
-    const copied = new DataTransfer();
-    document.querySelector(".xterm").dispatchEvent(new ClipboardEvent("copy", {clipboardData: copied}));
-    return copied.getData("text/plain");
-}"""
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium (Debian's package chromium)")
 
 
-class Tab:
-    """A page of a browser that has nothing in common with others, and what it has asked for and complained of."""
-
-    def __init__(self, browser: Browser) -> None:
-        self.page: Page = browser.new_context().new_page()
-        self.asked: list[str] = []
-        self.complaints: list[str] = []
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
-
-    def open(self, link: str) -> None:
-        self.page.goto(link)
-        self.page.wait_for_selector("body.-first-byte")
-
-    def text(self) -> str:
-        mouse, screen = self.page.mouse, self.page.locator(".xterm-screen").bounding_box()
-        right, bottom = screen["x"] + screen["width"], screen["y"] + screen["height"]
-        self.page.keyboard.down("Shift")  # for the page, not for the app
-        mouse.move(screen["x"] + 1, screen["y"] + 1)
-        mouse.down()
-        mouse.move(right - 2, bottom - 2)
-        mouse.up()
-        self.page.keyboard.up("Shift")
-        return self.page.evaluate(COPIED)
-
-    def shows(self, pattern: str) -> re.Match[str]:
-        """Wait until this is to be read."""
-        return until(lambda: re.search(pattern, self.text()))
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ALONE.split())
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

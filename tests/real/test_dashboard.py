@@ -1,0 +1,129 @@
+"""The dashboard over real nodes, in a terminal and in a browser: from the form to a container, and to its end."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.browser import CHROMIUM, Tab, chromium
+from tests.real.cli import Cli, until
+from tests.tmux import Tmux
+
+needs_tmux = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux (Debian's package tmux)")
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium (Debian's package chromium)")
+
+
+@pytest.fixture
+def agentless(lab):
+    return Cli(lab).settle()
+
+
+@pytest.fixture
+def node(lab):
+    return lab.nodes["node1"]
+
+
+@pytest.fixture
+def tmux(agentless, tmp_path) -> Iterator[Tmux]:
+    with Tmux(tmp_path, agentless.env) as tmux:
+        yield tmux
+
+
+@pytest.fixture
+def link(agentless) -> Iterator[str]:
+    """What `agentless dashboard --web` has printed."""
+    with agentless.start("dashboard", "--web") as server:
+        yield re.search(r"http://\S+", server.stdout.readline())[0]
+        server.send_signal(signal.SIGINT)
+
+
+def containers(node) -> list[str]:
+    """The names of those that run."""
+    return node.sh("docker ps --format '{{.Names}}'").stdout.split()
+
+
+def hostname(node, task) -> str:
+    """Of its container."""
+    return node.sh(f"docker inspect -f '{{{{.Config.Hostname}}}}' agentless-{task['id']}").stdout.strip()
+
+
+@needs_tmux
+def test_in_a_terminal_a_task_is_submitted_from_the_form_entered_and_stopped(agentless, node, tmux):
+    tmux.agentless("dashboard")
+    tmux.see("node1 online", "node2 online")
+    tmux.press("n")
+    tmux.see("Command")
+    tmux.press("node1::1", "Tab", "sh -c 'echo hello; sleep 600'")
+    tmux.see("would start now, on node1::1")
+    tmux.press("C-s")
+    tmux.see("running", "node1::1")
+    (task,) = agentless.json("ps")
+    assert containers(node) == [f"agentless-{task['id']}"]
+    tmux.press("l")
+    tmux.see("hello", "following")
+    tmux.press("q", "s")
+    tmux.see("when it ends you are back")
+    tmux.press("echo in $(cat /etc/hostname)", "Enter")
+    tmux.see(f"in {hostname(node, task)}")
+    tmux.press("exit", "Enter")
+    tmux.see("Overview", "running")
+    tmux.press("T")
+    tmux.see("Stop ")
+    tmux.press("y")
+    tmux.see("stopped")
+    assert containers(node) == []
+
+
+@needs_chromium
+def test_in_a_browser_a_task_is_submitted_followed_entered_and_stopped(agentless, node, link):
+    with chromium() as browser:
+        tab = Tab(browser)
+        keys = tab.page.keyboard
+        tab.open(link)
+        tab.shows("node1 online")
+
+        keys.press("n")
+        tab.shows("Command")
+        keys.type("node1::1\tsh -c 'i=0; while :; do echo line $((i += 1)); sleep 0.2; done'")
+        tab.shows("would start now, on node1::1")
+        keys.press("Control+s")
+        tab.shows(r"running +node1::1")
+        (task,) = agentless.json("ps")
+        assert containers(node) == [f"agentless-{task['id']}"]
+
+        keys.press("l")
+        first = int(tab.shows(r"line (\d+)\s+$|line (\d+)")[1] or 0)
+        tab.shows(rf"line {first + 10}\b")
+        with tab.page.expect_download() as download:
+            keys.press("S")
+        assert download.value.suggested_filename == f"{task['id']}.log"
+        assert Path(download.value.path()).read_text().startswith("line 1\nline 2\n")
+        keys.press("q")
+
+        keys.press("s")
+        until(lambda: "agentless shell" in agentless("events").out)
+        until(lambda: "docker exec" in " ".join(command for _, command in node.leftovers()))
+        keys.type("echo in $(cat /etc/hostname)\n")
+        tab.shows(rf"\nin {hostname(node, task)}", key=None)
+        keys.type("exit\n")
+        tab.shows("Overview")
+
+        keys.press("T")
+        tab.shows("Stop ")
+        keys.press("y")
+        until(lambda: containers(node) == [])
+        assert agentless.task(task["id"])["state"] == "stopped"
+        assert tab.complaints == []
+
+
+@needs_chromium
+def test_in_a_browser_there_is_nothing_without_the_token(link):
+    with chromium() as browser:
+        tab = Tab(browser)
+        assert tab.page.goto(link.partition("?")[0]).status == 403
+        assert "node1" not in tab.page.locator("body").inner_text()
