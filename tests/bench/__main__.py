@@ -27,6 +27,7 @@ NAMES = (
     "plan",
     "starts",
     "figures",
+    "dashboard",
 )
 
 
