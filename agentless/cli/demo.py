@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated
 
 import typer
 
@@ -36,10 +36,14 @@ def demo(
     """Try agentless on three simulated nodes: no GPU, no Docker, nothing left behind."""
     root = Path(tempfile.mkdtemp(prefix="agentless-demo-"))
     try:
-        with _fleet(root) as variables:
+        with _fleet(root) as (variables, lines):
             environment = {**os.environ, **variables}
             try:
-                _stay(variables) if keep else _walk(environment)
+                if keep:
+                    _stay(variables, lines)
+                else:
+                    _walk(environment)
+                    _offer(environment, variables)
             finally:
                 _agentless(environment, "controller", "stop", quiet=True)
     finally:
@@ -47,10 +51,10 @@ def demo(
 
 
 @contextlib.contextmanager
-def _fleet(root: Path) -> Iterator[dict[str, str]]:
+def _fleet(root: Path) -> Iterator[tuple[dict[str, str], IO[str]]]:
     """The simulated nodes in a process of their own, which ends when its stdin does: whatever becomes of us.
 
-    Gives the environment variables that make another shell use them.
+    Gives the environment variables that make another shell use them, and where lines go that unplug one.
     """
     command = [sys.executable, "-m", "agentless.demo", str(root / "fleet"), "--nodes", _NODES]
     with subprocess.Popen(
@@ -64,28 +68,31 @@ def _fleet(root: Path) -> Iterator[dict[str, str]]:
             config = root / "config" / "agentless"
             config.mkdir(parents=True)
             shutil.copy(root / "fleet" / "known_hosts", config)
-            yield {
+            variables = {
                 "AGENTLESS_INVENTORY": inventory,
                 "XDG_CONFIG_HOME": str(root / "config"),
                 "XDG_STATE_HOME": str(root / "state"),
             }
+            yield variables, process.stdin
         finally:
             process.stdin.close()
 
 
-def _stay(variables: dict[str, str]) -> None:
-    print("Three SIMULATED nodes are up. In another shell:\n")
-    print("  export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items()))
-    print("  agentless gpus\n\nCtrl-C here ends them.", flush=True)
+def _stay(variables: dict[str, str], lines: IO[str]) -> None:
+    print(f"Three SIMULATED nodes are up. In another shell:\n\n  {_export(variables)}")
+    print("  agentless gpus\n  agentless dashboard\n")
+    print(
+        "Here: unplug node2, and plug node2, to see what becomes of a node that is cut off. Ctrl-C ends them.",
+        flush=True,
+    )
     with contextlib.suppress(KeyboardInterrupt):
-        _sleep() if sys.stdin.isatty() else sys.stdin.read()
+        for line in sys.stdin:
+            print(line, end="", file=lines, flush=True)
     print("\nending the simulated nodes ...")
 
 
-def _sleep() -> None:
-    import signal
-
-    signal.pause()
+def _export(variables: dict[str, str]) -> str:
+    return "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
 
 
 def _walk(environment: dict[str, str]) -> None:
@@ -128,6 +135,25 @@ def _walk(environment: dict[str, str]) -> None:
     )
     _step("What was there today?", environment, "ps", "--all")
     print("\nThat is the main job. Now your own machines: agentless init")
+
+
+def _offer(environment: dict[str, str], variables: dict[str, str]) -> None:
+    """The dashboard, with something to see."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return
+    print("\nOr look at these three first: Enter opens the dashboard, q in it leaves. In another shell,")
+    print(f"  {_export(variables)}")
+    print(
+        "makes its commands (agentless submit 2x -- sleep 60) those of these nodes. Enter, or Ctrl-C to end: ", end=""
+    )
+    try:
+        input()
+    except (KeyboardInterrupt, EOFError):
+        print()
+        return
+    for words in (("node1::0-3", "--name", "pretrain"), ("2x", "--name", "finetune"), ("8x", "--name", "big")):
+        _agentless(environment, "submit", *words, "--", "sleep", "3600", quiet=True)
+    _agentless(environment, "dashboard")
 
 
 def _foreign(environment: dict[str, str]) -> str:

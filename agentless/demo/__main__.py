@@ -1,7 +1,8 @@
 """`python -m agentless.demo ROOT --nodes 8,4,1`: simulated nodes with 8, 4 and 1 GPUs in the foreground.
 
 Prints `ready INVENTORY` when all are up, and ends, with every process of theirs, on SIGTERM, on SIGINT, or when its
-standard input ends: started with a pipe, it cannot outlive the one who started it.
+standard input ends: started with a pipe, it cannot outlive the one who started it. Until then it does what lines of
+its input say: `unplug NODE`, `plug NODE`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 from pathlib import Path
 
 from agentless.demo.fleet import Fleet, demo_plans
@@ -23,15 +25,36 @@ async def run(root: Path, gpus: list[int]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, over.set)
 
+    asked = asyncio.Queue[list[str]]()
+
     def read() -> None:
-        if not os.read(0, 4096):
+        text = os.read(0, 4096).decode(errors="replace")
+        for line in text.splitlines():
+            asked.put_nowait(line.split())
+        if not text:
             over.set()
 
     loop.add_reader(0, read)
     async with Fleet(root, demo_plans(gpus)) as fleet:
         print("ready", fleet.inventory, flush=True)
+        doing = asyncio.create_task(_do(fleet, asked))
         await over.wait()
+        doing.cancel()
     loop.remove_reader(0)
+
+
+async def _do(fleet: Fleet, asked: asyncio.Queue[list[str]]) -> None:
+    """What lines ask for, one after the other."""
+    while True:
+        match await asked.get():
+            case ["unplug", name] if name in fleet.nodes:
+                fleet.nodes[name].cut()
+                print(f"{name} does not answer any more", file=sys.stderr)
+            case ["plug", name] if name in fleet.nodes:
+                await fleet.nodes[name].restore()
+                print(f"{name} answers again", file=sys.stderr)
+            case [_, *_]:
+                print(f"write: unplug NODE, or plug NODE; NODE is {', '.join(fleet.nodes)}", file=sys.stderr)
 
 
 def main() -> None:

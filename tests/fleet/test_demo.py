@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+
+import pytest
+
+from tests.real.cli import until
+from tests.tmux import Tmux
+
+DEMO = [sys.executable, "-m", "agentless", "demo"]
 
 
 def test_the_demo_walks_to_its_end_and_each_step_ends_as_it_says(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "agentless", "demo"],
+        DEMO,
         env={**os.environ, "HOME": str(tmp_path)},
         cwd=tmp_path,
         capture_output=True,
@@ -19,3 +30,33 @@ def test_the_demo_walks_to_its_end_and_each_step_ends_as_it_says(tmp_path):
     )
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stdout + done.stderr
     assert "That is the main job. Now your own machines: agentless init" in done.stdout
+
+
+@pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux (Debian's package tmux)")
+def test_on_a_terminal_it_ends_by_offering_the_dashboard(tmp_path):
+    with Tmux(tmp_path, {"HOME": str(tmp_path)}) as tmux:
+        tmux.agentless("demo")
+        tmux.see("Enter opens the dashboard")
+        tmux.press("Enter")
+        tmux.see("node1 online", "node2 online", "node3 online", "pretrain", "finetune", "wants 8x")
+        tmux.press("q")
+        tmux.see("ready$")
+
+
+def test_nodes_that_are_kept_are_unplugged_and_plugged_in_again_by_a_line(tmp_path):
+    home = {**os.environ, "HOME": str(tmp_path)}
+    with subprocess.Popen([*DEMO, "--keep"], env=home, stdin=-1, stdout=-1, stderr=-1, text=True, bufsize=1) as demo:
+        variables = re.findall(r"(\w+)=(\S+)", next(line for line in demo.stdout if "export" in line))
+
+        def becomes(state: str) -> Callable[[], bool]:
+            asked = [sys.executable, "-m", "agentless", "nodes", "show", "node2", "--json"]
+            return lambda: json.loads(subprocess.check_output(asked, env=home | dict(variables)))["state"] == state
+
+        until(becomes("online"))
+        for line, state in (("unplug node2", "offline"), ("plug node2", "online")):
+            demo.stdin.write(f"{line}\n")
+            until(becomes(state))
+        demo.stdin.write("pull node9\n")
+        assert "write: unplug NODE, or plug NODE; NODE is node1, node2, node3\n" in iter(demo.stderr.readline, "")
+        demo.stdin.close()
+        assert demo.wait() == 0
