@@ -1,6 +1,7 @@
 """Every view of the dashboard as it looks over a cluster that was recorded once, and edited to have some trouble in it.
 
-`AGENTLESS_WRITE=1 pytest tests/pure/test_dashboard_screens.py` draws the pictures anew; then look at them.
+`AGENTLESS_WRITE=1 pytest tests/pure/test_dashboard_screens.py` draws the pictures anew, and with Chromium those of the
+documentation; then look at them.
 """
 
 from __future__ import annotations
@@ -11,15 +12,20 @@ import re
 from pathlib import Path
 
 import pytest
+from playwright.async_api import async_playwright
 
 import agentless.words
 from agentless.client import Client
 from agentless.tui.app import VIEWS, Dashboard
 from agentless.tui.feed import Feed
+from tests.browser import ALONE, CHROMIUM
 
 DATA = Path(__file__).parent / "data" / "dashboard"
 RECORDED = json.loads((DATA / "board.json").read_text())
 SIZES = [(80, 24), (160, 50)]
+WRITES = bool(os.environ.get("AGENTLESS_WRITE"))
+PICTURES = {"overview": ("1",), "gpus": ("2",), "tasks": ("4",), "queue": ("5",), "keys": ("question_mark",)}
+"""Of the documentation, with the keys that show them."""
 
 
 @pytest.fixture
@@ -57,10 +63,27 @@ def seen(picture: str) -> list[tuple[str, str, str, str]]:
 async def test_a_view_looks_as_it_was_looked_at(still, view, size):
     picture = await drawn(size, str(list(VIEWS).index(view) + 1))
     kept = DATA / f"{view}-{size[0]}x{size[1]}.svg"
-    if os.environ.get("AGENTLESS_WRITE"):
+    if WRITES:
         kept.write_text(picture)
     assert seen(picture) == seen(kept.read_text())
     assert len(seen(picture)) > 20
+
+
+@pytest.mark.skipif(not (WRITES and CHROMIUM), reason="a picture of the documentation is drawn when it is asked for")
+@pytest.mark.parametrize("name", PICTURES)
+async def test_a_picture_of_the_documentation_is_drawn(still, tmp_path, name):
+    (tmp_path / "picture.svg").write_text(await drawn((120, 36), *PICTURES[name]))
+    await photographed(tmp_path / "picture.svg", Path(__file__).parents[2] / "docs" / "pictures" / f"{name}.png")
+
+
+async def photographed(picture: Path, photograph: Path) -> None:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ALONE.split())
+        page = await browser.new_page(viewport={"width": 1500, "height": 950})
+        await page.goto(picture.as_uri())
+        photograph.parent.mkdir(exist_ok=True)
+        await page.locator("svg").first.screenshot(path=photograph)
+        await browser.close()
 
 
 async def test_no_state_is_told_by_its_colour_alone(still):
