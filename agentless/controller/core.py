@@ -71,12 +71,17 @@ class Core(Ledger):
         )
 
     def others(self, nodes: Iterable[str] | None = None, *, ended: bool = True) -> dict[str, Task]:
-        """Tasks on the nodes that nobody here remembers, by id; ended ones as long as their container is there."""
+        """Tasks on the nodes that nobody here remembers, by id; ended ones as long as their container is there.
+
+        One that was removed here is none of them: until its node is heard again, an answer from before still has it.
+        """
         found: dict[str, Task] = {}
         for name in self.links if nodes is None else nodes:
             for container in self.links[name].containers:
                 claim = claim_of(container)
-                if claim and (ended or container.live) and not self.knows(claim.task):
+                if not claim or self.knows(claim.task):
+                    continue
+                if container.live or (ended and claim.task not in self.forgotten):
                     task = task_of(container, name, self.clock.now())
                     if task and (container.live or task.id not in found):
                         found[task.id] = task

@@ -252,6 +252,17 @@ async def test_a_removed_task_leaves_no_log(desk):
         assert list((desk.state / "logs").iterdir()) == []
 
 
+async def test_a_removed_task_is_not_shown_again_by_an_answer_that_was_on_its_way(desk):
+    async with desk.running() as controller:
+        task = await desk.ended("true")
+        link = controller.core.links["n1"]
+        answer = link.observation
+        await controller.actions.remove(task)
+        await desk.empty()
+        link.observation = answer
+        assert controller.core.others() == {}
+
+
 @pytest.fixture
 def hold(monkeypatch):
     """Fetching stops before its end: `begun` says that it has come so far, `go` lets it go on."""
