@@ -24,7 +24,7 @@ DATA = Path(__file__).parent / "data" / "dashboard"
 RECORDED = json.loads((DATA / "board.json").read_text())
 SIZES = [(80, 24), (160, 50)]
 WRITES = bool(os.environ.get("AGENTLESS_WRITE"))
-PICTURES = {"overview": ("1",), "gpus": ("2",), "tasks": ("4",), "queue": ("5",), "keys": ("question_mark",)}
+PICTURES = {"overview": ("1",), "gpus": ("2",), "tasks": ("4",)}
 """Of the documentation, with the keys that show them."""
 
 
