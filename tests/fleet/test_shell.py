@@ -16,7 +16,6 @@ import pytest
 from agentless import Cluster, paths
 from agentless.client import Client
 from agentless.demo.fleet import NodePlan
-from agentless.errors import ControllerError
 from agentless.model.terminal import Size, frame
 from agentless.wire import RequestFailed
 from tests.fleet.client import PATIENCE
@@ -318,6 +317,7 @@ def test_a_controller_that_leaves_ends_its_terminals(client, task):
     with client.terminal(task, WAITS, Size(80, 24)) as terminal:
         pid = int(terminal.read().split()[1])
         end_controller(signal.SIGTERM)
-        with pytest.raises(ControllerError):
+        with pytest.raises(RequestFailed, match="the controller was stopped, and the terminal with it"):
             terminal.read()
         assert ends(pid)
+    assert "Traceback" not in (paths.state_dir() / "controller.log").read_text()
