@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer
 
@@ -73,8 +74,21 @@ class Dashboard(App[None]):
         self.gone = "connecting to the controller"
         self.stopped = False
         self._sampled_at = 0.0
-        self._feed = Feed(client, lambda c: c.lines("/v1/watch"), self._begun, self._line, self._lost)
-        self._history = Feed(client, self._events_since, lambda: None, self._event, lambda *_: None, starts=False)
+        self._feed = Feed(
+            client,
+            lambda client: client.lines("/v1/watch"),
+            begun=partial(self._have, self._connected),
+            line=partial(self._have, self._changed),
+            gone=partial(self._have, self._show_lost),
+        )
+        self._history = Feed(
+            client,
+            self._events_since,
+            begun=lambda: None,
+            line=partial(self._have, self._add_event),
+            gone=lambda *_: None,
+            starts=False,
+        )
         self._seen = 0
         self._offered: list[str] = []
 
@@ -282,8 +296,10 @@ class Dashboard(App[None]):
 
     # -------------------------------------------------------------------- feed
 
-    def _begun(self) -> None:
-        self.call_from_thread(self._connected)
+    def _have(self, work: Callable[..., None], *words: object) -> None:
+        """In the feed's thread: have the app do it, which at its end has no widgets any more, and then no loop."""
+        with contextlib.suppress(NoMatches, RuntimeError):
+            self.call_from_thread(work, *words)
 
     def _connected(self) -> None:
         self.gone, self.stopped = "", False
@@ -294,10 +310,7 @@ class Dashboard(App[None]):
         """Ask for the trends so far; in a thread."""
         with contextlib.suppress(AgentlessError):
             history = self.client.get("/v1/history", since=TREND, points=TREND)
-            self.call_from_thread(self.board.remember, history)
-
-    def _line(self, line: dict[str, Any]) -> None:
-        self.call_from_thread(self._changed, line)
+            self._have(self.board.remember, history)
 
     def _changed(self, line: dict[str, Any]) -> None:
         changed = self.board.apply(line)
@@ -305,9 +318,6 @@ class Dashboard(App[None]):
             self._sampled_at = self.board.now
             self.board.sampled()
         self._show(changed)
-
-    def _lost(self, why: str, stopped: bool) -> None:
-        self.call_from_thread(self._show_lost, why, stopped)
 
     def _show_lost(self, why: str, stopped: bool) -> None:
         self.gone, self.stopped = why, stopped
@@ -321,9 +331,6 @@ class Dashboard(App[None]):
     def _events_since(self, client: Client) -> Iterable[dict[str, Any]]:
         query = {"after": self._seen} if self._seen else {"last": REMEMBERED}
         return client.lines("/v1/events", follow=True, **query)
-
-    def _event(self, event: dict[str, Any]) -> None:
-        self.call_from_thread(self._add_event, event)
 
     def _add_event(self, event: dict[str, Any]) -> None:
         self._seen = event["seq"]

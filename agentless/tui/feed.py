@@ -64,6 +64,7 @@ class Feed:
                 except BrokenOff:
                     return
                 except _Stopped:
+                    self._wanted.clear()
                     self._gone("the controller was stopped (tasks go on)", True)
                     self._wait_for_another()
                 except AgentlessError as error:
@@ -86,6 +87,5 @@ class Feed:
         raise ControllerError("the controller is gone (tasks go on); looking for it")
 
     def _wait_for_another(self) -> None:
-        self._wanted.clear()
         while not self._closed.is_set() and not self._wanted.is_set() and not self._client.is_running():
             self._wanted.wait(AGAIN)
