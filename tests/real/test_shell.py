@@ -137,6 +137,7 @@ def test_what_was_told_to_stay_stays(agentless, node, task):
     script = f"nohup sleep 1234 >/dev/null 2>&1 & {BEGUN}"
     with at(agentless, task, "--", "sh", "-c", script) as keyboard:
         keyboard.sees(b"begun")
+        until(lambda: "sleep 1234" in inside(node, task))  # nohup has done its part
         keyboard.process.kill()
         until(lambda: sorted(inside(node, task)) == ["sleep 1234", "sleep 3600"])
 
