@@ -194,8 +194,8 @@ class Scheduler:
                     self._core.trouble = str(error)  # and once more at the next look
                 except Exception:  # noqa: BLE001 - one bad look must not end the queue
                     _log.exception("looking at the queue failed in an unforeseen way")
-                # Half of the time at most, however long the queue is.
-                await asyncio.sleep(max(0.005, loop.time() - began))
+                # A quarter of the time at most, however long the queue is.
+                await asyncio.sleep(max(0.005, 3 * (loop.time() - began)))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_EVERY):
                         await news.wait()
