@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentless.client import Client
+from agentless.model.task import numbered
 from agentless.tui.board import Row
 
 LIVE = frozenset({"running", "paused", "assigning", "pending", "scheduled", "lost"})
@@ -102,12 +103,17 @@ def perform(client: Client, act: str, target: Target, reason: str = "") -> str:
     return f"{found['id']} is {found['state']}" + (f": {found['reason']}" if found["reason"] else "")
 
 
+def path_of(task: Row) -> str:
+    """Of the API, for this very try: the bare id of a first one means all of its tries."""
+    return f"/v1/tasks/{numbered(task['id'])}"
+
+
 def _pause(client: Client, task: Row) -> Any:
-    return client.post(f"/v1/tasks/{task['id']}/{'resume' if task['state'] == 'paused' else 'pause'}")
+    return client.post(f"{path_of(task)}/{'resume' if task['state'] == 'paused' else 'pause'}")
 
 
 def _remove(client: Client, task: Row) -> Any:
-    return client.delete(f"/v1/tasks/{task['id']}") | {"state": "removed", "reason": ""}
+    return client.delete(path_of(task)) | {"state": "removed", "reason": ""}
 
 
 def _resume_node(client: Client, node: str, _: str) -> str:
@@ -122,11 +128,11 @@ def _drain(client: Client, node: str, reason: str) -> str:
 
 
 _TASK: dict[str, Callable[[Client, Row], Any]] = {
-    "stop": lambda client, task: client.post(f"/v1/tasks/{task['id']}/stop", {}),
-    "kill": lambda client, task: client.post(f"/v1/tasks/{task['id']}/kill"),
+    "stop": lambda client, task: client.post(f"{path_of(task)}/stop", {}),
+    "kill": lambda client, task: client.post(f"{path_of(task)}/kill"),
     "pause": _pause,
-    "retry": lambda client, task: client.post(f"/v1/tasks/{task['id']}/retry"),
+    "retry": lambda client, task: client.post(f"{path_of(task)}/retry"),
     "remove": _remove,
-    "top": lambda client, task: client.post(f"/v1/tasks/{task['id']}/move", {"position": 1}),
+    "top": lambda client, task: client.post(f"{path_of(task)}/move", {"position": 1}),
 }
 _NODE: dict[str, Callable[[Client, str, str], str]] = {"drain": _drain, "resume_node": _resume_node}

@@ -16,10 +16,11 @@ from textual.widgets import ContentSwitcher, Footer
 from agentless import paths
 from agentless.client import Client
 from agentless.errors import AgentlessError
+from agentless.model.task import numbered
 from agentless.model.terminal import Size
 from agentless.terminal import Terminal
 from agentless.tui import shell
-from agentless.tui.acts import ACTS, Act, Target, applies, perform
+from agentless.tui.acts import ACTS, Act, Target, applies, path_of, perform
 from agentless.tui.ask import Ask
 from agentless.tui.bar import Bar, Summary
 from agentless.tui.board import TREND, Board, Row
@@ -33,6 +34,7 @@ from agentless.tui.nodes import Nodes
 from agentless.tui.overview import Overview
 from agentless.tui.queue import Queue
 from agentless.tui.submit import SubmitForm, fields_of
+from agentless.tui.table import Table
 from agentless.tui.tasks import Tasks
 from agentless.words import words
 
@@ -182,6 +184,8 @@ class Dashboard(App[None]):
     def action_act(self, name: str) -> None:
         """Do it, or ask first."""
         act, target = next(act for act in ACTS if act.name == name), self.target
+        for table in self.view.query(Table):
+            table.hold()
         match name:
             case "submit":
                 self.push_screen(SubmitForm(self.board, self.client, self._wanted()))
@@ -214,12 +218,12 @@ class Dashboard(App[None]):
 
     def _repeat(self, task: Row) -> None:
         """Open the form for a task like this one."""
-        spec = self.client.get(f"/v1/tasks/{task['id']}/spec")
+        spec = self.client.get(f"{path_of(task)}/spec")
         self.call_from_thread(self.push_screen, SubmitForm(self.board, self.client, fields_of(task, spec), spec))
 
     def _open_shell(self, task: Row, size: Size) -> None:
         """Open a shell in the container of a task, and lend it the terminal."""
-        with self.client.terminal(task["id"], size=size) as terminal:
+        with self.client.terminal(numbered(task["id"]), size=size) as terminal:
             self.call_from_thread(self._lend, terminal, task)
 
     def _lend(self, terminal: Terminal, task: Row) -> None:
@@ -287,6 +291,7 @@ class Dashboard(App[None]):
     def on_submit_form_submitted(self, message: SubmitForm.Submitted) -> None:
         """Show what was submitted."""
         self.action_view("tasks")
+        self.view.action_clear()  # a filter may hide it
         self.view.table.choose(message.task)
 
     def _keep_theme(self, name: str) -> None:

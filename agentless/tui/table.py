@@ -82,19 +82,20 @@ class Table(Vertical):
 
     @property
     def chosen(self) -> Row | None:
-        """The row that has the cursor."""
-        return self.body.rows[self.body.cursor] if self.body.rows else None
+        """The row that has the cursor; None after that row has gone, until another one is chosen."""
+        return self.body.chosen
 
     def show(self, rows: Sequence[Row]) -> None:
         """Show these rows; the cursor stays on its row, wherever that is now."""
         self.body.show(rows)
 
     def choose(self, name: object) -> None:
-        """Put the cursor on the row of this name, if it is there."""
-        for at, row in enumerate(self.rows):
-            if self.name_of(row) == name:
-                self.body.action_move(at - self.body.cursor)
-                return
+        """Put the cursor on the row of this name, as soon as it is there."""
+        self.body.choose(name)
+
+    def hold(self) -> None:
+        """Something is done to the chosen row: from now on the cursor is on no other one by itself."""
+        self.body.held = True
 
     def pieces(self, row: Row, style: str = "") -> list[Piece]:
         """The line of a row, every cell in its place."""
@@ -193,6 +194,14 @@ class Body(Lines):
         self._table = table
         self.rows: Sequence[Row] = ()
         self.cursor = 0
+        self.held = False
+        self._chosen: object = None  # of the chosen row; None: none is chosen
+        self._awaited: object = None
+
+    @property
+    def chosen(self) -> Row | None:
+        """The row that has the cursor."""
+        return self.rows[self.cursor] if self._chosen is not None else None
 
     def length(self) -> int:
         """One line a row."""
@@ -202,20 +211,47 @@ class Body(Lines):
         """The line of a row."""
         if y >= len(self.rows):
             return []
-        return self._table.pieces(self.rows[y], "chosen" if y == self.cursor else "")
+        return self._table.pieces(self.rows[y], "chosen" if y == self.cursor and self._chosen is not None else "")
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Take these rows; the cursor stays on its row, wherever that is now."""
-        name_of = self._table.name_of
-        name = name_of(self.rows[self.cursor]) if self.rows else None
+        """Take these rows. The cursor stays on its row wherever that is, and goes to no other one when that is gone.
+
+        Only as long as nobody has chosen a row it comes back to the first one.
+        """
         self.rows = rows
-        if not (self.cursor < len(rows) and name_of(rows[self.cursor]) == name):
-            there = next((at for at, row in enumerate(rows) if name_of(row) == name), None)
-            followed = there is not None and self.cursor > 0
-            self.cursor = there if followed and there is not None else max(0, min(self.cursor, len(rows) - 1))
-            if followed:
+        if (at := self._find(self._awaited)) is not None:
+            self._choose(at)
+        elif (at := self._find(self._chosen)) is not None:
+            moved, self.cursor = at != self.cursor, at
+            if moved and (self.held or self._is_seen(at)):
                 self._follow()
+            elif moved:
+                self._begin()
+        elif self.held:
+            self._chosen, self.cursor = None, max(0, min(self.cursor, len(rows) - 1))
+        else:
+            self._begin()
         self.redraw()
+
+    def choose(self, name: object) -> None:
+        """Put the cursor on this row, as soon as it is there."""
+        self._awaited = name
+        self.show(self.rows)
+
+    def _begin(self) -> None:
+        self.cursor, self._chosen = 0, self._table.name_of(self.rows[0]) if self.rows else None
+
+    def _find(self, name: object) -> int | None:
+        """Where the row of this name is."""
+        if name is None:
+            return None
+        name_of = self._table.name_of
+        if self.cursor < len(self.rows) and name_of(self.rows[self.cursor]) == name:
+            return self.cursor
+        return next((at for at, row in enumerate(self.rows) if name_of(row) == name), None)
+
+    def _is_seen(self, at: int) -> bool:
+        return self.scroll_offset.y <= at < self.scroll_offset.y + self.size.height
 
     def repaint(self) -> None:
         """Paint all lines anew."""
@@ -223,8 +259,8 @@ class Body(Lines):
         self.refresh()
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by so many rows."""
-        self._choose(self.cursor + by)
+        """Move the cursor by so many rows; to where it is, when the row there is not chosen."""
+        self._choose(self.cursor + by * (self._chosen is not None))
 
     def action_page(self, by: int) -> None:
         """Move the cursor by so many screens."""
@@ -244,7 +280,8 @@ class Body(Lines):
                 self.action_open()
 
     def _choose(self, wanted: int) -> None:
-        self.cursor = max(0, min(wanted, len(self.rows) - 1))
+        self.cursor, self.held, self._awaited = max(0, min(wanted, len(self.rows) - 1)), True, None
+        self._chosen = self._table.name_of(self.rows[self.cursor]) if self.rows else None
         self._follow()
         self.redraw()
         self.post_message(Table.Chosen())

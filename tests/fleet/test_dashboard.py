@@ -165,6 +165,43 @@ async def test_the_cursor_stays_on_its_row_when_others_come_and_go(client):
         assert eyes.app.target.task["id"] == first
 
 
+async def test_a_key_does_nothing_to_the_neighbour_of_a_row_that_has_gone(client):
+    first, second = submit(client, "n1::0"), submit(client, "n1::1")
+    async with looking() as eyes:
+        await eyes.press("4")
+        await eyes.see(first, second)
+        chosen = eyes.app.target.task["id"]
+        await eyes.press("slash", "state:running", "enter", "p")
+        await eyes.see(lambda: len(eyes.app.view.table.rows) == 1)
+        assert eyes.app.target.task is None
+        await eyes.press("p", "j", "p")
+        await eyes.see(lambda: not eyes.app.view.table.rows)
+        assert {eyes.state(first), eyes.state(second)} == {"paused"}
+        await eyes.press("escape")
+        await eyes.see(chosen)
+
+
+async def test_a_row_that_comes_above_the_first_one_is_not_what_is_meant(client):
+    first = submit(client, "n1::0")
+    async with looking() as eyes:
+        await eyes.press("4")
+        await eyes.see(lambda: eyes.app.target.task and eyes.app.target.task["id"] == first)
+        submit(client, "n1::2")
+        await eyes.see(lambda: len(eyes.app.view.table.rows) == 2)
+        assert eyes.app.target.task["id"] == first
+
+
+async def test_of_a_task_that_was_tried_again_the_chosen_try_is_meant(client):
+    task = submit(client, script="exit 3", terms={"retries": 1, "backoff": 0.1})
+    client.wait(f"{task}-2")
+    async with looking() as eyes:
+        await eyes.press("4")
+        await eyes.see(f"{task}-2")
+        eyes.app.view.table.choose(task)
+        await eyes.press("x", "y")
+        await eyes.see(lambda: [row["id"] for row in eyes.app.view.table.rows] == [f"{task}-2"])
+
+
 async def test_only_mine_and_only_what_lives(client):
     mine = submit(client, "n1::0")
     ended = submit(client, "n1::1", "true")
