@@ -19,8 +19,8 @@ from agentless.terminal import Terminal
 
 CHUNK = 64 * 1024
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
-_AS_BEFORE = b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m"
-"""What a program that was broken off has left undone: no mouse, no marks around what is pasted, a cursor, no colour."""
+_AS_BEFORE = b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1l\x1b>\x1b[?25h\x1b[0m"
+"""What a program that was killed has left undone: no mouse, no marks around pastes, usual keys, a cursor, no colour."""
 _ALTERNATE = b"\x1b[?1049"
 """Begins the words that go to the alternate screen (then `h`) and come back from it (`l`)."""
 
@@ -85,7 +85,7 @@ class Talk:
         self._news, self._tell = os.pipe()
         os.set_blocking(self._tell, False)
         self._failure: Exception | None = None
-        self._alternate = False
+        self._alternate, self._seen = False, b""
 
     def run(self) -> int:
         """The program's exit code, or 128 and the signal that ended this one; raises what broke it off."""
@@ -93,13 +93,12 @@ class Talk:
         with self._signals():
             printing.start()
             self.ended_by = self._type()
+        self._clean_up()
         if self.ended_by:
-            self._clean_up()
             return 128 + self.ended_by
         os.close(self._news)  # both ends: the thread has told its last
         os.close(self._tell)
         if self._failure:
-            self._clean_up()
             raise self._failure
         return 255 if self._terminal.exit_code is None else self._terminal.exit_code
 
@@ -137,14 +136,18 @@ class Talk:
 
     def _watch(self, data: bytes) -> None:
         """Remember whether the program is on the alternate screen."""
-        if (at := data.rfind(_ALTERNATE)) >= 0:
-            self._alternate = data[at + len(_ALTERNATE) :][:1] == b"h"
+        seen = self._seen + data
+        if (at := seen.rfind(_ALTERNATE, 0, -1)) >= 0:
+            self._alternate = seen[at + len(_ALTERNATE)] == ord("h")
+        self._seen = seen[-len(_ALTERNATE) :]
 
     def _clean_up(self) -> None:
-        """Undo what a program that was broken off has done to this terminal."""
+        """Undo what the program has done to this terminal, and may not have had the time to undo."""
         if self._window.size:
+            back = _ALTERNATE + b"l" if self._alternate else b""
+            line = b"\r\n" if self.ended_by or self._failure else b""
             with contextlib.suppress(OSError):
-                self._window.out.write((_ALTERNATE + b"l" if self._alternate else b"") + _AS_BEFORE + b"\r\n")
+                self._window.out.write(back + _AS_BEFORE + line)
                 self._window.out.flush()
 
     @contextlib.contextmanager

@@ -31,6 +31,13 @@ Rows = dict[str, list[Any]]
 """By kind, ready for JSON; `gone` has keys."""
 
 
+class Follower:
+    """One who watches: they know of everything up to this `number`."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+
 class Board:
     """The rows as one owner sees them; None: the controller's own."""
 
@@ -38,9 +45,10 @@ class Board:
         self._core = core
         self._scheduler = scheduler
         self._me = me
-        self._followers = 0
+        self._followers: list[Follower] = []
         self._number = 0
         self._rows: dict[Key, tuple[int, bytes | None]] = {}  # by number; None: it is gone
+        self._gone: dict[Key, int] = {}  # likewise, those that are
         self._plan: Plan | None = None
         self._nodes: dict[str, object] = {}  # what the rows of a node were made from
         self._gpus: dict[str, frozenset[str]] = {}
@@ -53,13 +61,14 @@ class Board:
             self._put_task(task)
 
     @contextlib.contextmanager
-    def followed(self) -> Iterator[None]:
+    def followed(self) -> Iterator[Follower]:
         """Somebody watches: the nodes are sampled more often for that long."""
-        self._followers += 1
+        follower = Follower()
+        self._followers.append(follower)
         try:
-            yield
+            yield follower
         finally:
-            self._followers -= 1
+            self._followers.remove(follower)
             if not self._followers:
                 for link in self._core.links.values():
                     link.pace(self, None)
@@ -81,17 +90,19 @@ class Board:
         if changed:
             self._refresh_nodes(core.cluster(changed))
 
-    def since(self, number: int) -> tuple[int, Rows]:
-        """What has changed after this number (0: everything there is), and the number to go on from."""
+    def news(self, follower: Follower) -> Rows:
+        """What has changed since the last time that they asked; the first time everything there is."""
         found: Rows = {}
         for key, (changed, row) in reversed(self._rows.items()):
-            if changed <= number:
+            if changed <= follower.number:
                 break
             if row is not None:
                 found.setdefault(key[0], []).append(orjson.Fragment(row))
-            elif number:
+            elif follower.number:
                 found.setdefault("gone", []).append(key)
-        return self._number, {kind: rows[::-1] for kind, rows in found.items()}
+        follower.number = self._number
+        self._bury(min(each.number for each in self._followers))
+        return {kind: rows[::-1] for kind, rows in found.items()}
 
     # ------------------------------------------------------------------ inside
 
@@ -184,7 +195,15 @@ class Board:
         if self._rows.get(key, (0, None))[1] is not None:
             self._keep(key, None)
 
+    def _bury(self, number: int) -> None:
+        """Think no more of what was gone by this number: all have heard of it."""
+        while self._gone and (key := next(iter(self._gone))) and self._gone[key] <= number:
+            del self._gone[key], self._rows[key]
+
     def _keep(self, key: Key, row: bytes | None) -> None:
         self._number += 1
+        self._gone.pop(key, None)
+        if row is None:
+            self._gone[key] = self._number
         self._rows.pop(key, None)  # the last ones are those that have changed last
         self._rows[key] = (self._number, row)

@@ -5,7 +5,8 @@ feed.py       a thread that follows the controller, also over its end and its re
 board.py      what is known of the cluster, by what the controller has sent
 view.py       a table of rows that can be sorted and filtered; gpus, nodes, tasks, queue, events: one view each
 overview.py   all GPUs at one look, and beside them what waits and what is wrong
-table.py      the widget that draws rows; look.py: colours, bars, plots; tiles.py: GPUs as tiles
+bar.py        the two lines above the view: which one it is, and numbers
+table.py      the widget that draws rows; tiles.py: GPUs as tiles; lines.py: both are made of it; look.py: colours, bars
 acts.py       what can be done to a task or a node
-submit.py, logs.py, details.py, ask.py, help.py, terminal.py   the screens on top
+submit.py, logs.py, details.py, ask.py, keys.py, shell.py   the screens on top
 """

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import ActiveBinding, Binding, BindingType
 from textual.css.query import NoMatches
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer
 
 from agentless import paths
-from agentless.client import Client
+from agentless.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError
-from agentless.model.task import numbered
-from agentless.model.terminal import Size
 from agentless.terminal import Terminal
 from agentless.tui import shell
 from agentless.tui.acts import ACTS, Act, Target, applies, path_of, perform
@@ -41,6 +42,10 @@ from agentless.words import words
 VIEWS = {
     "overview": "Overview", "gpus": "GPUs", "nodes": "Nodes", "tasks": "Tasks", "queue": "Queue", "events": "Events",
 }  # fmt: skip
+_SCREENS = {"logs": LogScreen, "describe": TaskDetails}
+"""What an act shows: not twice on top of each other."""
+QUIET = 6.0
+"""Seconds without a word from the controller after which that is said."""
 REMEMBERED = 500
 """So many events are asked for at the start."""
 
@@ -50,13 +55,13 @@ class Dashboard(App[None]):
 
     TITLE = "agentless"
     ENABLE_COMMAND_PALETTE = True
-    COMMAND_PALETTE_BINDING = "colon"
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(str(at), f"view('{name}')", title, show=False) for at, (name, title) in enumerate(VIEWS.items(), 1)),
         Binding("tab", "next_view(1)", "Next view", show=False, priority=True),
         Binding("shift+tab", "next_view(-1)", "View before", show=False, priority=True),
         *(Binding(act.key, f"act('{act.name}')", act.title, show=act.shown) for act in ACTS),
         Binding("question_mark", "keys", "Keys", key_display="?"),
+        Binding("colon,ctrl+p", "command_palette", "Commands", show=False),
         Binding("S", "start_controller", "Start the controller", show=False),
         Binding("q", "quit", "Quit"),
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
@@ -93,6 +98,8 @@ class Dashboard(App[None]):
         )
         self._seen = 0
         self._offered: list[str] = []
+        self._breakers: set[Breaker] = set()  # of what is asked now
+        self._heard, self._silent = time.monotonic(), False
 
     # ------------------------------------------------------------------ screen
 
@@ -109,10 +116,11 @@ class Dashboard(App[None]):
     def on_mount(self) -> None:
         """Begin to follow."""
         with contextlib.suppress(OSError, ValueError):
-            self.theme = (paths.config_dir() / "theme").read_text().strip()
+            theme = (paths.config_dir() / "theme").read_text().strip()
+            self.theme = theme if theme in self.available_themes else self.theme
         self.theme_changed_signal.subscribe(self, lambda theme: self._keep_theme(theme.name))
         self.view.starting_focus.focus()
-        self.set_interval(1.0, lambda: self._show({"tasks"}))  # how long they run, as time goes by
+        self.set_interval(1.0, self._each_second)
         self._feed.start()
         if "events" in self.views:
             self._history.start()
@@ -121,6 +129,8 @@ class Dashboard(App[None]):
         """Let go of the controller."""
         self._feed.close()
         self._history.close()
+        for breaker in self._breakers.copy():
+            breaker.break_off()
 
     @property
     def view(self) -> Any:
@@ -149,7 +159,7 @@ class Dashboard(App[None]):
         themes = ["textual-dark", "textual-light", "ansi-dark", "ansi-light"]
         self.theme = themes[(themes.index(self.theme) + 1) % len(themes) if self.theme in themes else 0]
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002 - Textual's
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """All that can be done, for the command palette."""
         for name, title in self.views.items():
             yield SystemCommand(f"View: {title}", f"Show the view {title}", lambda name=name: self.action_view(name))
@@ -159,8 +169,16 @@ class Dashboard(App[None]):
                     f"{act.title}: {act.help}", f"key {act.key}", lambda name=act.name: self.action_act(name)
                 )
         yield SystemCommand("Theme", "Choose other colours", self.action_change_theme)
-        yield SystemCommand("Keys", "Show all keys", self.action_keys)
-        yield SystemCommand("Quit", "Leave; everything on the nodes goes on", self.action_quit)
+        for active in screen.active_bindings.values():
+            _, binding, enabled, _ = active
+            if enabled and binding.description and binding.action.partition("(")[0] not in ("view", "act"):
+                key = self.get_key_display(binding)
+                yield SystemCommand(binding.description, f"key {key}", partial(self._run, screen, active))
+
+    async def _run(self, screen: Screen[Any], active: ActiveBinding) -> None:
+        """What a key does, on the screen where it was offered."""
+        if screen is self.screen:
+            await self.run_action(active.binding.action, active.node)
 
     # -------------------------------------------------------------------- acts
 
@@ -177,7 +195,10 @@ class Dashboard(App[None]):
         if action != "act":
             return True
         act = next(act for act in ACTS if act.name == parameters[0])
-        if isinstance(self.screen, (Ask, Keys, SubmitForm)) or (self.read_only and act.changes):
+        if isinstance(self.screen, (Ask, Keys, SubmitForm, shell.Opening)) or (self.read_only and act.changes):
+            return False
+        screen = _SCREENS.get(act.name)
+        if screen and any(isinstance(each, screen) for each in self.screen_stack):
             return False
         return applies(act.name, self.target)
 
@@ -194,44 +215,57 @@ class Dashboard(App[None]):
             case "logs" if target.task:
                 self.push_screen(LogScreen(self.board, target.task, self.client))
             case "shell" if target.task:
-                self.notify(f"opening a shell in {target.task['id']}", timeout=2)
-                self._do(partial(self._open_shell, target.task, shell.size_of(self)))
+                self.push_screen(shell.Opening(self.client, target.task), partial(self._lend, target.task))
             case "describe" if target.task:
                 self.push_screen(TaskDetails(self.board, target.task))
             case _ if act.question:
                 task = f"{target.task['id']} ({words(target.task)[:60]})" if target.task else ""
                 question = act.question.format(task=task, node=target.node and target.node["name"])
+                self.clear_notifications()  # they could cover it
                 self.push_screen(Ask(question, reason=act.reason), lambda reason: self._answered(act, target, reason))
             case _:
                 self._perform(act, target)
 
     def _do(self, work: Callable[[], None]) -> None:
         """Work in a thread; what goes wrong is said."""
+        breaker = Breaker()
 
         def run() -> None:
             try:
-                work()
+                with breaker.watching():
+                    work()
             except AgentlessError as error:
-                self.call_from_thread(self.notify, str(error), severity="error", markup=False)
+                self._have(self._say, str(error), "error")
+            except BrokenOff:
+                pass
+            self._breakers.discard(breaker)
 
+        self._breakers.add(breaker)
         self.run_worker(run, thread=True)
+
+    def _say(self, words: str, severity: SeverityLevel = "information") -> None:
+        """Say it, in place of what was said before."""
+        self.clear_notifications()
+        self.notify(words, severity=severity, markup=False)
 
     def _repeat(self, task: Row) -> None:
         """Open the form for a task like this one."""
         spec = self.client.get(f"{path_of(task)}/spec")
-        self.call_from_thread(self.push_screen, SubmitForm(self.board, self.client, fields_of(task, spec), spec))
+        self._have(self.push_screen, SubmitForm(self.board, self.client, fields_of(task, spec), spec))
 
-    def _open_shell(self, task: Row, size: Size) -> None:
-        """Open a shell in the container of a task, and lend it the terminal."""
-        with self.client.terminal(numbered(task["id"]), size=size) as terminal:
-            self.call_from_thread(self._lend, terminal, task)
-
-    def _lend(self, terminal: Terminal, task: Row) -> None:
+    def _lend(self, task: Row, opened: Terminal | AgentlessError | None) -> None:
+        """Lend the terminal to the shell that was opened."""
+        if not isinstance(opened, Terminal):
+            if opened:
+                self._say(str(opened), "error")
+            return
         greeting = f"a shell in {task['id']} on {task['node']}; when it ends you are back"
         try:
-            ended = shell.run(self, terminal, greeting)
+            ended = shell.run(self, opened, greeting)
         except SuspendNotSupported:
-            self.notify(f"this terminal cannot be lent to a shell; in another one: agentless shell {task['id']}")
+            self._say(f"this terminal cannot be lent to a shell; in another one: agentless shell {task['id']}", "error")
+        except AgentlessError as error:
+            self._say(str(error), "error")
         else:
             if ended:
                 self.exit()
@@ -247,7 +281,7 @@ class Dashboard(App[None]):
 
     def _perform(self, act: Act, target: Target, reason: str = "") -> None:
         def work() -> None:
-            self.call_from_thread(self.notify, perform(self.client, act.name, target, reason), markup=False)
+            self._have(self._say, perform(self.client, act.name, target, reason))
 
         self._do(work)
 
@@ -297,14 +331,23 @@ class Dashboard(App[None]):
     def _keep_theme(self, name: str) -> None:
         with contextlib.suppress(OSError):
             paths.config_dir().mkdir(parents=True, exist_ok=True)
-            (paths.config_dir() / "theme").write_text(name + "\n")
+            fresh = paths.config_dir() / "theme.new"
+            fresh.write_text(name + "\n")
+            fresh.replace(fresh.with_suffix(""))
 
     # -------------------------------------------------------------------- feed
 
-    def _have(self, work: Callable[..., None], *words: object) -> None:
+    def _have(self, work: Callable[..., object], *words: object) -> None:
         """In the feed's thread: have the app do it, which at its end has no widgets any more, and then no loop."""
-        with contextlib.suppress(NoMatches, RuntimeError):
+        with contextlib.suppress(NoMatches, RuntimeError, CancelledError):
             self.call_from_thread(work, *words)
+
+    def _each_second(self) -> None:
+        """Show how long tasks run, and that a controller says nothing any more: it sends a line every two seconds."""
+        quiet = time.monotonic() - self._heard
+        if quiet > QUIET and (self._silent or not self.gone):
+            self.gone, self._silent = f"no news from the controller for {quiet:.0f} s", True
+        self._show({"tasks"})
 
     def _connected(self) -> None:
         self.gone, self.stopped = "", False
@@ -318,6 +361,9 @@ class Dashboard(App[None]):
             self._have(self.board.remember, history)
 
     def _changed(self, line: dict[str, Any]) -> None:
+        self._heard = time.monotonic()
+        if self._silent:
+            self.gone, self._silent = "", False
         changed = self.board.apply(line)
         if self.board.now - self._sampled_at >= 1:
             self._sampled_at = self.board.now
@@ -346,7 +392,8 @@ class Dashboard(App[None]):
         """Bring what is on the screen to the board."""
         if not self.is_running or not self.screen_stack:
             return
-        self.query_one(Summary).update()
+        if changed != {"events"}:
+            self.query_one(Summary).update()
         if changed & self.view.KINDS:
             self.view.update()
             self._offer()

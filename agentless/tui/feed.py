@@ -10,7 +10,8 @@ from agentless.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError, ControllerError
 
 AGAIN = 0.5
-"""Seconds between two attempts to reach a controller that is gone."""
+"""Seconds between two attempts to reach a controller that is gone, at first; later up to `RARELY`."""
+RARELY = 10.0
 
 
 class _Stopped(Exception):
@@ -40,6 +41,7 @@ class Feed:
         self._client, self._stream, self._starts = client, stream, starts
         self._begun, self._line, self._gone = begun, line, gone
         self._breaker, self._closed, self._wanted = Breaker(), Event(), Event()
+        self._pause = AGAIN
         self._thread = Thread(target=self._follow, daemon=True, name="feed")
 
     def start(self) -> None:
@@ -70,7 +72,8 @@ class Feed:
                 except AgentlessError as error:
                     if not self._closed.is_set():
                         self._gone(str(error), False)
-                    self._closed.wait(AGAIN)
+                    self._closed.wait(self._pause)
+                    self._pause = min(2 * self._pause, RARELY)
 
     def _read(self) -> None:
         """Follow until the stream ends; raises _Stopped or ControllerError then."""
@@ -81,11 +84,14 @@ class Feed:
             if line.get("leaving"):
                 raise _Stopped
             if first:
+                self._pause = AGAIN
                 self._begun()
                 first = False
             self._line(line)
         raise ControllerError("the controller is gone (tasks go on); looking for it")
 
     def _wait_for_another(self) -> None:
+        while self._client.is_running() and not self._wanted.wait(0.05):
+            pass  # it is on its way out
         while not self._closed.is_set() and not self._wanted.is_set() and not self._client.is_running():
             self._wanted.wait(AGAIN)

@@ -23,6 +23,7 @@ _LOOK = (
     ("m  a", "only my tasks; without those that have ended"),
     (":  or  Ctrl+P", "find any command by its name"),
     ("c", "dark, light, or the terminal's own colours"),
+    ("S", "start a controller that was stopped"),
     ("q  Ctrl+C", "leave: everything on the nodes goes on"),
 )
 _READ = (
@@ -31,6 +32,14 @@ _READ = (
     ("w", "wrap long lines"),
     ("1  2", "only stdout, only stderr"),
     ("S", "save to a file"),
+)
+
+
+_FILL = (
+    ("Tab  Enter", "the next field"),
+    ("↓", "at Image: those in use"),
+    ("Ctrl+S", "submit"),
+    ("Esc", "leave it"),
 )
 
 
@@ -45,10 +54,10 @@ class Keys(ModalScreen[None]):
     """
 
     def compose(self) -> ComposeResult:
-        """Three lists."""
+        """The lists."""
         with VerticalScroll():
             acts = [(act.key, act.help) for act in ACTS]
-            for title, rows in (("Look", _LOOK), ("Act", acts), ("In a log", _READ)):
+            for title, rows in (("Look", _LOOK), ("Act", acts), ("In a log", _READ), ("In the form", _FILL)):
                 lines: list[str | tuple[str, str]] = [(f"{title}\n", "bold")]
                 for key, words in rows:
                     lines += [(f"  {key:26}", "$text-primary"), f"{words}\n"]

@@ -4,18 +4,58 @@ from __future__ import annotations
 
 import contextlib
 import os
+from typing import ClassVar
 
-from textual.app import App
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
 from textual.driver import Driver
+from textual.screen import ModalScreen
+from textual.widgets import Static
 
+from agentless.client import Client
+from agentless.errors import AgentlessError
+from agentless.model.task import numbered
 from agentless.model.terminal import Size
 from agentless.talk import Talk, Window, raw, standard
 from agentless.terminal import Terminal
+from agentless.tui.board import Row
 
 
-def size_of(app: App[None]) -> Size:
-    """Of the terminal that will be lent."""
-    return Size(app.size.width, app.size.height)
+class Opening(ModalScreen[Terminal | AgentlessError | None]):
+    """Gives the terminal with a shell in it, or why there is none; None when nobody waits for it any more."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Leave it")]
+    CSS = """
+    Opening { align: center middle; }
+    Opening > Static { width: auto; border: round $primary; background: $surface; padding: 0 1; }
+    """
+
+    def __init__(self, client: Client, task: Row) -> None:
+        super().__init__()
+        self._client, self._row = client, task
+
+    def compose(self) -> ComposeResult:
+        """What is waited for."""
+        yield Static(f"opening a shell in {self._row['id']} on {self._row['node']} … (Esc leaves it)", markup=False)
+
+    def on_mount(self) -> None:
+        """Begin."""
+        size = Size(self.app.size.width, self.app.size.height)
+        self.run_worker(lambda: self._open(size), thread=True)
+
+    def _open(self, size: Size) -> None:
+        found: Terminal | AgentlessError
+        try:
+            found = self._client.terminal(numbered(self._row["id"]), size=size)
+        except AgentlessError as error:
+            found = error
+        self.app.call_from_thread(self._opened, found)
+
+    def _opened(self, found: Terminal | AgentlessError) -> None:
+        if self.is_current:
+            self.dismiss(found)
+        elif isinstance(found, Terminal):
+            found.close()
 
 
 def run(app: App[None], terminal: Terminal, greeting: str) -> bool:
@@ -23,7 +63,7 @@ def run(app: App[None], terminal: Terminal, greeting: str) -> bool:
 
     Raises SuspendNotSupported for a terminal that cannot be lent, and what broke the program off.
     """
-    with app.suspend():
+    with terminal, app.suspend():
         window = _window(app._driver)  # noqa: SLF001 - Textual gives it no name
         window.out.write(f"\r\n\x1b[2m{greeting}\x1b[0m\r\n".encode())
         window.out.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -34,6 +35,7 @@ class Driver(WebDriver):
         super().__init__(*arguments, **options)
         self.window: Window | None = None
         self._keys: int | None = None
+        self._lending = threading.Lock()
 
     # --------------------------------------------------------------- suspended
 
@@ -50,10 +52,10 @@ class Driver(WebDriver):
 
     def resume_application_mode(self) -> None:
         """Take it back, and draw all of it."""
-        self._hang_up()
         if self.window:
-            os.close(self.window.keys)
+            os.close(self.window.keys)  # first: who writes there now waits no longer
             self.window = None
+        self._hang_up()
         self.write(_TAKE_BACK)
         size = AppSize(*self._measured)
         self._app.post_message(events.Resize(size, size))
@@ -67,7 +69,8 @@ class Driver(WebDriver):
 
     def _hang_up(self) -> None:
         """End the keys of who has borrowed the terminal."""
-        keys, self._keys = self._keys, None
+        with self._lending:
+            keys, self._keys = self._keys, None
         if keys is not None:
             os.close(keys)
 
@@ -84,9 +87,7 @@ class Driver(WebDriver):
             for kind, payload in packets.feed(data) if data else ():  # nothing would be taken for the end
                 if kind != "D":
                     self._on_meta(kind, payload)
-                elif (keys := self._keys) is not None:
-                    os.write(keys, payload)
-                else:
+                elif not self._borrowed(payload):
                     for event in parser.feed(decode(payload)):
                         self.process_message(event)
             for event in parser.tick():
@@ -96,6 +97,15 @@ class Driver(WebDriver):
             end = threading.Timer(_LAST_WORDS, os._exit, (1,))
             end.daemon = True
             end.start()
+
+    def _borrowed(self, keys: bytes) -> bool:
+        """Pass keys on to who has borrowed the terminal, if somebody has."""
+        with self._lending:
+            if self._keys is None:
+                return False
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self._keys, keys)
+            return True
 
     def on_meta(self, packet_type: str, payload: dict[str, object]) -> None:
         """Another size, or the end, are told to who has borrowed the terminal as well."""

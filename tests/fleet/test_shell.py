@@ -218,6 +218,17 @@ def test_when_the_controller_dies_it_says_so_and_leaves_the_terminal_as_it_was(t
         assert ends(pid)
 
 
+def test_what_a_killed_program_has_done_to_the_terminal_is_undone(task):
+    with waiting(task, "sh", "-c", "printf '\\033[?1049h\\033[?1000h'; echo begun $$; exec sleep 600") as (
+        keyboard,
+        pid,
+    ):
+        os.kill(pid, signal.SIGKILL)
+        assert keyboard.ended() == 137
+        assert keyboard.output.rfind(b"\x1b[?1049l") > keyboard.output.rfind(b"\x1b[?1049h")
+        assert keyboard.output.rfind(b"\x1b[?1000l") > keyboard.output.rfind(b"\x1b[?1000h")
+
+
 def test_when_the_link_breaks_it_says_so_and_the_program_ends(world, task):
     with waiting(task) as (keyboard, pid):
         world.do(world.nodes["n1"].cut)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from weakref import WeakValueDictionary
 
@@ -19,6 +20,8 @@ LOOK_EVERY = 0.25
 """Seconds between two looks when there are no news: fresh numbers are none."""
 GATHER = 0.03
 """Seconds for which news are gathered before they are sent."""
+SIGN = 2.0
+"""Seconds without news after which a line says that there are none: who hears nothing at all knows that too."""
 APART = 0.1
 """Seconds between two lines at least, gathering included."""
 
@@ -40,16 +43,17 @@ def add_to(app: FastAPI, house: House) -> None:
 
 
 async def _lines(house: House, board: Board) -> AsyncIterator[bytes]:
-    core, number = house.core, 0
+    core, sent = house.core, 0.0
     told: ControllerView | None = None
-    with board.followed(), core.hub.waking() as news:
+    with board.followed() as follower, core.hub.waking() as news:
         while not house.leaving:
             news.clear()
             board.refresh()
-            number, rows = board.since(number)
+            rows = board.news(follower)
             if (about := house.describe()) != told:
                 told, rows["controller"] = about, [about]
-            if rows:
+            if rows or time.monotonic() - sent > SIGN:
+                sent = time.monotonic()
                 yield orjson.dumps({"now": core.clock.now(), **rows}) + b"\n"
                 await asyncio.sleep(APART - GATHER)
             with contextlib.suppress(TimeoutError):
