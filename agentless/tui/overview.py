@@ -13,7 +13,7 @@ from textual.widgets import Static
 from agentless.tui import look
 from agentless.tui.board import Board, Row
 from agentless.tui.gpus import who
-from agentless.tui.lines import Lines, Piece, fitted
+from agentless.tui.lines import Lines, Piece, fitted, flat
 from agentless.tui.tiles import Tiles
 from agentless.words import printable, ran, where
 
@@ -91,7 +91,7 @@ class Overview(Container):
             self._line.update("")
             return
         numbers = f"{look.of(gpu['utilization_pct'], '%')} {look.memory(gpu)} {look.of(gpu['temperature_c'], 'C')}"
-        words = printable(who(gpu, self.board.holders(gpu)))
+        words = flat(who(gpu, self.board.holders(gpu)))
         self._line.update(f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  {numbers}  {gpu['state']}  {words}")
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -14,7 +15,6 @@ from agentless.tui import look
 from agentless.tui.board import Board, Row, is_bad
 from agentless.tui.gpus import who
 from agentless.tui.lines import Lines, Piece, fitted
-from agentless.words import printable
 
 TILE = 23
 """Columns that a tile has at least, with the gap."""
@@ -131,6 +131,10 @@ class Tiles(Lines):
     def _width(self) -> int:
         return max(1, self.scrollable_content_region.width)
 
+    def _name_width(self) -> int:
+        """Columns of the names before the strips."""
+        return min(max(map(cell_len, self._board.nodes), default=8), 20)
+
     # ------------------------------------------------------------------ pieces
 
     def _heading(self, name: str) -> list[Piece]:
@@ -165,7 +169,7 @@ class Tiles(Lines):
             return self._bar(None if value is None else value / 100, look.of(value, "%"), width, style)
         if part == 2:
             return self._bar(look.memory_share(gpu), look.memory(gpu), width, style)
-        return [(fitted(printable(who(gpu, self._board.holders(gpu))), width), ""), (" ", "")]
+        return [(fitted(who(gpu, self._board.holders(gpu)), width), ""), (" ", "")]
 
     def _row(self, at: int) -> list[Piece]:
         gpu, width = self._gpus[at], self._width() // self._across - 1
@@ -183,8 +187,8 @@ class Tiles(Lines):
         ]
         words = who(gpu, self._board.holders(gpu)) or gpu["state"]
         words = f"{gpu['state']}: {words}" if gpu["state"] not in ("allocated", "free", "foreign") else words
-        room = max(0, width - sum(len(text) for text, _ in pieces))
-        return [*pieces, (fitted(printable(words), room) + " ", style if gpu["state"] != "allocated" else "")]
+        room = max(0, width - sum(cell_len(text) for text, _ in pieces))
+        return [*pieces, (fitted(words, room) + " ", style if gpu["state"] != "allocated" else "")]
 
     @staticmethod
     def _bar(share: float | None, words: str, width: int, style: str) -> list[Piece]:
@@ -193,8 +197,7 @@ class Tiles(Lines):
 
     def _strip(self, name: str, width: int) -> list[Piece]:
         node = self._board.nodes.get(name, {"state": "unknown", "reason": "", "gpus": 0, "gpus_free": 0})
-        longest = max((len(known) for known in self._board.nodes), default=8)
-        pieces: list[Piece] = [(fitted(name, min(longest, 20)) + " ", "strong" if not is_bad(node) else "bad")]
+        pieces: list[Piece] = [(fitted(name, self._name_width()) + " ", "strong" if not is_bad(node) else "bad")]
         gpus = [(at, self._gpus[at]) for at in self._by_node[name]]
         for at, gpu in gpus:
             chosen = " chosen" if at == self._cursor else ""
@@ -208,7 +211,7 @@ class Tiles(Lines):
         if node["state"] != "online":
             words = f"{node['state']}: {node['reason']}" if node["reason"] else node["state"]
         free = f" {node['gpus_free']}/{node['gpus']} free  " if node["gpus"] else " no GPU  "
-        used = sum(len(text) for text, _ in pieces)
+        used = sum(cell_len(text) for text, _ in pieces)
         pieces.append((free.rjust(11), "good" if node["gpus_free"] else "dim"))
         pieces.append(
             (fitted(words, max(0, width - used - 12)) + " ", look.style_of(node["state"]) if is_bad(node) else "")
@@ -256,7 +259,7 @@ class Tiles(Lines):
         if line.kind != "strips" or x // width >= len(line.nodes):
             return None
         name, x = line.nodes[x // width], x % width
-        first = min(max((len(known) for known in self._board.nodes), default=8), 20) + 1
+        first = self._name_width() + 1
         gpus = self._by_node[name]
         return gpus[(x - first) // 3] if 0 <= (x - first) // 3 < len(gpus) else None
 

@@ -1,0 +1,67 @@
+"""What each view of the dashboard makes of the board: what is drawn, in which order, and in which words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from agentless.client import Client
+from agentless.tui.app import Dashboard
+from agentless.tui.feed import Feed
+from agentless.tui.lines import fitted
+from tests.fleet.eyes import Eyes
+
+RECORDED = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())["line"]
+NODE, TASKS = RECORDED["nodes"][1], {task["name"] or task["id"]: task for task in RECORDED["tasks"]}
+RUNS, WAITS, FAILED = TASKS["pretrain-a"], TASKS["big"], TASKS["short"]
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No controller is asked."""
+    monkeypatch.setattr(Feed, "start", lambda _: None)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+async def drawn(line: dict, *keys: str, size: tuple[int, int] = (120, 36), read_only: bool = False) -> str:
+    """The screen over this board after these keys."""
+    app = Dashboard(Client(Path("/nowhere"), None), read_only=read_only)
+    async with app.run_test(size=size) as pilot:
+        app._connected()
+        app._changed(line)
+        await pilot.press(*keys)
+        for _ in range(3):
+            await pilot.pause()
+        return Eyes(app, pilot).text
+
+
+# ------------------------------------------------------------------------------- texts
+
+HOSTILE = "one\ntwo\rthree\x1b[2Jfour\x07"
+
+
+@pytest.mark.parametrize("view", range(1, 6))
+async def test_what_others_chose_stays_in_its_line(view):
+    line = json.loads(json.dumps(RECORDED))
+    for node in line["nodes"]:
+        node.update(state="degraded", reason=HOSTILE)
+    for gpu in line["gpus"]:
+        gpu.update(reason=HOSTILE)
+    for task in line["tasks"]:
+        task.update(owner=HOSTILE, name=HOSTILE, command=[HOSTILE], reason=HOSTILE)
+    for size in ((80, 24), (160, 50)):
+        text = await drawn(line, str(view), size=size)
+        assert len(text.split("\n")) == size[1]
+        assert all(row.isprintable() for row in text.split("\n"))
+
+
+@given(st.text(max_size=30), st.integers(0, 20), st.booleans())
+def test_any_text_is_made_as_wide_as_its_column_and_harmless(text, width, right):
+    found = fitted(text, width, right=right)
+    assert cell_len(found) == width
+    assert found.isprintable()
