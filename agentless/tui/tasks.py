@@ -1,4 +1,4 @@
-"""The view of all tasks, those that live first."""
+"""The view of all tasks: those on the nodes, those that wait, those that have ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from agentless.tui import look
-from agentless.tui.board import Row
+from agentless.tui.board import Board, Row
 from agentless.tui.lines import Piece
 from agentless.tui.table import Column
 from agentless.tui.view import View
@@ -25,6 +25,12 @@ class Tasks(View):
         Binding("a", "ended", "Ended"),
     ]
 
+    def __init__(self, board: Board, *, id: str) -> None:  # noqa: A002 - Textual's name
+        super().__init__(board, id=id)
+        self._only_mine = self._only_live = False
+        self._sizes: Counter[str] = Counter()  # of each batch
+        self._over: Counter[str] = Counter()  # of them have ended
+
     def columns(self) -> Sequence[Column]:
         """As `agentless ps` has them."""
         return (
@@ -39,10 +45,17 @@ class Tasks(View):
         )
 
     def all_rows(self) -> list[Row]:
-        """The newest first, and those that have ended behind the others."""
+        """Those on the nodes, the newest first, then the queue, then those that have ended, the last one first."""
         self._count()
-        tasks = [task for task in self.board.tasks.values() if not self._hidden(task)]
-        return sorted(tasks, key=lambda task: (task["ended_at"] is None, task["id"]), reverse=True)
+        tasks = self.board.tasks.values()
+        there = [task for task in tasks if task["ended_at"] is None and task["state"] not in ("pending", "scheduled")]
+        ended = [task for task in tasks if task["ended_at"] is not None]
+        rows = [
+            *sorted(there, key=lambda task: task["id"], reverse=True),
+            *self.board.queue(),
+            *sorted(ended, key=lambda task: (task["ended_at"], task["id"]), reverse=True),
+        ]
+        return [task for task in rows if not self._hidden(task)]
 
     def name_of(self, row: Row) -> object:
         """Its id."""
@@ -65,8 +78,6 @@ class Tasks(View):
         """Also those that have ended, or only those that live."""
         self._only_live = not self._only_live
         self.update()
-
-    _only_mine = _only_live = False
 
     def _hidden(self, task: Row) -> bool:
         return (self._only_mine and not task["mine"]) or (self._only_live and task["ended_at"] is not None)

@@ -372,9 +372,9 @@ async def test_the_details_of_a_task_say_why_it_waits_and_of_one_that_runs_the_e
     async with looking((120, 60)) as eyes:
         await eyes.press("4")
         await eyes.see(runs, waits)
-        await eyes.press("home", "enter")
+        await eyes.press("end", "enter")
         await eyes.see("Why it waits", f"held by task {runs}")
-        await eyes.press("escape", "j", "d")
+        await eyes.press("escape", "home", "d")
         await eyes.see("launched → running", "SEED")
         script = client.get(f"/v1/tasks/{runs}/script")["script"]
         assert f"--name agentless-{runs}" in script

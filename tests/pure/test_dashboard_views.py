@@ -12,8 +12,10 @@ from rich.cells import cell_len
 
 from agentless.client import Client
 from agentless.tui.app import Dashboard
+from agentless.tui.board import Board
 from agentless.tui.feed import Feed
 from agentless.tui.lines import fitted
+from agentless.tui.tasks import Tasks
 from tests.fleet.eyes import Eyes
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())["line"]
@@ -65,3 +67,21 @@ def test_any_text_is_made_as_wide_as_its_column_and_harmless(text, width, right)
     found = fitted(text, width, right=right)
     assert cell_len(found) == width
     assert found.isprintable()
+
+
+# ------------------------------------------------------------------------------- tasks
+
+
+def tasks(*rows: dict) -> dict:
+    """The recorded board with these tasks only."""
+    return {**RECORDED, "tasks": list(rows)}
+
+
+def test_tasks_on_nodes_are_above_the_queue_and_that_above_the_ended():
+    waiting = [{**WAITS, "id": f"9-{at}", "position": at} for at in (3, 1, 2)]
+    there = [{**RUNS, "id": "1"}, {**RUNS, "id": "2", "state": "lost"}]
+    ended = [{**FAILED, "id": "8", "ended_at": "2026-11-22T00:00:01.000Z"},
+             {**FAILED, "id": "7", "ended_at": "2026-11-22T00:00:02.000Z"}]  # fmt: skip
+    view = Tasks(Board(), id="tasks")
+    view.board.apply(tasks(*ended, *waiting, *there))
+    assert [row["id"] for row in view.all_rows()] == ["2", "1", "9-1", "9-2", "9-3", "7", "8"]
