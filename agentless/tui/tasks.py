@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
@@ -35,13 +36,13 @@ class Tasks(View):
         """As `agentless ps` has them."""
         return (
             Column("ID", lambda task: task["id"]),
-            Column("STATE", lambda task: (state(task), look.style_of(task["state"]))),
+            Column("STATE", lambda task: (_state(task), look.style_of(task["state"]))),
             Column("WHERE", where),
-            Column("TIME", ran, _began, right=True),
+            Column("TIME", ran, _elapsed, right=True),
             Column("OWNER", lambda task: task["owner"], rank=1),
             Column("NAME", lambda task: task["name"] or "", rank=3),
             Column("BATCH", self._batch, lambda task: task["batch"], right=True, rank=2),
-            Column("COMMAND", _what, flexible=True),
+            Column("COMMAND", _what, words, flexible=True),
         )
 
     def all_rows(self) -> list[Row]:
@@ -92,10 +93,21 @@ class Tasks(View):
         return f"{self._over[task['batch']]}/{size} over" if size > 1 else ""
 
 
-def _began(task: Row) -> float | None:
-    return seconds(task["started_at"]) if task["started_at"] else None
+def _state(task: Row) -> str:
+    """Its state, or that it is about to end, which only its reason tells."""
+    ends = task["state"] in ("running", "paused") and why(task).startswith(("stopping", "being killed", "being ended"))
+    return "stopping" if ends else state(task)
+
+
+def _elapsed(task: Row) -> float | None:
+    """The seconds that TIME shows, below 0 while they are to come."""
+    if coming := task["scheduled_for"] or task["expected_start"]:
+        return time.time() - seconds(coming)
+    if task["started_at"] is None:
+        return None
+    return (seconds(task["ended_at"]) if task["ended_at"] else time.time()) - seconds(task["started_at"])
 
 
 def _what(task: Row) -> Piece:
-    reason = f"  [{why(task)}]" if why(task) else ""
-    return words(task) + reason, "dim" if task["ended_at"] else ""
+    reason = f"[{why(task)}] " if why(task) else ""
+    return reason + words(task), "dim" if task["ended_at"] else ""

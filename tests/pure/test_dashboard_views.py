@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +14,13 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from agentless.client import Client
+from agentless.rules.publish import timestamp
 from agentless.tui.app import Dashboard
 from agentless.tui.board import Board
 from agentless.tui.feed import Feed
 from agentless.tui.lines import fitted
 from agentless.tui.tasks import Tasks
+from agentless.tui.view import _sorted
 from tests.fleet.eyes import Eyes
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())["line"]
@@ -30,16 +35,23 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
 
-async def drawn(line: dict, *keys: str, size: tuple[int, int] = (120, 36), read_only: bool = False) -> str:
-    """The screen over this board after these keys."""
-    app = Dashboard(Client(Path("/nowhere"), None), read_only=read_only)
+@contextlib.asynccontextmanager
+async def over(line: dict, size: tuple[int, int] = (120, 36), **more: bool) -> AsyncIterator[Eyes]:
+    """A dashboard over this board."""
+    app = Dashboard(Client(Path("/nowhere"), None), **more)
     async with app.run_test(size=size) as pilot:
         app._connected()
         app._changed(line)
-        await pilot.press(*keys)
+        yield Eyes(app, pilot)
+
+
+async def drawn(line: dict, *keys: str, size: tuple[int, int] = (120, 36), **more: bool) -> str:
+    """The screen over this board after these keys."""
+    async with over(line, size, **more) as eyes:
+        await eyes.press(*keys)
         for _ in range(3):
-            await pilot.pause()
-        return Eyes(app, pilot).text
+            await eyes.pilot.pause()
+        return eyes.text
 
 
 # ------------------------------------------------------------------------------- texts
@@ -85,3 +97,38 @@ def test_tasks_on_nodes_are_above_the_queue_and_that_above_the_ended():
     view = Tasks(Board(), id="tasks")
     view.board.apply(tasks(*ended, *waiting, *there))
     assert [row["id"] for row in view.all_rows()] == ["2", "1", "9-1", "9-2", "9-3", "7", "8"]
+
+
+async def test_the_reason_is_seen_where_there_is_little_room():
+    waits = {**WAITS, "reason": "held by task 7", "command": ["python", "a-long-name/" * 9]}
+    assert "[held by task 7]" in await drawn(tasks(waits), "4", size=(80, 24))
+
+
+@pytest.mark.parametrize("reason", ["stopping", "stopping: enough", "being killed", "being ended by its time limit"])
+async def test_a_stop_that_was_asked_for_is_seen_while_it_lasts(reason):
+    text = await drawn(tasks({**RUNS, "reason": reason}), "4", size=(80, 24))
+    assert "stopping" in text.split(RUNS["id"])[1].split()[:1]
+
+
+async def test_a_task_that_is_idle_runs():
+    assert "running" in await drawn(tasks({**RUNS, "reason": "idle for 45m 0s, to be stopped in 1h 15m"}), "4")
+
+
+def test_tasks_are_sorted_by_the_time_that_is_shown():
+    now = time.time()
+    rows = [
+        {**RUNS, "id": "2h", "started_at": timestamp(now - 7200)},
+        {**FAILED, "id": "1m", "started_at": timestamp(now - 90000), "ended_at": timestamp(now - 89940)},
+        {**RUNS, "id": "1h", "started_at": timestamp(now - 3600)},
+        {**WAITS, "id": "in 5m", "expected_start": timestamp(now + 300)},
+        {**WAITS, "id": "-"},
+    ]
+    view = Tasks(Board(), id="tasks")
+    column = next(column for column in view.columns() if column.title == "TIME")
+    assert [row["id"] for row in _sorted(rows, column, reverse=False)] == ["in 5m", "1m", "1h", "2h", "-"]
+
+
+async def test_reversing_without_a_sort_does_nothing_now_or_later():
+    async with over(tasks(RUNS, {**RUNS, "id": "1"})) as eyes:
+        await eyes.press("4", "i", "o")
+        assert [row["id"] for row in eyes.app.view.table.rows] == ["1", RUNS["id"]]
