@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from agentless.tui import look
 from agentless.tui.board import Board, Row
-from agentless.tui.gpus import who
+from agentless.tui.gpus import state_of, who
 from agentless.tui.lines import Lines, Piece, fitted, flat
 from agentless.tui.tiles import Tiles
 from agentless.words import printable, ran, where
@@ -91,8 +91,8 @@ class Overview(Container):
             self._line.update("")
             return
         numbers = f"{look.of(gpu['utilization_pct'], '%')} {look.memory(gpu)} {look.of(gpu['temperature_c'], 'C')}"
-        words = flat(who(gpu, self.board.holders(gpu)))
-        self._line.update(f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  {numbers}  {gpu['state']}  {words}")
+        state, words = state_of(gpu, self.board)[0], flat(who(gpu, self.board.holders(gpu)))
+        self._line.update(f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  {numbers}  {state}  {words}")
 
 
 class News(Lines, can_focus=False):

@@ -16,11 +16,13 @@ from agentless.tui.table import Column
 from agentless.tui.view import View
 from agentless.words import ran, seconds, state, where, why, words
 
+_ON_NODES = ("running", "paused")
+
 
 class Tasks(View):
     """A line for each task that lives, and for the last ones that have ended."""
 
-    KINDS = frozenset({"tasks"})
+    KINDS = frozenset({"nodes", "tasks"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "mine", "Mine"),
         Binding("a", "ended", "Ended"),
@@ -36,13 +38,13 @@ class Tasks(View):
         """As `agentless ps` has them."""
         return (
             Column("ID", lambda task: task["id"]),
-            Column("STATE", lambda task: (_state(task), look.style_of(task["state"]))),
+            Column("STATE", self._state),
             Column("WHERE", where),
             Column("TIME", ran, _elapsed, right=True),
             Column("OWNER", lambda task: task["owner"], rank=1),
             Column("NAME", lambda task: task["name"] or "", rank=3),
             Column("BATCH", self._batch, lambda task: task["batch"], right=True, rank=2),
-            Column("COMMAND", _what, words, flexible=True),
+            Column("COMMAND", self._what, words, flexible=True),
         )
 
     def all_rows(self) -> list[Row]:
@@ -88,15 +90,23 @@ class Tasks(View):
         self._sizes = Counter(task["batch"] for task in tasks if not task["retried_as"])
         self._over = Counter(task["batch"] for task in tasks if task["ended_at"] and not task["retried_as"])
 
+    def _is_unsure(self, task: Row) -> bool:
+        return task["state"] in _ON_NODES and self.board.is_silent(task["node"])
+
+    def _state(self, task: Row) -> Piece:
+        """Its state, or that it is about to end, which only its reason tells."""
+        if self._is_unsure(task):
+            return f"{task['state']}?", "dim"
+        ends = task["state"] in _ON_NODES and why(task).startswith(("stopping", "being killed", "being ended"))
+        return "stopping" if ends else state(task), look.style_of(task["state"])
+
+    def _what(self, task: Row) -> Piece:
+        reason = why(task) or (f"{task['node']} does not answer" if self._is_unsure(task) else "")
+        return (f"[{reason}] " if reason else "") + words(task), "dim" if task["ended_at"] else ""
+
     def _batch(self, task: Row) -> str:
         size = self._sizes[task["batch"]]
         return f"{self._over[task['batch']]}/{size} over" if size > 1 else ""
-
-
-def _state(task: Row) -> str:
-    """Its state, or that it is about to end, which only its reason tells."""
-    ends = task["state"] in ("running", "paused") and why(task).startswith(("stopping", "being killed", "being ended"))
-    return "stopping" if ends else state(task)
 
 
 def _elapsed(task: Row) -> float | None:
@@ -106,8 +116,3 @@ def _elapsed(task: Row) -> float | None:
     if task["started_at"] is None:
         return None
     return (seconds(task["ended_at"]) if task["ended_at"] else time.time()) - seconds(task["started_at"])
-
-
-def _what(task: Row) -> Piece:
-    reason = f"[{why(task)}] " if why(task) else ""
-    return reason + words(task), "dim" if task["ended_at"] else ""

@@ -13,7 +13,7 @@ from textual.message import Message
 
 from agentless.tui import look
 from agentless.tui.board import Board, Row, is_bad
-from agentless.tui.gpus import who
+from agentless.tui.gpus import state_of, who
 from agentless.tui.lines import Lines, Piece, fitted
 
 TILE = 23
@@ -157,12 +157,12 @@ class Tiles(Lines):
 
     def _tile(self, at: int, part: int) -> list[Piece]:
         gpu, width = self._gpus[at], self._width() // self._across - 1
-        style = look.style_of(gpu["state"])
+        state, style = state_of(gpu, self._board)
         chosen = " chosen" if at == self._cursor else ""
         if part == 0:
             hot = (gpu["temperature_c"] or 0) >= look.HOT
             numbers = f"{look.of(gpu['temperature_c'], 'C')} {look.of(gpu['power_w'], 'W')}"
-            left = fitted(f"{gpu['index']} {gpu['state']}", max(0, width - len(numbers)))
+            left = fitted(f"{gpu['index']} {state}", max(0, width - len(numbers)))
             return [(left, style + chosen), (numbers, ("bad" if hot else "") + chosen), (" ", "")]
         if part == 1:
             value = gpu["utilization_pct"]
@@ -173,7 +173,7 @@ class Tiles(Lines):
 
     def _row(self, at: int) -> list[Piece]:
         gpu, width = self._gpus[at], self._width() // self._across - 1
-        style = look.style_of(gpu["state"])
+        state, style = state_of(gpu, self._board)
         chosen = "chosen" if at == self._cursor else ""
         used, memory = gpu["utilization_pct"], look.memory_share(gpu)
         hot = (gpu["temperature_c"] or 0) >= look.HOT
@@ -185,10 +185,10 @@ class Tiles(Lines):
             (f"{look.memory(gpu):>10}", ""),
             (f"{look.of(gpu['temperature_c'], 'C'):>5}  ", "bad" if hot else ""),
         ]
-        words = who(gpu, self._board.holders(gpu)) or gpu["state"]
-        words = f"{gpu['state']}: {words}" if gpu["state"] not in ("allocated", "free", "foreign") else words
+        words = who(gpu, self._board.holders(gpu)) or state
+        words = f"{state}: {words}" if state not in ("allocated", "free", "foreign") else words
         room = max(0, width - sum(cell_len(text) for text, _ in pieces))
-        return [*pieces, (fitted(words, room) + " ", style if gpu["state"] != "allocated" else "")]
+        return [*pieces, (fitted(words, room) + " ", style if state != "allocated" else "")]
 
     @staticmethod
     def _bar(share: float | None, words: str, width: int, style: str) -> list[Piece]:
@@ -203,7 +203,7 @@ class Tiles(Lines):
             chosen = " chosen" if at == self._cursor else ""
             hot = "^" if (gpu["temperature_c"] or 0) >= look.HOT else " "
             memory = look.memory_share(gpu)
-            pieces.append((look.sign(gpu), look.style_of(gpu["state"]) + chosen))
+            pieces.append((look.sign(gpu), state_of(gpu, self._board)[1] + chosen))
             pieces.append((look.height(None if memory is None else memory * 100), "dim" + chosen))
             pieces.append((hot, "bad"))
         owners = Counter(task["owner"] for _, gpu in gpus for task in self._board.holders(gpu))

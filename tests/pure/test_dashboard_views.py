@@ -132,3 +132,46 @@ async def test_reversing_without_a_sort_does_nothing_now_or_later():
     async with over(tasks(RUNS, {**RUNS, "id": "1"})) as eyes:
         await eyes.press("4", "i", "o")
         assert [row["id"] for row in eyes.app.view.table.rows] == ["1", RUNS["id"]]
+
+
+# ------------------------------------------------------------- a node that is unplugged
+
+
+def unplugged() -> dict:
+    """The recorded board with node2, on which a task runs, cut off."""
+    nodes = [node if node["name"] != "node2" else {**node, "state": "offline", "reason": "no answer"}
+             for node in RECORDED["nodes"]]  # fmt: skip
+    gpus = [{**gpu, "utilization_pct": 77, "temperature_c": 66} if gpu["node"] == "node2" else gpu
+            for gpu in RECORDED["gpus"]]  # fmt: skip
+    return {**RECORDED, "nodes": nodes, "gpus": gpus}
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 24), (160, 50)])
+@pytest.mark.parametrize("view", "12")
+async def test_old_numbers_are_not_shown_as_if_they_were_new(view, size):
+    text = await drawn(unplugged(), view, size=size)
+    assert "node2" in text
+    assert "77%" not in text
+    assert "66C" not in text
+
+
+async def test_the_trend_of_a_node_that_does_not_answer_has_a_gap():
+    board = Board()
+    board.apply(unplugged())
+    board.sampled()
+    assert {key[0]: list(trend) for key, trend in board.trends.items()}["node2"] == [None]
+
+
+async def test_a_task_on_a_node_that_does_not_answer_is_not_said_to_run():
+    text = await drawn(unplugged(), "4", size=(160, 24))
+    (line,) = [line for line in text.splitlines() if "resnet" in line]
+    assert "running?" in line
+    assert "[node2 does not answer]" in line
+
+
+def test_a_node_without_a_new_sample_does_not_answer_and_one_without_docker_does():
+    board = Board()
+    board.apply(json.loads(json.dumps(RECORDED)))
+    board.nodes["node1"].update(state="degraded", reason="docker is gone", sampled_at=timestamp(board.now - 2))
+    board.nodes["node2"].update(state="degraded", reason="its last sample is old", sampled_at=timestamp(board.now - 60))
+    assert [board.is_silent(name) for name in ("node1", "node2", "node3")] == [False, True, False]
