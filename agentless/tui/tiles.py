@@ -70,7 +70,9 @@ class Tiles(Lines):
         return self._gpus[self._cursor] if self._cursor < len(self._gpus) else None
 
     def update(self) -> None:
-        """Show what is known now."""
+        """Show what is known now; while it is hidden it has no size to lay out for."""
+        if not self.size:
+            return
         before = self.chosen
         self._gpus = self._board.ordered_gpus()
         name = before and (before["node"], before["uuid"])
@@ -81,6 +83,10 @@ class Tiles(Lines):
             self._by_node.setdefault(gpu["node"], []).append(at)
         self._lines = self._layout()
         self.redraw()
+
+    def on_resize(self) -> None:
+        """Lay out for this size."""
+        self.update()
 
     def length(self) -> int:
         """Lines in all."""
@@ -111,7 +117,7 @@ class Tiles(Lines):
         if len(tiles := self._blocks("tiles", 4)) <= height:
             return tiles
         self._across = max(1, min(width // ROW, most))
-        if len(rows := self._blocks("rows", 1)) <= 2 * height:
+        if len(rows := self._blocks("rows", 1)) <= height:
             return rows
         self._across = max(1, width // max(STRIP, 3 * most + 40))
         names = list(self._by_node)
