@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from agentless.model.task import FAILED
 from agentless.words import process_words, seconds
 
 Row = dict[str, Any]
@@ -14,6 +15,8 @@ Row = dict[str, Any]
 
 TREND = 120
 """Samples of a GPU's utilisation that are kept for its trend."""
+LATELY = 600.0
+"""Seconds for which a failed task counts as something that is wrong."""
 STALE = 15.0
 """Seconds after which a node's last sample does not tell any more how it is."""
 _NUMBERS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")
@@ -105,6 +108,10 @@ class Board:
         for gpu in self.ordered_gpus() if any(is_ill(gpu) for gpu in self.gpus.values()) else ():
             if is_ill(gpu) and gpu["node"] not in bad:
                 found += [(f"{gpu['node']}::{gpu['index']}", f"{gpu['state']}: {gpu['reason']}")]
+        failed = [task for task in self.tasks.values() if task["state"] in FAILED and not task["retried_as"]]
+        if lately := sum(self.now - seconds(task["ended_at"]) < LATELY for task in failed):
+            about = f"{lately} task{'s' * (lately != 1)}"
+            found.append((about, "failed in the last 10 minutes: 4 lists them, there l shows why"))
         for task in self.tasks.values():
             if task["state"] == "lost":
                 found.append((task["id"], f"lost: {task['reason']}"))

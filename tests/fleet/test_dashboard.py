@@ -59,7 +59,7 @@ async def test_the_overview_shows_each_gpu_with_its_holder_and_who_waits_and_why
     submit(client, name="resnet")
     submit(client, "n1 4x")
     async with looking() as eyes:
-        await eyes.see("resnet", "3 of 4 free", "5 free", "1 allocated", "1 run", "1 wait")
+        await eyes.see("resnet", "3 of 4 free", "5/6 free", "1 run", "1 wait")
         await eyes.see("wants n1 4x", "4 GPUs are asked for and 3 of 4 on n1 are free")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import textwrap
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,11 +16,13 @@ from rich.cells import cell_len
 
 from agentless.client import Client
 from agentless.rules.publish import timestamp
+from agentless.tui import overview
 from agentless.tui.app import Dashboard
 from agentless.tui.board import Board
 from agentless.tui.feed import Feed
-from agentless.tui.lines import fitted
+from agentless.tui.lines import Lines, fitted
 from agentless.tui.tasks import Tasks
+from agentless.tui.tiles import Tiles
 from agentless.tui.view import _sorted
 from tests.fleet.eyes import Eyes
 
@@ -175,3 +178,74 @@ def test_a_node_without_a_new_sample_does_not_answer_and_one_without_docker_does
     board.nodes["node1"].update(state="degraded", reason="docker is gone", sampled_at=timestamp(board.now - 2))
     board.nodes["node2"].update(state="degraded", reason="its last sample is old", sampled_at=timestamp(board.now - 60))
     assert [board.is_silent(name) for name in ("node1", "node2", "node3")] == [False, True, False]
+
+
+# ---------------------------------------------------------------------------- overview
+
+
+async def test_the_overview_is_never_painted_in_a_layout_for_another_room(monkeypatch):
+    painted, paint = set(), Lines.render_line
+    monkeypatch.setattr(Tiles, "render_line", lambda tiles, y: painted.add(str(tiles._lines)) or paint(tiles, y))
+    async with over(RECORDED) as eyes:
+        await eyes.press("4")
+        await eyes.pilot.pause()
+        painted.clear()
+        await eyes.press("1")
+        await eyes.pilot.pause()
+        eyes.app.view.update()
+        eyes.app.view.tiles.refresh()
+        await eyes.pilot.pause()
+        assert len(painted) == 1
+
+
+async def test_gpus_that_do_not_fit_as_tiles_are_all_seen_as_signs():
+    nodes = [{**NODE, "name": f"n{at}"} for at in range(6)]
+    gpus = [{**gpu, "node": node["name"]} for node in nodes for gpu in RECORDED["gpus"] if gpu["node"] == "node2"]
+    text = await drawn({**tasks(), "nodes": nodes, "gpus": gpus}, size=(80, 24))
+    assert all(any(line.startswith(f"n{at} ") for line in text.splitlines()) for at in range(6))
+
+
+async def test_a_batch_that_waits_for_one_reason_is_one_piece_of_news():
+    batch = [{**WAITS, "id": f"b-{at}", "batch": "b", "position": at} for at in range(2, 215)]
+    text = await drawn(tasks({**WAITS, "position": 1}, *batch), size=(80, 24))
+    assert "213 of b wait" in text
+    assert text.count(WAITS["reason"]) == 2
+
+
+async def test_a_thousand_pieces_of_news_are_not_all_wrapped_and_the_last_line_says_so(monkeypatch):
+    wrapped = []
+    monkeypatch.setattr(overview, "wrap", lambda *words, **more: wrapped.append(words) or textwrap.wrap(*words, **more))
+    waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1000)]
+    async with over(tasks(*waits)) as eyes:
+        await eyes.see("wants")
+        wrapped.clear()
+        eyes.app.view.news.update()
+        assert 0 < len(wrapped) < 100
+        eyes.app.view.news.scroll_end(animate=False)
+        await eyes.see("5 lists all")
+
+
+async def test_the_news_are_scrolled_by_keys():
+    waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1, 20)]
+    async with over(tasks(*waits)) as eyes:
+        await eyes.see(" 1 ann@laptop wants")
+        await eyes.press("]")
+        await eyes.see(lambda: " 1 ann@laptop wants" not in eyes.text)
+        await eyes.press("[")
+        await eyes.see(" 1 ann@laptop wants")
+
+
+async def test_tasks_that_have_failed_lately_are_counted_and_those_of_an_hour_ago_are_not():
+    lately = {**FAILED, "ended_at": timestamp(RECORDED["now"] - 60)}
+    text = await drawn(tasks(FAILED, *({**lately, "id": f"{at}"} for at in range(200))), size=(80, 24))
+    assert "! 200 tasks failed" in text
+
+
+async def test_the_line_of_numbers_fits_a_large_cluster_with_trouble_on_80_columns():
+    states = ["free"] * 8 + ["allocated"] * 52 + ["foreign"] * 2 + ["unhealthy"] * 2
+    gpus = [{**RECORDED["gpus"][0], "uuid": str(at), "state": state} for at, state in enumerate(states)]
+    some = [{**RUNS, "id": f"r{at}"} for at in range(52)] + [{**WAITS, "id": f"w{at}"} for at in range(213)]
+    text = await drawn({**tasks(*some), "gpus": gpus}, size=(80, 24), read_only=True)
+    assert text.splitlines()[1].split("│") == [
+        " read only ", " ! 2 problems ", " 52 run 213 wait ", " GPUs 8/64 free 2 foreign 2 out"
+    ]  # fmt: skip
