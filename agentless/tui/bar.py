@@ -35,7 +35,7 @@ class Bar(Static):
 
 
 class Summary(Static):
-    """How many GPUs are free, how many tasks run and wait, and whether something is wrong."""
+    """What is wrong, how many tasks run and wait, how many GPUs are free: first what must not be cut."""
 
     DEFAULT_CSS = "Summary { height: 1; }"
 
@@ -53,20 +53,15 @@ class Summary(Static):
             return Content.assemble((f" {gone}{more} ", "$text-error reverse"))
         gpus, tasks = self._board.gpus.values(), self._board.tasks.values()
         parts: list[str | tuple[str, str]] = [" "]
-        if problems := len(self._board.problems()):
-            parts += [(f"! {problems} problem{'s' * (problems != 1)}", "$text-error bold"), "  │ "]
-        parts.append("GPUs ")
-        for state, style in (("free", "$text-success"), ("allocated", "$text-primary"), ("foreign", "$text-accent")):
-            parts += [(f"{count(gpus, state)} {state}", style), " "]
-        other = len(gpus) - count(gpus, "free", "allocated", "foreign")
-        parts += [(f"{other} unavailable", "$text-warning"), " "] if other else []
-        runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, "pending", "scheduled")
-        parts += [
-            "│ tasks ",
-            (f"{runs} run", "$text-success"),
-            "  ",
-            (f"{waits} wait", "$text-warning" if waits else ""),
-        ]
         if self.app.read_only:  # type: ignore[attr-defined]
-            parts += ["  │ ", ("read only", "dim")]
+            parts += [("read only", "dim"), " │ "]
+        if problems := len(self._board.problems()):
+            parts += [(f"! {problems} problem{'s' * (problems != 1)}", "$text-error bold"), " │ "]
+        runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, "pending", "scheduled")
+        parts += [(f"{runs} run", "$text-success"), " ", (f"{waits} wait", "$text-warning" if waits else "")]
+        free, foreign = count(gpus, "free"), count(gpus, "foreign")
+        parts += [" │ GPUs ", (f"{free}/{len(gpus)} free", "$text-success")]
+        parts += [" ", (f"{foreign} foreign", "$text-accent")] if foreign else []
+        out = len(gpus) - free - foreign - count(gpus, "allocated")
+        parts += [" ", (f"{out} out", "$text-warning")] if out else []
         return Content.assemble(*parts)

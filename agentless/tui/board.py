@@ -7,13 +7,19 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from agentless.words import process_words
+from agentless.model.task import FAILED
+from agentless.words import process_words, seconds
 
 Row = dict[str, Any]
 """A published value, as JSON has it."""
 
 TREND = 120
 """Samples of a GPU's utilisation that are kept for its trend."""
+LATELY = 600.0
+"""Seconds for which a failed task counts as something that is wrong."""
+STALE = 15.0
+"""Seconds after which a node's last sample does not tell any more how it is."""
+_NUMBERS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")
 
 
 class Board:
@@ -53,7 +59,8 @@ class Board:
 
     def sampled(self) -> None:
         """Note the present utilisation of all GPUs for their trends."""
-        for key, gpu in self.gpus.items():
+        for gpu in self.ordered_gpus():
+            key = gpu["node"], gpu["uuid"]
             self.trends.setdefault(key, deque(maxlen=TREND)).append(gpu["utilization_pct"])
         for key in self.trends.keys() - self.gpus.keys():
             del self.trends[key]
@@ -73,8 +80,17 @@ class Board:
         return sorted(self.nodes.values(), key=lambda node: natural(node["name"]))
 
     def ordered_gpus(self) -> list[Row]:
-        """All GPUs, by node and index."""
-        return sorted(self.gpus.values(), key=lambda gpu: (natural(gpu["node"]), gpu["index"]))
+        """All GPUs, by node and index; those of silent nodes without numbers, which would be old."""
+        silent = {name for name in self.nodes if self.is_silent(name)}
+        gpus = [{**gpu, **dict.fromkeys(_NUMBERS)} if gpu["node"] in silent else gpu for gpu in self.gpus.values()]
+        return sorted(gpus, key=lambda gpu: (natural(gpu["node"]), gpu["index"]))
+
+    def is_silent(self, name: str | None) -> bool:
+        """Whether a node does not answer, so that nothing is known of what it does now."""
+        node = self.nodes.get(name or "", {"state": "unknown"})
+        if node["state"] != "degraded":
+            return bool(node["state"] == "offline")
+        return node["sampled_at"] is not None and self.now - seconds(node["sampled_at"]) > STALE
 
     def queue(self) -> list[Row]:
         """Those who wait, those first that are next, then those for later."""
@@ -92,6 +108,10 @@ class Board:
         for gpu in self.ordered_gpus() if any(is_ill(gpu) for gpu in self.gpus.values()) else ():
             if is_ill(gpu) and gpu["node"] not in bad:
                 found += [(f"{gpu['node']}::{gpu['index']}", f"{gpu['state']}: {gpu['reason']}")]
+        failed = [task for task in self.tasks.values() if task["state"] in FAILED and not task["retried_as"]]
+        if lately := sum(self.now - seconds(task["ended_at"]) < LATELY for task in failed):
+            about = f"{lately} task{'s' * (lately != 1)}"
+            found.append((about, "failed in the last 10 minutes: 4 lists them, there l shows why"))
         for task in self.tasks.values():
             if task["state"] == "lost":
                 found.append((task["id"], f"lost: {task['reason']}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentless.tui import look
-from agentless.tui.board import Row, natural
+from agentless.tui.board import Board, Row, natural
 from agentless.tui.lines import Piece
 from agentless.tui.table import Column
 from agentless.tui.view import View
@@ -18,7 +18,7 @@ TREND = 20
 class Gpus(View):
     """A line for each GPU."""
 
-    KINDS = frozenset({"gpus", "tasks"})
+    KINDS = frozenset({"gpus", "nodes", "tasks"})
 
     def columns(self) -> Sequence[Column]:
         """Numbers as nvidia-smi shows them, and who uses it."""
@@ -26,7 +26,7 @@ class Gpus(View):
             Column("NODE", lambda gpu: gpu["node"], lambda gpu: (natural(gpu["node"]), gpu["index"])),
             Column("GPU", lambda gpu: str(gpu["index"]), lambda gpu: gpu["index"], right=True),
             Column("MODEL", look.model, rank=3),
-            Column("STATE", lambda gpu: (gpu["state"], look.style_of(gpu["state"]))),
+            Column("STATE", lambda gpu: state_of(gpu, self.board)),
             Column("UTIL", _utilization, lambda gpu: gpu["utilization_pct"], right=True),
             Column("TREND", self._trend, rank=5),
             Column("MEMORY", look.memory, lambda gpu: gpu["memory_used_mib"], right=True),
@@ -56,6 +56,12 @@ class Gpus(View):
 
     def _trend(self, gpu: Row) -> Piece:
         return look.spark(self.board.trends.get((gpu["node"], gpu["uuid"]), ()), TREND), "held"
+
+
+def state_of(gpu: Row, board: Board) -> Piece:
+    """The state of a GPU and its style; with a question mark where the node does not answer."""
+    silent = board.is_silent(gpu["node"])
+    return (f"{gpu['state']}?", "dim") if silent else (gpu["state"], look.style_of(gpu["state"]))
 
 
 def who(gpu: Row, tasks: Sequence[Row]) -> str:

@@ -10,6 +10,8 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from agentless.words import printable
+
 Piece = tuple[str, str]
 """A text, and the styles it is shown in: words of `Lines.COMPONENT_CLASSES`."""
 
@@ -57,7 +59,7 @@ class Lines(ScrollView, can_focus=True):
         top, height = self.scroll_offset.y, self.size.height
         changed = []
         for y in range(top, top + height):
-            before, after = self._drawn.get(y, []), self.draw(y)
+            before, after = self._drawn.get(y, []), self._line(y)
             self._drawn[y] = after
             if before != after:
                 changed += [Region(x, y - top, width, 1) for x, width in _differences(before, after, self.size.width)]
@@ -70,7 +72,7 @@ class Lines(ScrollView, can_focus=True):
         """One line of the screen."""
         line = y + self.scroll_offset.y
         if line not in self._drawn:
-            self._drawn[line] = self.draw(line)
+            self._drawn[line] = self._line(line)
         segments = [Segment(text, self._style(names)) for text, names in self._drawn[line]]
         return Strip(segments).adjust_cell_length(self.size.width, self.rich_style)
 
@@ -84,12 +86,22 @@ class Lines(ScrollView, can_focus=True):
         self._drawn.clear()
         self.redraw()
 
+    def _line(self, y: int) -> list[Piece]:
+        """A line as it may be painted: no text of it leaves its line, whatever a view makes of what others wrote."""
+        return [(flat(text), names) for text, names in self.draw(y)]
+
     def _style(self, names: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - rich's Style, whatever Textual makes it
         return self.get_component_rich_style(*names.split()) if names else self.rich_style
 
 
+def flat(text: str) -> str:
+    """The text in one line, without control characters."""
+    return printable(text).replace("\n", " ")
+
+
 def fitted(text: str, width: int, *, right: bool = False) -> str:
-    """The text in exactly so many columns."""
+    """The text in exactly so many columns of one line."""
+    text = flat(text)
     length = cell_len(text)
     if length > width:
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from textwrap import wrap
+from typing import ClassVar
 
 from textual import events
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
+from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import Static
 
 from agentless.tui import look
 from agentless.tui.board import Board, Row
-from agentless.tui.gpus import who
-from agentless.tui.lines import Lines, Piece, fitted
+from agentless.tui.gpus import state_of, who
+from agentless.tui.lines import Lines, Piece, fitted, flat
 from agentless.tui.tiles import Tiles
-from agentless.words import printable, ran, where
+from agentless.words import ran, where
 
 MOST = 3
 """Lines that one piece of news takes at most."""
+LINES = 100
+"""Lines that all news take at most; the view of the queue has all that waits."""
 WIDE = 130
 """Columns from which on the news stand beside the GPUs, and not below."""
 
@@ -27,6 +34,10 @@ class Overview(Container):
     """Tiles, and the news."""
 
     KINDS = frozenset({"gpus", "nodes", "tasks", "controller"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left_square_bracket", "news(-1)", "News before", show=False, key_display="["),
+        Binding("right_square_bracket", "news(1)", "More news", show=False, key_display="]"),
+    ]
     DEFAULT_CSS = """
     Overview { layout: vertical; }
     Overview > Vertical { height: 1fr; }
@@ -85,14 +96,18 @@ class Overview(Container):
         """Tell of another GPU."""
         self._describe()
 
+    def action_news(self, by: int) -> None:
+        """Scroll the news by a screen of them."""
+        self.news.scroll_relative(y=by * max(1, self.news.size.height - 1), animate=False, force=True)
+
     def _describe(self) -> None:
         gpu = self.tiles.chosen
         if gpu is None:
             self._line.update("")
             return
         numbers = f"{look.of(gpu['utilization_pct'], '%')} {look.memory(gpu)} {look.of(gpu['temperature_c'], 'C')}"
-        words = printable(who(gpu, self.board.holders(gpu)))
-        self._line.update(f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  {numbers}  {gpu['state']}  {words}")
+        state, words = state_of(gpu, self.board)[0], flat(who(gpu, self.board.holders(gpu)))
+        self._line.update(f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  {numbers}  {state}  {words}")
 
 
 class News(Lines, can_focus=False):
@@ -104,31 +119,52 @@ class News(Lines, can_focus=False):
         self._lines: list[list[Piece]] = []
 
     def update(self) -> None:
-        """Show what is known now."""
-        width = max(20, self.scrollable_content_region.width)
-        lines: list[list[Piece]] = []
-        for about, words in self._board.problems():
-            first, *more = wrap(f"{about} {printable(words)}", width - 2)[:MOST]
-            lines += [[("! ", "bad"), (first, "")], *([("  " + line, "")] for line in more)]
-        for task in self._board.queue():
-            place = look.of(task["position"], "")
-            when = ran(task)
-            head = f"{place:>2} {task['owner']} wants {where(task)}" + (f", {when}" if when != "-" else "")
-            lines.append([(fitted(head, width), "warn")])
-            lines += [[("   " + line, "dim")] for line in wrap(printable(task["reason"] or ""), width - 3)[:MOST]]
-        before, self._lines = len(self._lines), lines or [[("nothing waits, nothing is wrong", "dim")]]
+        """Show what is known now; while it is hidden it has no width to wrap for."""
+        if not self.size.width:
+            return
+        before = len(self._lines)
+        self._wrap(self.scrollable_content_region.width)
         if before != len(self._lines):
             self.refresh(layout=True)
         self.redraw()
+
+    def on_resize(self) -> None:
+        """Wrap for this width."""
+        self.update()
 
     def length(self) -> int:
         """Lines in all."""
         return len(self._lines)
 
-    def get_content_height(self, *_: object) -> int:
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's
         """As many lines as there are."""
+        self._wrap(width)
         return len(self._lines)
 
     def draw(self, y: int) -> list[Piece]:
         """One line."""
         return self._lines[y] if y < len(self._lines) else []
+
+    def _wrap(self, width: int) -> None:
+        lines = list(islice(self._all(max(20, width)), LINES + 1))
+        if len(lines) > LINES:
+            lines[LINES] = [("… and more: 5 lists all that waits", "dim")]
+        self._lines = lines or [[("nothing waits, nothing is wrong", "dim")]]
+
+    def _all(self, width: int) -> Iterator[list[Piece]]:
+        """The lines, wrapped one after the other as they are asked for."""
+        for about, words in self._board.problems():
+            sign: Piece = ("! ", "bad")
+            for line in wrap(flat(f"{about} {words}"), width - 2, max_lines=MOST, placeholder=" …"):
+                yield [sign, (line, "")]
+                sign = ("  ", "")
+        waiting: dict[tuple[str, str], list[Row]] = {}
+        for task in self._board.queue():
+            waiting.setdefault((task["batch"], task["reason"] or ""), []).append(task)
+        for (batch, reason), (task, *others) in waiting.items():
+            place, when = look.of(task["position"], ""), ran(task)
+            wants = f"{len(others) + 1} of {batch} wait" if others else f"wants {where(task)}"
+            head = f"{place:>2} {task['owner']} {wants}" + (f", {when}" if when != "-" else "")
+            yield [(fitted(head, width), "warn")]
+            for line in wrap(flat(reason), width - 3, max_lines=MOST, placeholder=" …"):
+                yield [("   " + line, "dim")]

@@ -1,7 +1,8 @@
-"""The view of all tasks, those that live first."""
+"""The view of all tasks: those on the nodes, those that wait, those that have ended."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar
@@ -9,40 +10,55 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from agentless.tui import look
-from agentless.tui.board import Row
+from agentless.tui.board import Board, Row
 from agentless.tui.lines import Piece
 from agentless.tui.table import Column
 from agentless.tui.view import View
 from agentless.words import ran, seconds, state, where, why, words
 
+_ON_NODES = ("running", "paused")
+
 
 class Tasks(View):
     """A line for each task that lives, and for the last ones that have ended."""
 
-    KINDS = frozenset({"tasks"})
+    KINDS = frozenset({"nodes", "tasks"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "mine", "Mine"),
         Binding("a", "ended", "Ended"),
     ]
 
+    def __init__(self, board: Board, *, id: str) -> None:  # noqa: A002 - Textual's name
+        super().__init__(board, id=id)
+        self._only_mine = self._only_live = False
+        self._sizes: Counter[str] = Counter()  # of each batch
+        self._over: Counter[str] = Counter()  # of them have ended
+
     def columns(self) -> Sequence[Column]:
         """As `agentless ps` has them."""
         return (
             Column("ID", lambda task: task["id"]),
-            Column("STATE", lambda task: (state(task), look.style_of(task["state"]))),
+            Column("STATE", self._state),
             Column("WHERE", where),
-            Column("TIME", ran, _began, right=True),
+            Column("TIME", ran, _elapsed, right=True),
             Column("OWNER", lambda task: task["owner"], rank=1),
             Column("NAME", lambda task: task["name"] or "", rank=3),
             Column("BATCH", self._batch, lambda task: task["batch"], right=True, rank=2),
-            Column("COMMAND", _what, flexible=True),
+            Column("COMMAND", self._what, words, flexible=True),
         )
 
     def all_rows(self) -> list[Row]:
-        """The newest first, and those that have ended behind the others."""
+        """Those on the nodes, the newest first, then the queue, then those that have ended, the last one first."""
         self._count()
-        tasks = [task for task in self.board.tasks.values() if not self._hidden(task)]
-        return sorted(tasks, key=lambda task: (task["ended_at"] is None, task["id"]), reverse=True)
+        tasks = self.board.tasks.values()
+        there = [task for task in tasks if task["ended_at"] is None and task["state"] not in ("pending", "scheduled")]
+        ended = [task for task in tasks if task["ended_at"] is not None]
+        rows = [
+            *sorted(there, key=lambda task: task["id"], reverse=True),
+            *self.board.queue(),
+            *sorted(ended, key=lambda task: (task["ended_at"], task["id"]), reverse=True),
+        ]
+        return [task for task in rows if not self._hidden(task)]
 
     def name_of(self, row: Row) -> object:
         """Its id."""
@@ -66,8 +82,6 @@ class Tasks(View):
         self._only_live = not self._only_live
         self.update()
 
-    _only_mine = _only_live = False
-
     def _hidden(self, task: Row) -> bool:
         return (self._only_mine and not task["mine"]) or (self._only_live and task["ended_at"] is not None)
 
@@ -76,15 +90,29 @@ class Tasks(View):
         self._sizes = Counter(task["batch"] for task in tasks if not task["retried_as"])
         self._over = Counter(task["batch"] for task in tasks if task["ended_at"] and not task["retried_as"])
 
+    def _is_unsure(self, task: Row) -> bool:
+        return task["state"] in _ON_NODES and self.board.is_silent(task["node"])
+
+    def _state(self, task: Row) -> Piece:
+        """Its state, or that it is about to end, which only its reason tells."""
+        if self._is_unsure(task):
+            return f"{task['state']}?", "dim"
+        ends = task["state"] in _ON_NODES and why(task).startswith(("stopping", "being killed", "being ended"))
+        return "stopping" if ends else state(task), look.style_of(task["state"])
+
+    def _what(self, task: Row) -> Piece:
+        reason = why(task) or (f"{task['node']} does not answer" if self._is_unsure(task) else "")
+        return (f"[{reason}] " if reason else "") + words(task), "dim" if task["ended_at"] else ""
+
     def _batch(self, task: Row) -> str:
         size = self._sizes[task["batch"]]
         return f"{self._over[task['batch']]}/{size} over" if size > 1 else ""
 
 
-def _began(task: Row) -> float | None:
-    return seconds(task["started_at"]) if task["started_at"] else None
-
-
-def _what(task: Row) -> Piece:
-    reason = f"  [{why(task)}]" if why(task) else ""
-    return words(task) + reason, "dim" if task["ended_at"] else ""
+def _elapsed(task: Row) -> float | None:
+    """The seconds that TIME shows, below 0 while they are to come."""
+    if coming := task["scheduled_for"] or task["expected_start"]:
+        return time.time() - seconds(coming)
+    if task["started_at"] is None:
+        return None
+    return (seconds(task["ended_at"]) if task["ended_at"] else time.time()) - seconds(task["started_at"])

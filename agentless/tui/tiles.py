@@ -6,15 +6,15 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from agentless.tui import look
 from agentless.tui.board import Board, Row, is_bad
-from agentless.tui.gpus import who
+from agentless.tui.gpus import state_of, who
 from agentless.tui.lines import Lines, Piece, fitted
-from agentless.words import printable
 
 TILE = 23
 """Columns that a tile has at least, with the gap."""
@@ -70,7 +70,9 @@ class Tiles(Lines):
         return self._gpus[self._cursor] if self._cursor < len(self._gpus) else None
 
     def update(self) -> None:
-        """Show what is known now."""
+        """Show what is known now; while it is hidden it has no size to lay out for."""
+        if not self.size:
+            return
         before = self.chosen
         self._gpus = self._board.ordered_gpus()
         name = before and (before["node"], before["uuid"])
@@ -81,6 +83,10 @@ class Tiles(Lines):
             self._by_node.setdefault(gpu["node"], []).append(at)
         self._lines = self._layout()
         self.redraw()
+
+    def on_resize(self) -> None:
+        """Lay out for this size."""
+        self.update()
 
     def length(self) -> int:
         """Lines in all."""
@@ -111,7 +117,7 @@ class Tiles(Lines):
         if len(tiles := self._blocks("tiles", 4)) <= height:
             return tiles
         self._across = max(1, min(width // ROW, most))
-        if len(rows := self._blocks("rows", 1)) <= 2 * height:
+        if len(rows := self._blocks("rows", 1)) <= height:
             return rows
         self._across = max(1, width // max(STRIP, 3 * most + 40))
         names = list(self._by_node)
@@ -130,6 +136,10 @@ class Tiles(Lines):
 
     def _width(self) -> int:
         return max(1, self.scrollable_content_region.width)
+
+    def _name_width(self) -> int:
+        """Columns of the names before the strips."""
+        return min(max(map(cell_len, self._board.nodes), default=8), 20)
 
     # ------------------------------------------------------------------ pieces
 
@@ -153,23 +163,23 @@ class Tiles(Lines):
 
     def _tile(self, at: int, part: int) -> list[Piece]:
         gpu, width = self._gpus[at], self._width() // self._across - 1
-        style = look.style_of(gpu["state"])
+        state, style = state_of(gpu, self._board)
         chosen = " chosen" if at == self._cursor else ""
         if part == 0:
             hot = (gpu["temperature_c"] or 0) >= look.HOT
             numbers = f"{look.of(gpu['temperature_c'], 'C')} {look.of(gpu['power_w'], 'W')}"
-            left = fitted(f"{gpu['index']} {gpu['state']}", max(0, width - len(numbers)))
+            left = fitted(f"{gpu['index']} {state}", max(0, width - len(numbers)))
             return [(left, style + chosen), (numbers, ("bad" if hot else "") + chosen), (" ", "")]
         if part == 1:
             value = gpu["utilization_pct"]
             return self._bar(None if value is None else value / 100, look.of(value, "%"), width, style)
         if part == 2:
             return self._bar(look.memory_share(gpu), look.memory(gpu), width, style)
-        return [(fitted(printable(who(gpu, self._board.holders(gpu))), width), ""), (" ", "")]
+        return [(fitted(who(gpu, self._board.holders(gpu)), width), ""), (" ", "")]
 
     def _row(self, at: int) -> list[Piece]:
         gpu, width = self._gpus[at], self._width() // self._across - 1
-        style = look.style_of(gpu["state"])
+        state, style = state_of(gpu, self._board)
         chosen = "chosen" if at == self._cursor else ""
         used, memory = gpu["utilization_pct"], look.memory_share(gpu)
         hot = (gpu["temperature_c"] or 0) >= look.HOT
@@ -181,10 +191,10 @@ class Tiles(Lines):
             (f"{look.memory(gpu):>10}", ""),
             (f"{look.of(gpu['temperature_c'], 'C'):>5}  ", "bad" if hot else ""),
         ]
-        words = who(gpu, self._board.holders(gpu)) or gpu["state"]
-        words = f"{gpu['state']}: {words}" if gpu["state"] not in ("allocated", "free", "foreign") else words
-        room = max(0, width - sum(len(text) for text, _ in pieces))
-        return [*pieces, (fitted(printable(words), room) + " ", style if gpu["state"] != "allocated" else "")]
+        words = who(gpu, self._board.holders(gpu)) or state
+        words = f"{state}: {words}" if state not in ("allocated", "free", "foreign") else words
+        room = max(0, width - sum(cell_len(text) for text, _ in pieces))
+        return [*pieces, (fitted(words, room) + " ", style if state != "allocated" else "")]
 
     @staticmethod
     def _bar(share: float | None, words: str, width: int, style: str) -> list[Piece]:
@@ -193,14 +203,13 @@ class Tiles(Lines):
 
     def _strip(self, name: str, width: int) -> list[Piece]:
         node = self._board.nodes.get(name, {"state": "unknown", "reason": "", "gpus": 0, "gpus_free": 0})
-        longest = max((len(known) for known in self._board.nodes), default=8)
-        pieces: list[Piece] = [(fitted(name, min(longest, 20)) + " ", "strong" if not is_bad(node) else "bad")]
+        pieces: list[Piece] = [(fitted(name, self._name_width()) + " ", "strong" if not is_bad(node) else "bad")]
         gpus = [(at, self._gpus[at]) for at in self._by_node[name]]
         for at, gpu in gpus:
             chosen = " chosen" if at == self._cursor else ""
             hot = "^" if (gpu["temperature_c"] or 0) >= look.HOT else " "
             memory = look.memory_share(gpu)
-            pieces.append((look.sign(gpu), look.style_of(gpu["state"]) + chosen))
+            pieces.append((look.sign(gpu), state_of(gpu, self._board)[1] + chosen))
             pieces.append((look.height(None if memory is None else memory * 100), "dim" + chosen))
             pieces.append((hot, "bad"))
         owners = Counter(task["owner"] for _, gpu in gpus for task in self._board.holders(gpu))
@@ -208,7 +217,7 @@ class Tiles(Lines):
         if node["state"] != "online":
             words = f"{node['state']}: {node['reason']}" if node["reason"] else node["state"]
         free = f" {node['gpus_free']}/{node['gpus']} free  " if node["gpus"] else " no GPU  "
-        used = sum(len(text) for text, _ in pieces)
+        used = sum(cell_len(text) for text, _ in pieces)
         pieces.append((free.rjust(11), "good" if node["gpus_free"] else "dim"))
         pieces.append(
             (fitted(words, max(0, width - used - 12)) + " ", look.style_of(node["state"]) if is_bad(node) else "")
@@ -256,7 +265,7 @@ class Tiles(Lines):
         if line.kind != "strips" or x // width >= len(line.nodes):
             return None
         name, x = line.nodes[x // width], x % width
-        first = min(max((len(known) for known in self._board.nodes), default=8), 20) + 1
+        first = self._name_width() + 1
         gpus = self._by_node[name]
         return gpus[(x - first) // 3] if 0 <= (x - first) // 3 < len(gpus) else None
 

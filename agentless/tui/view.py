@@ -121,8 +121,9 @@ class View(Vertical):
 
     def action_reverse(self) -> None:
         """Sort the other way round."""
-        self._reverse = not self._reverse
-        self._sort(self._sorted_by)
+        if self._sorted_by is not None:
+            self._reverse = not self._reverse
+            self._sort(self._sorted_by)
 
     def on_table_sorted_by(self, message: Table.SortedBy) -> None:
         """Sort by the title that was clicked; twice: the other way round."""

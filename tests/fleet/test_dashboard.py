@@ -62,7 +62,7 @@ async def test_the_overview_shows_each_gpu_with_its_holder_and_who_waits_and_why
     submit(client, name="resnet")
     submit(client, "n1 4x")
     async with looking() as eyes:
-        await eyes.see("resnet", "3 of 4 free", "5 free", "1 allocated", "1 run", "1 wait")
+        await eyes.see("resnet", "3 of 4 free", "5/6 free", "1 run", "1 wait")
         await eyes.see("wants n1 4x", "4 GPUs are asked for and 3 of 4 on n1 are free")
 
 
@@ -443,9 +443,9 @@ async def test_the_details_of_a_task_say_why_it_waits_and_of_one_that_runs_the_e
     async with looking((120, 60)) as eyes:
         await eyes.press("4")
         await eyes.see(runs, waits)
-        await eyes.press("home", "enter")
+        await eyes.press("end", "enter")
         await eyes.see("Why it waits", f"held by task {runs}")
-        await eyes.press("escape", "j", "d")
+        await eyes.press("escape", "home", "d")
         await eyes.see("launched → running", "SEED")
         script = client.get(f"/v1/tasks/{runs}/script")["script"]
         assert f"--name agentless-{runs}" in script

@@ -1,0 +1,251 @@
+"""What each view of the dashboard makes of the board: what is drawn, in which order, and in which words."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import textwrap
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from agentless.client import Client
+from agentless.rules.publish import timestamp
+from agentless.tui import overview
+from agentless.tui.app import Dashboard
+from agentless.tui.board import Board
+from agentless.tui.feed import Feed
+from agentless.tui.lines import Lines, fitted
+from agentless.tui.tasks import Tasks
+from agentless.tui.tiles import Tiles
+from agentless.tui.view import _sorted
+from tests.fleet.eyes import Eyes
+
+RECORDED = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())["line"]
+NODE, TASKS = RECORDED["nodes"][1], {task["name"] or task["id"]: task for task in RECORDED["tasks"]}
+RUNS, WAITS, FAILED = TASKS["pretrain-a"], TASKS["big"], TASKS["short"]
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No controller is asked."""
+    monkeypatch.setattr(Feed, "start", lambda _: None)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+@contextlib.asynccontextmanager
+async def over(line: dict, size: tuple[int, int] = (120, 36), **more: bool) -> AsyncIterator[Eyes]:
+    """A dashboard over this board."""
+    app = Dashboard(Client(Path("/nowhere"), None), **more)
+    async with app.run_test(size=size) as pilot:
+        app._connected()
+        app._changed(line)
+        yield Eyes(app, pilot)
+
+
+async def drawn(line: dict, *keys: str, size: tuple[int, int] = (120, 36), **more: bool) -> str:
+    """The screen over this board after these keys."""
+    async with over(line, size, **more) as eyes:
+        await eyes.press(*keys)
+        for _ in range(3):
+            await eyes.pilot.pause()
+        return eyes.text
+
+
+# ------------------------------------------------------------------------------- texts
+
+HOSTILE = "one\ntwo\rthree\x1b[2Jfour\x07"
+
+
+@pytest.mark.parametrize("view", range(1, 6))
+async def test_what_others_chose_stays_in_its_line(view):
+    line = json.loads(json.dumps(RECORDED))
+    for node in line["nodes"]:
+        node.update(state="degraded", reason=HOSTILE)
+    for gpu in line["gpus"]:
+        gpu.update(reason=HOSTILE)
+    for task in line["tasks"]:
+        task.update(owner=HOSTILE, name=HOSTILE, command=[HOSTILE], reason=HOSTILE)
+    for size in ((80, 24), (160, 50)):
+        text = await drawn(line, str(view), size=size)
+        assert len(text.split("\n")) == size[1]
+        assert all(row.isprintable() for row in text.split("\n"))
+
+
+@given(st.text(max_size=30), st.integers(0, 20), st.booleans())
+def test_any_text_is_made_as_wide_as_its_column_and_harmless(text, width, right):
+    found = fitted(text, width, right=right)
+    assert cell_len(found) == width
+    assert found.isprintable()
+
+
+# ------------------------------------------------------------------------------- tasks
+
+
+def tasks(*rows: dict) -> dict:
+    """The recorded board with these tasks only."""
+    return {**RECORDED, "tasks": list(rows)}
+
+
+def test_tasks_on_nodes_are_above_the_queue_and_that_above_the_ended():
+    waiting = [{**WAITS, "id": f"9-{at}", "position": at} for at in (3, 1, 2)]
+    there = [{**RUNS, "id": "1"}, {**RUNS, "id": "2", "state": "lost"}]
+    ended = [{**FAILED, "id": "8", "ended_at": "2026-11-22T00:00:01.000Z"},
+             {**FAILED, "id": "7", "ended_at": "2026-11-22T00:00:02.000Z"}]  # fmt: skip
+    view = Tasks(Board(), id="tasks")
+    view.board.apply(tasks(*ended, *waiting, *there))
+    assert [row["id"] for row in view.all_rows()] == ["2", "1", "9-1", "9-2", "9-3", "7", "8"]
+
+
+async def test_the_reason_is_seen_where_there_is_little_room():
+    waits = {**WAITS, "reason": "held by task 7", "command": ["python", "a-long-name/" * 9]}
+    assert "[held by task 7]" in await drawn(tasks(waits), "4", size=(80, 24))
+
+
+@pytest.mark.parametrize("reason", ["stopping", "stopping: enough", "being killed", "being ended by its time limit"])
+async def test_a_stop_that_was_asked_for_is_seen_while_it_lasts(reason):
+    text = await drawn(tasks({**RUNS, "reason": reason}), "4", size=(80, 24))
+    assert "stopping" in text.split(RUNS["id"])[1].split()[:1]
+
+
+async def test_a_task_that_is_idle_runs():
+    assert "running" in await drawn(tasks({**RUNS, "reason": "idle for 45m 0s, to be stopped in 1h 15m"}), "4")
+
+
+def test_tasks_are_sorted_by_the_time_that_is_shown():
+    now = time.time()
+    rows = [
+        {**RUNS, "id": "2h", "started_at": timestamp(now - 7200)},
+        {**FAILED, "id": "1m", "started_at": timestamp(now - 90000), "ended_at": timestamp(now - 89940)},
+        {**RUNS, "id": "1h", "started_at": timestamp(now - 3600)},
+        {**WAITS, "id": "in 5m", "expected_start": timestamp(now + 300)},
+        {**WAITS, "id": "-"},
+    ]
+    view = Tasks(Board(), id="tasks")
+    column = next(column for column in view.columns() if column.title == "TIME")
+    assert [row["id"] for row in _sorted(rows, column, reverse=False)] == ["in 5m", "1m", "1h", "2h", "-"]
+
+
+async def test_reversing_without_a_sort_does_nothing_now_or_later():
+    async with over(tasks(RUNS, {**RUNS, "id": "1"})) as eyes:
+        await eyes.press("4", "i", "o")
+        assert [row["id"] for row in eyes.app.view.table.rows] == ["1", RUNS["id"]]
+
+
+# ------------------------------------------------------------- a node that is unplugged
+
+
+def unplugged() -> dict:
+    """The recorded board with node2, on which a task runs, cut off."""
+    nodes = [node if node["name"] != "node2" else {**node, "state": "offline", "reason": "no answer"}
+             for node in RECORDED["nodes"]]  # fmt: skip
+    gpus = [{**gpu, "utilization_pct": 77, "temperature_c": 66} if gpu["node"] == "node2" else gpu
+            for gpu in RECORDED["gpus"]]  # fmt: skip
+    return {**RECORDED, "nodes": nodes, "gpus": gpus}
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 24), (160, 50)])
+@pytest.mark.parametrize("view", "12")
+async def test_old_numbers_are_not_shown_as_if_they_were_new(view, size):
+    text = await drawn(unplugged(), view, size=size)
+    assert "node2" in text
+    assert "77%" not in text
+    assert "66C" not in text
+
+
+async def test_the_trend_of_a_node_that_does_not_answer_has_a_gap():
+    board = Board()
+    board.apply(unplugged())
+    board.sampled()
+    assert {key[0]: list(trend) for key, trend in board.trends.items()}["node2"] == [None]
+
+
+async def test_a_task_on_a_node_that_does_not_answer_is_not_said_to_run():
+    text = await drawn(unplugged(), "4", size=(160, 24))
+    (line,) = [line for line in text.splitlines() if "resnet" in line]
+    assert "running?" in line
+    assert "[node2 does not answer]" in line
+
+
+def test_a_node_without_a_new_sample_does_not_answer_and_one_without_docker_does():
+    board = Board()
+    board.apply(json.loads(json.dumps(RECORDED)))
+    board.nodes["node1"].update(state="degraded", reason="docker is gone", sampled_at=timestamp(board.now - 2))
+    board.nodes["node2"].update(state="degraded", reason="its last sample is old", sampled_at=timestamp(board.now - 60))
+    assert [board.is_silent(name) for name in ("node1", "node2", "node3")] == [False, True, False]
+
+
+# ---------------------------------------------------------------------------- overview
+
+
+async def test_the_overview_is_never_painted_in_a_layout_for_another_room(monkeypatch):
+    painted, paint = set(), Lines.render_line
+    monkeypatch.setattr(Tiles, "render_line", lambda tiles, y: painted.add(str(tiles._lines)) or paint(tiles, y))
+    async with over(RECORDED) as eyes:
+        await eyes.press("4")
+        await eyes.pilot.pause()
+        painted.clear()
+        await eyes.press("1")
+        await eyes.pilot.pause()
+        eyes.app.view.update()
+        eyes.app.view.tiles.refresh()
+        await eyes.pilot.pause()
+        assert len(painted) == 1
+
+
+async def test_gpus_that_do_not_fit_as_tiles_are_all_seen_as_signs():
+    nodes = [{**NODE, "name": f"n{at}"} for at in range(6)]
+    gpus = [{**gpu, "node": node["name"]} for node in nodes for gpu in RECORDED["gpus"] if gpu["node"] == "node2"]
+    text = await drawn({**tasks(), "nodes": nodes, "gpus": gpus}, size=(80, 24))
+    assert all(any(line.startswith(f"n{at} ") for line in text.splitlines()) for at in range(6))
+
+
+async def test_a_batch_that_waits_for_one_reason_is_one_piece_of_news():
+    batch = [{**WAITS, "id": f"b-{at}", "batch": "b", "position": at} for at in range(2, 215)]
+    text = await drawn(tasks({**WAITS, "position": 1}, *batch), size=(80, 24))
+    assert "213 of b wait" in text
+    assert text.count(WAITS["reason"]) == 2
+
+
+async def test_a_thousand_pieces_of_news_are_not_all_wrapped_and_the_last_line_says_so(monkeypatch):
+    wrapped = []
+    monkeypatch.setattr(overview, "wrap", lambda *words, **more: wrapped.append(words) or textwrap.wrap(*words, **more))
+    waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1000)]
+    async with over(tasks(*waits)) as eyes:
+        await eyes.see("wants")
+        wrapped.clear()
+        eyes.app.view.news.update()
+        assert 0 < len(wrapped) < 100
+        eyes.app.view.news.scroll_end(animate=False)
+        await eyes.see("5 lists all")
+
+
+async def test_the_news_are_scrolled_by_keys():
+    waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1, 20)]
+    async with over(tasks(*waits)) as eyes:
+        await eyes.see(" 1 ann@laptop wants")
+        await eyes.press("]")
+        await eyes.see(lambda: " 1 ann@laptop wants" not in eyes.text)
+        await eyes.press("[")
+        await eyes.see(" 1 ann@laptop wants")
+
+
+async def test_tasks_that_have_failed_lately_are_counted_and_those_of_an_hour_ago_are_not():
+    lately = {**FAILED, "ended_at": timestamp(RECORDED["now"] - 60)}
+    text = await drawn(tasks(FAILED, *({**lately, "id": f"{at}"} for at in range(200))), size=(80, 24))
+    assert "! 200 tasks failed" in text
+
+
+async def test_the_line_of_numbers_fits_a_large_cluster_with_trouble_on_80_columns():
+    states = ["free"] * 8 + ["allocated"] * 52 + ["foreign"] * 2 + ["unhealthy"] * 2
+    gpus = [{**RECORDED["gpus"][0], "uuid": str(at), "state": state} for at, state in enumerate(states)]
+    some = [{**RUNS, "id": f"r{at}"} for at in range(52)] + [{**WAITS, "id": f"w{at}"} for at in range(213)]
+    text = await drawn({**tasks(*some), "gpus": gpus}, size=(80, 24), read_only=True)
+    assert text.splitlines()[1].split("│") == [
+        " read only ", " ! 2 problems ", " 52 run 213 wait ", " GPUs 8/64 free 2 foreign 2 out"
+    ]  # fmt: skip
