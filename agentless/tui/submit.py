@@ -15,6 +15,7 @@ from textual.containers import Container, Horizontal, VerticalScroll
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widgets import Button, Footer, Input, Label, OptionList, Static, TextArea
 
 from agentless.client import Client
@@ -46,11 +47,17 @@ _OWN_TERMS = ("priority", "time_limit", "retries", "start_at", "max_parallel")
 _NUMBERS: Mapping[str, type] = {"cores": float, "priority": int, "retries": int}
 
 
+class Field(Input):
+    """A line of the form. Enter goes on at once: the next key is the next field's."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", show=False, priority=True)]
+
+
 class SubmitForm(Screen[None]):
     """What is wanted; it begins as `like` a task is, with its spec, or with these fields `given`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "submit", "Submit", priority=True),
+        Binding("ctrl+s", "submit", "Submit"),
         Binding("escape", "app.pop_screen", "Back"),
         Binding("down", "images", "Images", show=False),
     ]
@@ -83,6 +90,7 @@ class SubmitForm(Screen[None]):
     ) -> None:
         super().__init__()
         self._board, self._client, self._given, self._like = board, client, given, like
+        self._timer: Timer | None = None
         self._busy = False
 
     def compose(self) -> ComposeResult:
@@ -92,7 +100,7 @@ class SubmitForm(Screen[None]):
                 for name, label, hint in _FIELDS:
                     with Horizontal():
                         yield Label(label)
-                        yield Input(self._given.get(name, ""), placeholder=hint, id=name, compact=True)
+                        yield Field(self._given.get(name, ""), placeholder=hint, id=name, compact=True)
                     if name == "image":
                         yield OptionList(*self._images(), compact=True)
                 with Horizontal(classes="tall"):
@@ -107,7 +115,7 @@ class SubmitForm(Screen[None]):
         """Begin where something is missing."""
         missing = next((name for name in ("target", "command") if not self._given.get(name)), "target")
         self.query_one(f"#{missing}").focus()
-        self._timer = self.set_timer(0.0, self._look)
+        self.call_after_refresh(self._look)
 
     def on_resize(self, event: events.Resize) -> None:
         """Put the verdict where there is room."""
@@ -115,17 +123,13 @@ class SubmitForm(Screen[None]):
 
     def on_input_changed(self) -> None:
         """Look again, soon."""
-        self._timer.stop()
+        if self._timer:
+            self._timer.stop()
         self._timer = self.set_timer(LOOK_AFTER, self._look)
 
     def on_text_area_changed(self) -> None:
         """Likewise."""
         self.on_input_changed()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter goes on to the next field."""
-        event.stop()
-        self.focus_next()
 
     def on_button_pressed(self) -> None:
         """The button submits."""
