@@ -6,6 +6,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import events
@@ -18,7 +19,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Button, Footer, Input, Label, OptionList, Static, TextArea
 
-from agentless.client import Client
+from agentless.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError, UsageError
 from agentless.files import read_lines
 from agentless.model.needs import parse_target
@@ -91,6 +92,7 @@ class SubmitForm(Screen[None]):
         super().__init__()
         self._board, self._client, self._given, self._like = board, client, given, like
         self._timer: Timer | None = None
+        self._breaker = Breaker()
         self._busy = False
 
     def compose(self) -> ComposeResult:
@@ -123,9 +125,9 @@ class SubmitForm(Screen[None]):
 
     def on_input_changed(self) -> None:
         """Look again, soon."""
-        if self._timer:
-            self._timer.stop()
-        self._timer = self.set_timer(LOOK_AFTER, self._look)
+        if not self._busy:
+            self._look_away()
+            self._timer = self.set_timer(LOOK_AFTER, self._look)
 
     def on_text_area_changed(self) -> None:
         """Likewise."""
@@ -152,15 +154,23 @@ class SubmitForm(Screen[None]):
 
     def action_submit(self) -> None:
         """Send it."""
+        if self._busy:
+            return
+        self._look_away()
         try:
             asked = self._asked(command=None)
         except UsageError as error:
             self._tell([(f"{error}\n", "$text-error")])
             return
-        if not self._busy:
-            self._busy = True
-            self._tell([("submitting …\n", "dim")])
-            self.run_worker(lambda: self._submit(asked), thread=True)
+        self._busy = True
+        self._tell([("submitting …\n", "dim")])
+        self.run_worker(lambda: self._submit(asked), thread=True)
+
+    def on_unmount(self) -> None:
+        """Nobody waits for an answer any more."""
+        self._breaker.break_off()
+        if self._busy:
+            self.app.exit(message="a task was being submitted; whether it was, agentless ps says")
 
     # ------------------------------------------------------------------ inside
 
@@ -203,7 +213,16 @@ class SubmitForm(Screen[None]):
             request["spec"] = wanted | {name: had[name] for name in _TAKEN} | {"terms": had["terms"] | own}
         return request
 
+    def _look_away(self) -> None:
+        """Take no answer any more to what was asked for a look."""
+        if self._timer:
+            self._timer.stop()
+        self._breaker.break_off()
+        self._breaker = Breaker()
+
     def _look(self) -> None:
+        if self._busy:
+            return
         if not (self._value("target") or self._value("command")):
             self._tell([("What would become of it stands here while you write.\n", "dim")])
             return
@@ -212,14 +231,17 @@ class SubmitForm(Screen[None]):
         except UsageError as error:
             self._tell([(f"{error}\n", "$text-warning")])
             return
-        self.run_worker(lambda: self._explain(asked), thread=True, exclusive=True, group="look")
+        self.run_worker(partial(self._explain, asked, self._breaker), thread=True)
 
-    def _explain(self, asked: Submission) -> None:
+    def _explain(self, asked: Submission, breaker: Breaker) -> None:
         parts: list[Part] = []
         for target in asked.targets or ("",):
             request = self._request(asked) | {"targets": [target] if target else [], "sweep": []}
             try:
-                found: Any = self._client.post("/v1/explain", request)
+                with breaker.watching():
+                    found: Any = self._client.post("/v1/explain", request)
+            except BrokenOff:
+                return
             except AgentlessError as error:
                 found = str(error)
             parts += explained(found)
@@ -228,16 +250,23 @@ class SubmitForm(Screen[None]):
             parts.insert(0, (f"the values of its secrets are not known here; give them: {names}\n", "$text-warning"))
         if len(asked.sweep) > 1:
             parts.insert(0, (f"a sweep: {len(asked.sweep)} commands\n", "bold"))
-        self.app.call_from_thread(self._tell, parts)
+        self.call_later(self._looked, parts, breaker)
+
+    def _looked(self, parts: list[Part], breaker: Breaker) -> None:
+        if breaker is self._breaker and not self._busy:
+            self._tell(parts)
 
     def _submit(self, asked: Submission) -> None:
         try:
-            starts: list[Row] = self._client.post("/v1/tasks", self._request(asked))
+            with self._breaker.watching():
+                starts: list[Row] = self._client.post("/v1/tasks", self._request(asked))
+        except BrokenOff:
+            return
         except AgentlessError as error:
-            self.app.call_from_thread(self._answered, [], [str(error)])
+            self.call_later(self._answered, [], [str(error)])
             return
         tasks = [start["task"] for start in starts if start["task"]]
-        self.app.call_from_thread(self._answered, tasks, [start["message"] for start in starts if start["message"]])
+        self.call_later(self._answered, tasks, [start["message"] for start in starts if start["message"]])
 
     def _answered(self, tasks: list[Row], problems: Iterable[str]) -> None:
         self._busy = False
@@ -250,8 +279,7 @@ class SubmitForm(Screen[None]):
             self.app.post_message(self.Submitted(first["id"]))
 
     def _tell(self, parts: list[Part]) -> None:
-        if self.is_mounted:
-            self.query_one("#verdict", Static).update(Content.assemble(*parts))
+        self.query_one("#verdict", Static).update(Content.assemble(*parts))
 
 
 def fields_of(task: Row, spec: Row) -> dict[str, str]:
