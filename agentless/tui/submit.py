@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import time
 from collections.abc import Iterable, Mapping
@@ -26,32 +27,15 @@ from agentless.model.needs import parse_target
 from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.tui.board import Board, Row
 from agentless.tui.details import Part, explained
+from agentless.tui.fields import FIELDS, Command, Field
 
 LOOK_AFTER = 0.25
 """Seconds without a key after which it is asked what would become of the task."""
 
-_FIELDS = (
-    ("target", "Where", "node1::0  or  2xA100:40G  or  1x; several: one task each"),
-    ("command", "Command", "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep"),
-    ("image", "Image", "default: the inventory's; ↓ for those in use"),
-    ("name", "Name", "to refer to it by"),
-    ("node", "Node", "only this one; several: any of them"),
-    ("cores", "Cores", "like 4"),
-    ("memory", "Memory", "like 16GiB"),
-    ("time_limit", "Time limit", "like 8h; short ones may fill gaps"),
-    ("priority", "Priority", "-1000 to 1000"),
-    ("retries", "Retries", "how often to try again"),
-)
 _TAKEN = ("mounts", "workdir", "user", "network", "privileged", "stop_grace", "share", "shm_size", "labels")
 """What the form has no field for, and a task like another one has as that has it; so are its terms."""
 _OWN_TERMS = ("priority", "time_limit", "retries", "start_at", "max_parallel")
 _NUMBERS: Mapping[str, type] = {"cores": float, "priority": int, "retries": int}
-
-
-class Field(Input):
-    """A line of the form. Enter goes on at once: the next key is the next field's."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", show=False, priority=True)]
 
 
 class SubmitForm(Screen[None]):
@@ -65,11 +49,11 @@ class SubmitForm(Screen[None]):
     CSS = """
     SubmitForm #sides { height: 1fr; }
     SubmitForm #fields { height: auto; max-height: 100%; padding: 0 1; }
-    SubmitForm #fields Horizontal { height: 1; }
+    SubmitForm #fields Horizontal { height: auto; }
     SubmitForm #fields Label { width: 13; color: $text-muted; }
     SubmitForm #fields Input { width: 1fr; }
-    SubmitForm #fields TextArea { height: 3; width: 1fr; border: none; padding: 0; }
-    SubmitForm #fields .tall { height: 3; }
+    SubmitForm #fields TextArea { height: 3; width: 1fr; padding: 0; }
+    SubmitForm #fields Command { height: auto; max-height: 3; }
     SubmitForm OptionList { display: none; height: auto; max-height: 6; margin-left: 13; border: none; }
     SubmitForm OptionList.-open { display: block; }
     SubmitForm #preview { padding: 0 1; height: 1fr; border-top: solid $panel; }
@@ -99,15 +83,19 @@ class SubmitForm(Screen[None]):
         """A line for each field, and what would become of it."""
         with Container(id="sides"):
             with VerticalScroll(id="fields"):
-                for name, label, hint in _FIELDS:
+                for name, label, hint in FIELDS:
+                    given = self._given.get(name, "")
                     with Horizontal():
                         yield Label(label)
-                        yield Field(self._given.get(name, ""), placeholder=hint, id=name, compact=True)
+                        if name == "command":
+                            yield Command(given, tab_behavior="focus", placeholder=hint, id=name, compact=True)
+                        else:
+                            yield Field(given, placeholder=hint, id=name, compact=True)
                     if name == "image":
                         yield OptionList(*self._images(), compact=True)
-                with Horizontal(classes="tall"):
+                with Horizontal():
                     yield Label("Variables")
-                    yield TextArea(self._given.get("env", ""), id="env", tab_behavior="focus")
+                    yield TextArea(self._given.get("env", ""), id="env", tab_behavior="focus", compact=True)
                 yield Button("Submit (Ctrl+S)", variant="primary", id="submit", compact=True)
             with VerticalScroll(id="preview"):
                 yield Static("one KEY=VALUE a line", id="verdict")
@@ -180,6 +168,9 @@ class SubmitForm(Screen[None]):
     def _value(self, name: str) -> str:
         return self.query_one(f"#{name}", Input).value.strip()
 
+    def _text(self, name: str) -> str:
+        return self.query_one(f"#{name}", TextArea).text
+
     def _asked(self, command: tuple[str, ...] | None) -> Submission:
         """What the fields say; `command` stands in for one that is not written yet. Raises UsageError."""
         options = Options()
@@ -194,10 +185,10 @@ class SubmitForm(Screen[None]):
                     raise UsageError(f"{name}: {value!r} is not a number") from None
         if nodes := self._value("node").split():
             options["node"] = nodes
-        if env := [line.strip() for line in self.query_one(TextArea).text.splitlines() if line.strip()]:
+        if env := [line.strip() for line in self._text("env").splitlines() if line.strip()]:
             options["env"] = env
         try:
-            words = tuple(shlex.split(self._value("command"))) or command
+            words = self.query_one(Command).words or command
         except ValueError as error:
             raise UsageError(f"command: {str(error).lower()}") from None
         if not words:
@@ -223,7 +214,7 @@ class SubmitForm(Screen[None]):
     def _look(self) -> None:
         if self._busy:
             return
-        if not (self._value("target") or self._value("command")):
+        if not (self._value("target") or self._text("command").strip()):
             self._tell([("What would become of it stands here while you write.\n", "dim")])
             return
         try:
@@ -288,7 +279,7 @@ def fields_of(task: Row, spec: Row) -> dict[str, str]:
     return {
         "target": target,
         "node": node,
-        "command": shlex.join(task["command"]),
+        "command": shlex.join(re.sub(r"(\\*)span:", r"\1\1\\span:", word) for word in task["command"]),
         "image": task["image"] or "",
         "name": task["name"] or "",
         "cores": "" if task["cores"] is None else f"{task['cores']:g}",

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from textual import events
 
 from agentless.client import Client
 from agentless.demo.fleet import NodePlan
@@ -145,3 +146,64 @@ def test_who_leaves_while_it_is_submitted_is_told_that_its_end_is_not_known(tmux
     tmux.see("submitting")
     tmux.press("C-c")
     tmux.see("ready$", "a task was being submitted; whether it was, agentless ps says")
+
+
+# --------------------------------------------------------------------------- the command
+
+
+def argv(client: Client) -> list[str]:
+    (task,) = client.get("/v1/tasks", ended=True)
+    return task["command"]
+
+
+@pytest.mark.parametrize(
+    ("pasted", "words"),
+    [
+        ("sleep \\\n  600", ["sleep", "600"]),
+        ("sleep\n600\n", ["sleep", "600"]),
+        ("sh -c 'sleep 600\necho \\\nend' it\\\ns", ["sh", "-c", "sleep 600\necho \\\nend", "its"]),
+        ('sh -c "sleep 600 # it\'s \\\\n\\\n"', ["sh", "-c", "sleep 600 # it's \\n"]),
+    ],
+)
+async def test_a_command_of_several_lines_is_read_as_a_shell_reads_it(client, pasted, words):
+    async with looking((80, 24)) as eyes:
+        await eyes.press("3", "n", "1x", "tab")
+        eyes.app.post_message(events.Paste(pasted))
+        await eyes.press("tab", IMAGE)
+        await eyes.see("would start now")
+        await eyes.press("ctrl+s")
+        await eyes.see("running")
+    assert argv(client) == words
+
+
+SPAN = r"\\\\span:{1..2}"
+
+
+@pytest.mark.parametrize("more", [["sleep 600\\n\\necho 'it''s'\\n"], ["sleep 600", SPAN]])
+async def test_a_task_like_another_one_has_exactly_its_command(client, more):
+    words = ["sh", "-c", *more]
+    spec = {"command": words, "image": IMAGE}
+    (start,) = client.post("/v1/tasks", {"targets": ["n1::0"], "spec": spec})
+    async with looking() as eyes:
+        await eyes.press("4")
+        await eyes.see(start["task"]["id"])
+        await eyes.press("N")
+        await eyes.see("Command", "held by task")
+        await eyes.press("ctrl+s")
+        await eyes.see("pending")
+    (waits,) = client.get("/v1/queue")
+    assert client.get(f"/v1/tasks/{waits['id']}")["command"] == words
+
+
+async def test_the_form_has_room_for_all_fields_and_the_verdict_in_a_small_terminal(client):
+    async with looking((80, 24)) as eyes:
+        await eyes.press("3", "n", "1x", "tab")
+        eyes.app.post_message(events.Paste("one\ntwo\nthree\nfour"))
+        await eyes.press("tab", IMAGE)
+        await eyes.see("four", "Retries", "Variables", "Submit (Ctrl+S)", "would start now", "^s Submit")
+
+
+async def test_down_goes_through_all_lines(client):
+    async with looking() as eyes:
+        await eyes.press("3", "n", "down", "down", "down")
+        assert eyes.app.screen.focused.id == "name"
