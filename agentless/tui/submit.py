@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import events
@@ -15,31 +17,21 @@ from textual.containers import Container, Horizontal, VerticalScroll
 from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
+from textual.timer import Timer
 from textual.widgets import Button, Footer, Input, Label, OptionList, Static, TextArea
 
-from agentless.client import Client
+from agentless.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError, UsageError
 from agentless.files import read_lines
 from agentless.model.needs import parse_target
 from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.tui.board import Board, Row
 from agentless.tui.details import Part, explained
+from agentless.tui.fields import FIELDS, Command, Field
 
 LOOK_AFTER = 0.25
 """Seconds without a key after which it is asked what would become of the task."""
 
-_FIELDS = (
-    ("target", "Where", "node1::0  or  2xA100:40G  or  1x; several: one task each"),
-    ("command", "Command", "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep"),
-    ("image", "Image", "default: the inventory's; ↓ for those in use"),
-    ("name", "Name", "to refer to it by"),
-    ("node", "Node", "only this one; several: any of them"),
-    ("cores", "Cores", "like 4"),
-    ("memory", "Memory", "like 16GiB"),
-    ("time_limit", "Time limit", "like 8h; short ones may fill gaps"),
-    ("priority", "Priority", "-1000 to 1000"),
-    ("retries", "Retries", "how often to try again"),
-)
 _TAKEN = ("mounts", "workdir", "user", "network", "privileged", "stop_grace", "share", "shm_size", "labels")
 """What the form has no field for, and a task like another one has as that has it; so are its terms."""
 _OWN_TERMS = ("priority", "time_limit", "retries", "start_at", "max_parallel")
@@ -50,18 +42,18 @@ class SubmitForm(Screen[None]):
     """What is wanted; it begins as `like` a task is, with its spec, or with these fields `given`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "submit", "Submit", priority=True),
+        Binding("ctrl+s", "submit", "Submit"),
         Binding("escape", "app.pop_screen", "Back"),
         Binding("down", "images", "Images", show=False),
     ]
     CSS = """
     SubmitForm #sides { height: 1fr; }
     SubmitForm #fields { height: auto; max-height: 100%; padding: 0 1; }
-    SubmitForm #fields Horizontal { height: 1; }
+    SubmitForm #fields Horizontal { height: auto; }
     SubmitForm #fields Label { width: 13; color: $text-muted; }
     SubmitForm #fields Input { width: 1fr; }
-    SubmitForm #fields TextArea { height: 3; width: 1fr; border: none; padding: 0; }
-    SubmitForm #fields .tall { height: 3; }
+    SubmitForm #fields TextArea { height: 3; width: 1fr; padding: 0; }
+    SubmitForm #fields Command { height: auto; max-height: 3; }
     SubmitForm OptionList { display: none; height: auto; max-height: 6; margin-left: 13; border: none; }
     SubmitForm OptionList.-open { display: block; }
     SubmitForm #preview { padding: 0 1; height: 1fr; border-top: solid $panel; }
@@ -83,21 +75,27 @@ class SubmitForm(Screen[None]):
     ) -> None:
         super().__init__()
         self._board, self._client, self._given, self._like = board, client, given, like
+        self._timer: Timer | None = None
+        self._breaker = Breaker()
         self._busy = False
 
     def compose(self) -> ComposeResult:
         """A line for each field, and what would become of it."""
         with Container(id="sides"):
             with VerticalScroll(id="fields"):
-                for name, label, hint in _FIELDS:
+                for name, label, hint in FIELDS:
+                    given = self._given.get(name, "")
                     with Horizontal():
                         yield Label(label)
-                        yield Input(self._given.get(name, ""), placeholder=hint, id=name, compact=True)
+                        if name == "command":
+                            yield Command(given, tab_behavior="focus", placeholder=hint, id=name, compact=True)
+                        else:
+                            yield Field(given, placeholder=hint, id=name, compact=True)
                     if name == "image":
                         yield OptionList(*self._images(), compact=True)
-                with Horizontal(classes="tall"):
+                with Horizontal():
                     yield Label("Variables")
-                    yield TextArea(self._given.get("env", ""), id="env", tab_behavior="focus")
+                    yield TextArea(self._given.get("env", ""), id="env", tab_behavior="focus", compact=True)
                 yield Button("Submit (Ctrl+S)", variant="primary", id="submit", compact=True)
             with VerticalScroll(id="preview"):
                 yield Static("one KEY=VALUE a line", id="verdict")
@@ -107,7 +105,7 @@ class SubmitForm(Screen[None]):
         """Begin where something is missing."""
         missing = next((name for name in ("target", "command") if not self._given.get(name)), "target")
         self.query_one(f"#{missing}").focus()
-        self._timer = self.set_timer(0.0, self._look)
+        self.call_after_refresh(self._look)
 
     def on_resize(self, event: events.Resize) -> None:
         """Put the verdict where there is room."""
@@ -115,17 +113,13 @@ class SubmitForm(Screen[None]):
 
     def on_input_changed(self) -> None:
         """Look again, soon."""
-        self._timer.stop()
-        self._timer = self.set_timer(LOOK_AFTER, self._look)
+        if not self._busy:
+            self._look_away()
+            self._timer = self.set_timer(LOOK_AFTER, self._look)
 
     def on_text_area_changed(self) -> None:
         """Likewise."""
         self.on_input_changed()
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Enter goes on to the next field."""
-        event.stop()
-        self.focus_next()
 
     def on_button_pressed(self) -> None:
         """The button submits."""
@@ -148,15 +142,23 @@ class SubmitForm(Screen[None]):
 
     def action_submit(self) -> None:
         """Send it."""
+        if self._busy:
+            return
+        self._look_away()
         try:
             asked = self._asked(command=None)
         except UsageError as error:
             self._tell([(f"{error}\n", "$text-error")])
             return
-        if not self._busy:
-            self._busy = True
-            self._tell([("submitting …\n", "dim")])
-            self.run_worker(lambda: self._submit(asked), thread=True)
+        self._busy = True
+        self._tell([("submitting …\n", "dim")])
+        self.run_worker(lambda: self._submit(asked), thread=True)
+
+    def on_unmount(self) -> None:
+        """Nobody waits for an answer any more."""
+        self._breaker.break_off()
+        if self._busy:
+            self.app.exit(message="a task was being submitted; whether it was, agentless ps says")
 
     # ------------------------------------------------------------------ inside
 
@@ -165,6 +167,9 @@ class SubmitForm(Screen[None]):
 
     def _value(self, name: str) -> str:
         return self.query_one(f"#{name}", Input).value.strip()
+
+    def _text(self, name: str) -> str:
+        return self.query_one(f"#{name}", TextArea).text
 
     def _asked(self, command: tuple[str, ...] | None) -> Submission:
         """What the fields say; `command` stands in for one that is not written yet. Raises UsageError."""
@@ -180,10 +185,10 @@ class SubmitForm(Screen[None]):
                     raise UsageError(f"{name}: {value!r} is not a number") from None
         if nodes := self._value("node").split():
             options["node"] = nodes
-        if env := [line.strip() for line in self.query_one(TextArea).text.splitlines() if line.strip()]:
+        if env := [line.strip() for line in self._text("env").splitlines() if line.strip()]:
             options["env"] = env
         try:
-            words = tuple(shlex.split(self._value("command"))) or command
+            words = self.query_one(Command).words or command
         except ValueError as error:
             raise UsageError(f"command: {str(error).lower()}") from None
         if not words:
@@ -199,8 +204,17 @@ class SubmitForm(Screen[None]):
             request["spec"] = wanted | {name: had[name] for name in _TAKEN} | {"terms": had["terms"] | own}
         return request
 
+    def _look_away(self) -> None:
+        """Take no answer any more to what was asked for a look."""
+        if self._timer:
+            self._timer.stop()
+        self._breaker.break_off()
+        self._breaker = Breaker()
+
     def _look(self) -> None:
-        if not (self._value("target") or self._value("command")):
+        if self._busy:
+            return
+        if not (self._value("target") or self._text("command").strip()):
             self._tell([("What would become of it stands here while you write.\n", "dim")])
             return
         try:
@@ -208,14 +222,17 @@ class SubmitForm(Screen[None]):
         except UsageError as error:
             self._tell([(f"{error}\n", "$text-warning")])
             return
-        self.run_worker(lambda: self._explain(asked), thread=True, exclusive=True, group="look")
+        self.run_worker(partial(self._explain, asked, self._breaker), thread=True)
 
-    def _explain(self, asked: Submission) -> None:
+    def _explain(self, asked: Submission, breaker: Breaker) -> None:
         parts: list[Part] = []
         for target in asked.targets or ("",):
             request = self._request(asked) | {"targets": [target] if target else [], "sweep": []}
             try:
-                found: Any = self._client.post("/v1/explain", request)
+                with breaker.watching():
+                    found: Any = self._client.post("/v1/explain", request)
+            except BrokenOff:
+                return
             except AgentlessError as error:
                 found = str(error)
             parts += explained(found)
@@ -224,16 +241,23 @@ class SubmitForm(Screen[None]):
             parts.insert(0, (f"the values of its secrets are not known here; give them: {names}\n", "$text-warning"))
         if len(asked.sweep) > 1:
             parts.insert(0, (f"a sweep: {len(asked.sweep)} commands\n", "bold"))
-        self.app.call_from_thread(self._tell, parts)
+        self.call_later(self._looked, parts, breaker)
+
+    def _looked(self, parts: list[Part], breaker: Breaker) -> None:
+        if breaker is self._breaker and not self._busy:
+            self._tell(parts)
 
     def _submit(self, asked: Submission) -> None:
         try:
-            starts: list[Row] = self._client.post("/v1/tasks", self._request(asked))
+            with self._breaker.watching():
+                starts: list[Row] = self._client.post("/v1/tasks", self._request(asked))
+        except BrokenOff:
+            return
         except AgentlessError as error:
-            self.app.call_from_thread(self._answered, [], [str(error)])
+            self.call_later(self._answered, [], [str(error)])
             return
         tasks = [start["task"] for start in starts if start["task"]]
-        self.app.call_from_thread(self._answered, tasks, [start["message"] for start in starts if start["message"]])
+        self.call_later(self._answered, tasks, [start["message"] for start in starts if start["message"]])
 
     def _answered(self, tasks: list[Row], problems: Iterable[str]) -> None:
         self._busy = False
@@ -246,8 +270,7 @@ class SubmitForm(Screen[None]):
             self.app.post_message(self.Submitted(first["id"]))
 
     def _tell(self, parts: list[Part]) -> None:
-        if self.is_mounted:
-            self.query_one("#verdict", Static).update(Content.assemble(*parts))
+        self.query_one("#verdict", Static).update(Content.assemble(*parts))
 
 
 def fields_of(task: Row, spec: Row) -> dict[str, str]:
@@ -256,7 +279,7 @@ def fields_of(task: Row, spec: Row) -> dict[str, str]:
     return {
         "target": target,
         "node": node,
-        "command": shlex.join(task["command"]),
+        "command": shlex.join(re.sub(r"(\\*)span:", r"\1\1\\span:", word) for word in task["command"]),
         "image": task["image"] or "",
         "name": task["name"] or "",
         "cores": "" if task["cores"] is None else f"{task['cores']:g}",

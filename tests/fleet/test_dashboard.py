@@ -266,7 +266,7 @@ async def test_what_cannot_be_meant_is_said_in_the_form_and_nothing_is_sent(clie
     async with looking() as eyes:
         await eyes.press("3", "n")
         for name, value in fields.items():
-            eyes.app.screen.query_one(f"#{name}").value = value
+            setattr(eyes.app.screen.query_one(f"#{name}"), "text" if name == "command" else "value", value)
         await eyes.press("ctrl+s")
         await eyes.see(words)
         assert client.get("/v1/tasks", ended=True) == []

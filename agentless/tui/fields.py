@@ -1,0 +1,52 @@
+"""The fields of the form: what they are called, how they take keys, how a command is read."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.widgets import Input, TextArea
+
+FIELDS = (
+    ("target", "Where", "node1::0  or  2xA100:40G  or  1x; several: one task each"),
+    ("command", "Command", "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep"),
+    ("image", "Image", "default: the inventory's; ↓ for those in use"),
+    ("name", "Name", "to refer to it by"),
+    ("node", "Node", "only this one; several: any of them"),
+    ("cores", "Cores", "like 4"),
+    ("memory", "Memory", "like 16GiB"),
+    ("time_limit", "Time limit", "like 8h; short ones may fill gaps"),
+    ("priority", "Priority", "-1000 to 1000"),
+    ("retries", "Retries", "how often to try again"),
+)
+_QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
+_CONTINUED = re.compile(r"(\\[^\n])|\\\n")
+
+
+class Field(Input):
+    """A line of the form. Enter goes on at once: the next key is the next field's."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", show=False, priority=True)]
+
+
+class Command(TextArea):
+    """The command, on as many lines as it has. Enter goes on, as in a line; what is pasted may have several."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", show=False, priority=True)]
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        """Down goes on from the last line."""
+        if select or not self.navigator.is_last_wrapped_line(self.cursor_location):
+            super().action_cursor_down(select)
+        else:
+            self.screen.focus_next()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Its words as a shell reads them: a line that ends with a backslash goes on in the next one."""
+        joined = _QUOTED.sub(
+            lambda found: found[0] if found[0].startswith("'") else _CONTINUED.sub(r"\1", found[0]), self.text
+        )
+        return tuple(shlex.split(joined))

@@ -1,0 +1,209 @@
+"""The form of the dashboard, over a simulated node with two GPUs: what is typed is what is submitted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+from textual import events
+
+from agentless.client import Client
+from agentless.demo.fleet import NodePlan
+from tests.fleet.client import IMAGE, PATIENCE
+from tests.fleet.eyes import looking
+from tests.fleet.house import inhabited
+from tests.fleet.world import World
+from tests.tmux import Tmux
+
+in_tmux = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux (Debian's package tmux)")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with inhabited(tmp_path_factory.mktemp("house"), [NodePlan("n1", 2)]) as world:
+        yield world
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[Client]:
+    client = Client.found(None)
+    yield client
+    for task in client.get("/v1/tasks"):
+        client.post(f"/v1/tasks/{task['id']}/kill")
+        client.wait(task["id"])
+    for task in client.get("/v1/tasks", ended=True):
+        client.delete(f"/v1/tasks/{task['id']}")
+
+
+@pytest.fixture
+def tmux(client, tmp_path) -> Iterator[Tmux]:
+    with Tmux(tmp_path, {}) as tmux:
+        tmux.agentless("dashboard")
+        tmux.see("n1 online", "2 free")
+        yield tmux
+
+
+# ------------------------------------------------------- keys that come all at once
+
+
+@in_tmux
+def test_a_submit_takes_all_that_was_typed_before_it(client, tmux):
+    tmux.press("3", "n")
+    tmux.see("Command")
+    tmux.press(f"1x\tsleep 600\t{IMAGE}")
+    tmux.see("would start now")
+    tmux.press("\t" + "x" * 30 + "\x13")
+    tmux.see("x" * 30, "running")
+    (task,) = client.get("/v1/tasks")
+    assert task["name"] == "x" * 30
+
+
+@in_tmux
+def test_enter_goes_on_before_the_next_key(client, tmux):
+    tmux.press("3", "n")
+    tmux.see("Command")
+    tmux.press("1x\rsleep 500")
+    tmux.see("Where        1x\n", "Command      sleep 500")
+
+
+# ------------------------------------------------------------------------- leaving
+
+
+async def test_a_form_that_is_left_at_once_is_just_left(client):
+    async with looking() as eyes:
+        for _ in range(10):
+            await eyes.press("n", "escape")
+            assert len(eyes.app.screen_stack) == 1
+
+
+async def test_an_empty_form_says_that_it_will_look(client):
+    async with looking() as eyes:
+        await eyes.press("3", "n")
+        await eyes.see("What would become of it stands here while you write.")
+
+
+# ------------------------------------------------------- a controller that takes its time
+
+
+async def test_what_was_asked_for_before_has_no_say_any_more(client, monkeypatch):
+    asked, slow, post = threading.Event(), threading.Event(), Client.post
+
+    def answered(self, path, body=None, **query):
+        found = post(self, path, body, **query)
+        if body["targets"] == ["2x"]:
+            asked.set()
+            slow.wait(PATIENCE)
+        return found
+
+    monkeypatch.setattr(Client, "post", answered)
+    async with looking() as eyes:
+        await eyes.press("3", "n", "2x", "tab", "true", "tab", IMAGE)
+        await eyes.see(asked.is_set)
+        eyes.app.screen.query_one("#target").value = "n9::0"
+        await eyes.see("no node 'n9'")
+        slow.set()
+        await eyes.app.workers.wait_for_complete()
+        await eyes.pilot.pause()
+        assert "no node 'n9'" in eyes.text
+
+
+@pytest.fixture
+def hanging(client) -> Iterator[Callable[[], None]]:
+    pid = client.get("/v1/controller")["pid"]
+    yield lambda: os.kill(pid, signal.SIGSTOP)
+    os.kill(pid, signal.SIGCONT)
+
+
+async def test_a_controller_that_hangs_keeps_nobody(client, monkeypatch, hanging):
+    asked, ended, post = threading.Event(), threading.Event(), Client.post
+
+    def answered(*words):
+        asked.set()
+        try:
+            return post(*words)
+        finally:
+            ended.set()
+
+    async with looking() as eyes:
+        await eyes.press("3", "n", "1x")
+        hanging()
+        monkeypatch.setattr(Client, "post", answered)
+        await eyes.press("tab", "true")
+        await eyes.see(asked.is_set)
+    assert ended.wait(PATIENCE)
+
+
+@in_tmux
+def test_who_leaves_while_it_is_submitted_is_told_that_its_end_is_not_known(tmux, hanging):
+    tmux.press("3", "n")
+    tmux.see("Command")
+    hanging()
+    tmux.press("1x\ttrue\x13")
+    tmux.see("submitting")
+    tmux.press("C-c")
+    tmux.see("ready$", "a task was being submitted; whether it was, agentless ps says")
+
+
+# --------------------------------------------------------------------------- the command
+
+
+def argv(client: Client) -> list[str]:
+    (task,) = client.get("/v1/tasks", ended=True)
+    return task["command"]
+
+
+@pytest.mark.parametrize(
+    ("pasted", "words"),
+    [
+        ("sleep \\\n  600", ["sleep", "600"]),
+        ("sleep\n600\n", ["sleep", "600"]),
+        ("sh -c 'sleep 600\necho \\\nend' it\\\ns", ["sh", "-c", "sleep 600\necho \\\nend", "its"]),
+        ('sh -c "sleep 600 # it\'s \\\\n\\\n"', ["sh", "-c", "sleep 600 # it's \\n"]),
+    ],
+)
+async def test_a_command_of_several_lines_is_read_as_a_shell_reads_it(client, pasted, words):
+    async with looking((80, 24)) as eyes:
+        await eyes.press("3", "n", "1x", "tab")
+        eyes.app.post_message(events.Paste(pasted))
+        await eyes.press("tab", IMAGE)
+        await eyes.see("would start now")
+        await eyes.press("ctrl+s")
+        await eyes.see("running")
+    assert argv(client) == words
+
+
+SPAN = r"\\\\span:{1..2}"
+
+
+@pytest.mark.parametrize("more", [["sleep 600\\n\\necho 'it''s'\\n"], ["sleep 600", SPAN]])
+async def test_a_task_like_another_one_has_exactly_its_command(client, more):
+    words = ["sh", "-c", *more]
+    spec = {"command": words, "image": IMAGE}
+    (start,) = client.post("/v1/tasks", {"targets": ["n1::0"], "spec": spec})
+    async with looking() as eyes:
+        await eyes.press("4")
+        await eyes.see(start["task"]["id"])
+        await eyes.press("N")
+        await eyes.see("Command", "held by task")
+        await eyes.press("ctrl+s")
+        await eyes.see("pending")
+    (waits,) = client.get("/v1/queue")
+    assert client.get(f"/v1/tasks/{waits['id']}")["command"] == words
+
+
+async def test_the_form_has_room_for_all_fields_and_the_verdict_in_a_small_terminal(client):
+    async with looking((80, 24)) as eyes:
+        await eyes.press("3", "n", "1x", "tab")
+        eyes.app.post_message(events.Paste("one\ntwo\nthree\nfour"))
+        await eyes.press("tab", IMAGE)
+        await eyes.see("four", "Retries", "Variables", "Submit (Ctrl+S)", "would start now", "^s Submit")
+
+
+async def test_down_goes_through_all_lines(client):
+    async with looking() as eyes:
+        await eyes.press("3", "n", "down", "down", "down")
+        assert eyes.app.screen.focused.id == "name"
