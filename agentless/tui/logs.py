@@ -271,21 +271,33 @@ class LogScreen(Screen[None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Search, or save."""
         event.stop()
+        if self._asks == "save":
+            self._save(event.value.strip())
+            return
         self.action_back()
-        if self._asks == "search":
-            self.log_lines.sought = event.value
-            self.log_lines.lay_out()
-            self.action_next(1)
-        elif event.value.strip():
-            self._save(Path(event.value.strip()).expanduser())
+        self.log_lines.sought = event.value
+        self.log_lines.lay_out()
+        self.action_next(1)
 
-    def _save(self, path: Path) -> None:
+    def _save(self, name: str) -> None:
+        if not name:
+            self.action_back()
+            return
         try:
-            path.write_text(self.log_lines.text())
+            path = Path(name).expanduser().absolute()
+            with path.open("x", encoding="utf-8") as file:
+                file.write(self.log_lines.text())
+        except FileExistsError:
+            problem = "is there already; choose another name"
         except OSError as error:
-            self.notify(f"{path}: {error.strerror}", severity="error")
+            problem = f"cannot be written: {error.strerror}"
+        except (RuntimeError, ValueError) as error:
+            problem = f"cannot be the name of a file: {error}"
         else:
-            self.notify(f"saved as {path.absolute()}")
+            self.action_back()
+            self.notify(f"saved as {path}", markup=False)
+            return
+        self.notify(f"{name} {problem}", severity="error", markup=False)
 
 
 def _settled(line: str) -> str:
