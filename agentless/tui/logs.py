@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import deque
-from io import StringIO
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from tempfile import TemporaryFile
+from typing import IO, BinaryIO, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -16,6 +18,7 @@ from textual.widgets import Footer, Input, Static
 
 from agentless.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError
+from agentless.model.units import format_size
 from agentless.tui.board import Board, Row
 from agentless.tui.lines import Lines, Piece
 from agentless.words import printable, state
@@ -71,11 +74,6 @@ class Log(Lines):
         self.redraw()
         if self.follows:
             self.scroll_to(y=self.length(), animate=False, force=True)
-
-    def text(self) -> str:
-        """All that is kept, as it came."""
-        lines = [text for stream, text in self._all if self.only in (None, stream)]
-        return "".join(f"{line}\n" for line in lines)
 
     def length(self) -> int:
         """Lines on the screen and beyond."""
@@ -143,7 +141,7 @@ class LogScreen(Screen[None]):
         self._board, self._row, self._client = board, task, client
         self.log_lines = Log()
         self._state = Static(markup=False)
-        self._breaker = Breaker()
+        self._breaker, self._saving = Breaker(), Breaker()
         self._asks = ""
         self._note = "reading"
         self._waiting: list[tuple[int, bytes]] = []
@@ -174,8 +172,9 @@ class LogScreen(Screen[None]):
         self._describe()
 
     def on_unmount(self) -> None:
-        """Stop reading."""
+        """Stop reading, and saving."""
         self._breaker.break_off()
+        self._saving.break_off()
 
     def board_changed(self, changed: set[str]) -> None:
         """Show how the task is now."""
@@ -257,7 +256,7 @@ class LogScreen(Screen[None]):
         """Ask where to; in a browser that is the browser's business."""
         name = f"{self.about_task['id']}.log"
         if self.app.is_web:
-            self.app.deliver_text(StringIO(self.log_lines.text()), save_filename=name)
+            self.run_worker(partial(self._hand_out, name, self.log_lines.only), thread=True)
         else:
             self._open("save", "a file to write it to", name)
 
@@ -271,21 +270,66 @@ class LogScreen(Screen[None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Search, or save."""
         event.stop()
+        if self._asks == "save":
+            self._save(event.value.strip())
+            return
         self.action_back()
-        if self._asks == "search":
-            self.log_lines.sought = event.value
-            self.log_lines.lay_out()
-            self.action_next(1)
-        elif event.value.strip():
-            self._save(Path(event.value.strip()).expanduser())
+        self.log_lines.sought = event.value
+        self.log_lines.lay_out()
+        self.action_next(1)
 
-    def _save(self, path: Path) -> None:
+    def _save(self, name: str) -> None:
+        if not name:
+            self.action_back()
+            return
         try:
-            path.write_text(self.log_lines.text())
+            path = Path(name).expanduser().absolute()
+            file = path.open("xb")
+        except FileExistsError:
+            problem = "is there already; choose another name"
         except OSError as error:
-            self.notify(f"{path}: {error.strerror}", severity="error")
+            problem = f"cannot be written: {error.strerror}"
+        except (RuntimeError, ValueError) as error:
+            problem = f"cannot be the name of a file: {error}"
         else:
-            self.notify(f"saved as {path.absolute()}")
+            self.action_back()
+            self.run_worker(partial(self._write, file, path, self.log_lines.only), thread=True)
+            return
+        self.notify(f"{name} {problem}", severity="error", markup=False)
+
+    def _write(self, file: BinaryIO, path: Path, only: int | None) -> None:
+        size = self._fetch(file, only)
+        with contextlib.suppress(OSError):  # what could not be written is said by now
+            file.close()
+        if size is None:
+            path.unlink(missing_ok=True)
+        else:
+            self.notify(f"saved as {path}: {format_size(size)}", markup=False)
+
+    def _hand_out(self, name: str, only: int | None) -> None:
+        file = TemporaryFile()  # noqa: SIM115 - closed by who delivers it
+        if self._fetch(file, only) is not None:
+            self.app.call_from_thread(self.app.deliver_binary, file, save_filename=name)
+
+    def _fetch(self, into: IO[bytes], only: int | None) -> int | None:
+        """Write the log as it came, in a thread: how many bytes; None where it did not come whole, which is said."""
+        size = 0
+        try:
+            with self._saving.watching():
+                for stream, data in self._client.frames(f"/v1/tasks/{self._row['id']}/logs", follow=False):
+                    if stream in (only or 1, only or 2):
+                        size += into.write(data)
+            into.flush()
+        except BrokenOff:
+            problem = "it was left before its end"
+        except AgentlessError as error:
+            problem = str(error)
+        except OSError as error:
+            problem = str(error.strerror)
+        else:
+            return size
+        self.notify(f"the log was not saved: {problem}", severity="error", markup=False)
+        return None
 
 
 def _settled(line: str) -> str:

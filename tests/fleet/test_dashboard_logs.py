@@ -1,0 +1,144 @@
+"""The log of a task on the dashboard, over a simulated node: what is saved of it, and where."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from agentless.client import Client
+from agentless.demo.fleet import NodePlan
+from tests.fleet.client import IMAGE
+from tests.fleet.eyes import Eyes, looking
+from tests.fleet.house import inhabited
+from tests.fleet.world import World
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with inhabited(tmp_path_factory.mktemp("house"), [NodePlan("n1", 1)]) as world:
+        yield world
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[Client]:
+    client = Client.found(None)
+    yield client
+    for task in client.get("/v1/tasks", ended=True):
+        client.delete(f"/v1/tasks/{task['id']}")
+
+
+def ended(client: Client, script: str) -> str:
+    """A task that has said all that it says."""
+    asked = {"targets": ["n1::0"], "spec": {"command": ["sh", "-c", script], "image": IMAGE, "needs": {"nodes": []}}}
+    (start,) = client.post("/v1/tasks", asked)
+    client.wait(start["task"]["id"])
+    return start["task"]["id"]
+
+
+@contextlib.asynccontextmanager
+async def reading(client: Client, script: str) -> AsyncIterator[Eyes]:
+    """Somebody who has read the log of a task to its end."""
+    task = ended(client, script)
+    async with looking((100, 20)) as eyes:
+        await eyes.press("4")
+        await eyes.see(task)
+        await eyes.press("l")
+        await eyes.see("the end")
+        yield eyes
+
+
+def told(eyes: Eyes) -> str:
+    """What they were told, however it is broken into lines on the screen."""
+    return "\n".join(note.message for note in eyes.app._notifications)
+
+
+async def test_a_file_that_is_there_is_never_written_over(client, tmp_path):
+    there = tmp_path / "results"
+    there.write_text("of a month")
+    async with reading(client, "echo hello") as eyes:
+        await eyes.press("S", "ctrl+u", str(there), "enter")
+        await eyes.see(lambda: "is there already; choose another name" in told(eyes))
+        assert there.read_text() == "of a month"
+
+
+async def test_after_a_name_that_is_taken_another_one_can_be_typed(client, tmp_path):
+    (tmp_path / "results").touch()
+    async with reading(client, "echo hello") as eyes:
+        await eyes.press("S", "ctrl+u", str(tmp_path / "results"), "enter")
+        await eyes.see(lambda: "is there already" in told(eyes))
+        await eyes.press("2", "enter")
+        await eyes.see(lambda: "saved as" in told(eyes))
+        assert (tmp_path / "results2").read_bytes() == b"hello\n"
+
+
+@pytest.mark.parametrize("name", ["~nobody123/x", "a\0b", "/nowhere/x"])
+async def test_a_name_that_no_file_can_have_is_told_in_a_sentence(client, name):
+    async with reading(client, "echo hello") as eyes:
+        await eyes.press("S")
+        line = eyes.app.screen.query_one("Input")
+        line.value = name
+        await eyes.press("enter")
+        await eyes.see(lambda: "cannot be" in told(eyes))
+        assert line.has_class("-open")
+
+
+async def save(eyes: Eyes, path: Path) -> None:
+    """They save the log that they see."""
+    await eyes.press("S", "ctrl+u", str(path), "enter")
+    await eyes.see(lambda: "saved as" in told(eyes))
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("printf 'no end'", b"no end"),
+        ("printf '\\033[31mred\\033[0m 1\\r2\\r\\n'", b"\x1b[31mred\x1b[0m 1\r2\r\n"),
+        ("printf '\\343\\201'; sleep 0.2; printf '\\202'", "あ".encode()),
+        ("printf '\\377\\000'", b"\xff\0"),
+        ("head -c 100000 /dev/zero | tr '\\0' x", b"x" * 100_000),
+        ("seq 1 150000", b"".join(b"%d\n" % n for n in range(1, 150_001))),
+    ],
+    ids=["no newline", "colours", "parted characters", "no text", "a long line", "many lines"],
+)
+async def test_a_saved_log_is_what_the_task_wrote_byte_by_byte(client, tmp_path, script, said):
+    async with reading(client, script) as eyes:
+        await save(eyes, tmp_path / "log")
+        assert (tmp_path / "log").read_bytes() == said
+
+
+async def test_where_one_stream_is_shown_that_one_is_saved(client, tmp_path):
+    async with reading(client, "echo out; echo err >&2") as eyes:
+        await eyes.press("2")
+        await save(eyes, tmp_path / "log")
+        assert (tmp_path / "log").read_bytes() == b"err\n"
+
+
+async def test_it_is_said_how_much_was_saved(client, tmp_path):
+    async with reading(client, "head -c 2048 /dev/zero") as eyes:
+        await save(eyes, tmp_path / "log")
+        assert told(eyes).endswith("log: 2 KiB")
+
+
+async def test_of_a_log_that_does_not_come_no_file_is_left(client, tmp_path):
+    async with reading(client, "echo hello") as eyes:
+        for task in client.get("/v1/tasks", ended=True):
+            client.delete(f"/v1/tasks/{task['id']}")
+        await eyes.press("S", "ctrl+u", str(tmp_path / "log"), "enter")
+        await eyes.see(lambda: "the log was not saved" in told(eyes))
+        await eyes.see(lambda: not (tmp_path / "log").exists())
+
+
+async def test_a_browser_is_given_the_same_bytes(client, monkeypatch):
+    async with reading(client, "printf '\\033[31mred'") as eyes:
+        given = []
+        monkeypatch.setattr(type(eyes.app), "is_web", True)
+        monkeypatch.setattr(eyes.app, "deliver_binary", lambda file, save_filename: given.append((file, save_filename)))
+        await eyes.press("S")
+        await eyes.see(lambda: given)
+        ((file, name),) = given
+        with file:
+            file.seek(0)
+            assert (file.read(), name) == (b"\x1b[31mred", f"{eyes.app.screen.about_task['id']}.log")
