@@ -1,6 +1,7 @@
 """The dashboard: the whole cluster in a terminal, and everything a user does with it.
 
 app.py        the app: its views, its keys, and what comes in from the controller
+incoming.py   what the controller sends: taken down on the board, and shown
 feed.py       a thread that follows the controller, also over its end and its return
 board.py      what is known of the cluster, by what the controller has sent
 view.py       a table of rows that can be sorted and filtered; gpus, nodes, tasks, queue, events: one view each

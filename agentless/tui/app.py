@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable, Iterable
-from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
 from textual.binding import ActiveBinding, Binding, BindingType
-from textual.css.query import NoMatches
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer
@@ -24,11 +21,11 @@ from agentless.tui import shell
 from agentless.tui.acts import ACTS, Act, Target, applies, path_of, perform
 from agentless.tui.ask import Ask
 from agentless.tui.bar import Bar, Summary
-from agentless.tui.board import TREND, Board, Row
+from agentless.tui.board import Board, Row
 from agentless.tui.details import GpuDetails, NodeDetails, TaskDetails
 from agentless.tui.events import Events
-from agentless.tui.feed import Feed
 from agentless.tui.gpus import Gpus
+from agentless.tui.incoming import Incoming, in_app
 from agentless.tui.keys import Keys
 from agentless.tui.logs import LogScreen
 from agentless.tui.nodes import Nodes
@@ -44,10 +41,6 @@ VIEWS = {
 }  # fmt: skip
 _SCREENS = {"logs": LogScreen, "describe": TaskDetails}
 """What an act shows: not twice on top of each other."""
-QUIET = 6.0
-"""Seconds without a word from the controller after which that is said."""
-REMEMBERED = 500
-"""So many events are asked for at the start."""
 
 
 class Dashboard(App[None]):
@@ -78,28 +71,9 @@ class Dashboard(App[None]):
         self.read_only = read_only
         self.views = {only: VIEWS[only]} if only else VIEWS
         self.board = Board()
-        self.gone = "connecting to the controller"
-        self.stopped = False
-        self._sampled_at = 0.0
-        self._feed = Feed(
-            client,
-            lambda client: client.lines("/v1/watch"),
-            begun=partial(self._have, self._connected),
-            line=partial(self._have, self._changed),
-            gone=partial(self._have, self._show_lost),
-        )
-        self._history = Feed(
-            client,
-            self._events_since,
-            begun=lambda: None,
-            line=partial(self._have, self._add_event),
-            gone=lambda *_: None,
-            starts=False,
-        )
-        self._seen = 0
+        self.incoming = Incoming(self, client, self.board, self._show)
         self._offered: list[str] = []
         self._breakers: set[Breaker] = set()  # of what is asked now
-        self._heard, self._silent = time.monotonic(), False
 
     # ------------------------------------------------------------------ screen
 
@@ -121,14 +95,11 @@ class Dashboard(App[None]):
         self.theme_changed_signal.subscribe(self, lambda theme: self._keep_theme(theme.name))
         self.view.starting_focus.focus()
         self.set_interval(1.0, self._each_second)
-        self._feed.start()
-        if "events" in self.views:
-            self._history.start()
+        self.incoming.start(events="events" in self.views)
 
     def on_unmount(self) -> None:
         """Let go of the controller."""
-        self._feed.close()
-        self._history.close()
+        self.incoming.close()
         for breaker in self._breakers.copy():
             breaker.break_off()
 
@@ -191,7 +162,7 @@ class Dashboard(App[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key does something now; what does nothing is not shown."""
         if action == "start_controller":
-            return self.stopped
+            return self.board.stopped
         if action != "act":
             return True
         act = next(act for act in ACTS if act.name == parameters[0])
@@ -235,7 +206,7 @@ class Dashboard(App[None]):
                 with breaker.watching():
                     work()
             except AgentlessError as error:
-                self._have(self._say, str(error), "error")
+                in_app(self, self._say, str(error), "error")
             except BrokenOff:
                 pass
             self._breakers.discard(breaker)
@@ -251,7 +222,7 @@ class Dashboard(App[None]):
     def _repeat(self, task: Row) -> None:
         """Open the form for a task like this one."""
         spec = self.client.get(f"{path_of(task)}/spec")
-        self._have(self.push_screen, SubmitForm(self.board, self.client, fields_of(task, spec), spec))
+        in_app(self, self.push_screen, SubmitForm(self.board, self.client, fields_of(task, spec), spec))
 
     def _lend(self, task: Row, opened: Terminal | AgentlessError | None) -> None:
         """Lend the terminal to the shell that was opened."""
@@ -281,7 +252,7 @@ class Dashboard(App[None]):
 
     def _perform(self, act: Act, target: Target, reason: str = "") -> None:
         def work() -> None:
-            self._have(self._say, perform(self.client, act.name, target, reason))
+            in_app(self, self._say, perform(self.client, act.name, target, reason))
 
         self._do(work)
 
@@ -335,58 +306,16 @@ class Dashboard(App[None]):
             fresh.write_text(name + "\n")
             fresh.replace(fresh.with_suffix(""))
 
-    # -------------------------------------------------------------------- feed
-
-    def _have(self, work: Callable[..., object], *words: object) -> None:
-        """In the feed's thread: have the app do it, which at its end has no widgets any more, and then no loop."""
-        with contextlib.suppress(NoMatches, RuntimeError, CancelledError):
-            self.call_from_thread(work, *words)
+    # ---------------------------------------------------------------- incoming
 
     def _each_second(self) -> None:
-        """Show how long tasks run, and that a controller says nothing any more: it sends a line every two seconds."""
-        quiet = time.monotonic() - self._heard
-        if quiet > QUIET and (self._silent or not self.gone):
-            self.gone, self._silent = f"no news from the controller for {quiet:.0f} s", True
+        """Show how long tasks run."""
+        self.incoming.tick()
         self._show({"tasks"})
-
-    def _connected(self) -> None:
-        self.gone, self.stopped = "", False
-        self.board.clear()
-        self.run_worker(self._remember, thread=True)
-
-    def _remember(self) -> None:
-        """Ask for the trends so far; in a thread."""
-        with contextlib.suppress(AgentlessError):
-            history = self.client.get("/v1/history", since=TREND, points=TREND)
-            self._have(self.board.remember, history)
-
-    def _changed(self, line: dict[str, Any]) -> None:
-        self._heard = time.monotonic()
-        if self._silent:
-            self.gone, self._silent = "", False
-        changed = self.board.apply(line)
-        if self.board.now - self._sampled_at >= 1:
-            self._sampled_at = self.board.now
-            self.board.sampled()
-        self._show(changed)
-
-    def _show_lost(self, why: str, stopped: bool) -> None:
-        self.gone, self.stopped = why, stopped
-        self._show({"controller"})
-        self.refresh_bindings()
 
     def action_start_controller(self) -> None:
         """Start a controller that was stopped."""
-        self._feed.restart()
-
-    def _events_since(self, client: Client) -> Iterable[dict[str, Any]]:
-        query = {"after": self._seen} if self._seen else {"last": REMEMBERED}
-        return client.lines("/v1/events", follow=True, **query)
-
-    def _add_event(self, event: dict[str, Any]) -> None:
-        self._seen = event["seq"]
-        self.query_one(Events).events.append(event)
-        self._show({"events"})
+        self.incoming.restart()
 
     def _show(self, changed: set[str]) -> None:
         """Bring what is on the screen to the board."""
@@ -394,6 +323,8 @@ class Dashboard(App[None]):
             return
         if changed != {"events"}:
             self.query_one(Summary).update()
+        if "controller" in changed:
+            self.refresh_bindings()
         if changed & self.view.KINDS:
             self.view.update()
             self._offer()

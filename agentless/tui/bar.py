@@ -48,8 +48,8 @@ class Summary(Static):
         super().update(self._words())
 
     def _words(self) -> Content:
-        if gone := self.app.gone:  # type: ignore[attr-defined]
-            more = ": S starts it again" if self.app.stopped else ""  # type: ignore[attr-defined]
+        if gone := self._board.gone:
+            more = ": S starts it again" if self._board.stopped else ""
             return Content.assemble((f" {gone}{more} ", "$text-error reverse"))
         gpus, tasks = self._board.gpus.values(), self._board.tasks.values()
         parts: list[str | tuple[str, str]] = [" "]

@@ -15,6 +15,8 @@ Row = dict[str, Any]
 
 TREND = 120
 """Samples of a GPU's utilisation that are kept for its trend."""
+KEPT = 2000
+"""Events that are kept."""
 LATELY = 600.0
 """Seconds for which a failed task counts as something that is wrong."""
 STALE = 15.0
@@ -23,12 +25,14 @@ _NUMBERS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")
 
 
 class Board:
-    """Nodes by name, GPUs by node and UUID, tasks by id. `me` is who looks; `now` is the controller's clock.
+    """Nodes by name, GPUs by node and UUID, tasks by id, the newest events; `now` is the controller's clock.
 
-    `changed` counts the changes of each kind, so that who draws one can tell whether there is something new.
+    `gone` says why nothing is heard of the controller, empty when it is; `stopped`: it was told to end.
     """
 
     def __init__(self) -> None:
+        self.gone, self.stopped = "connecting to the controller", False
+        self.events: deque[Row] = deque(maxlen=KEPT)
         self.clear()
 
     def clear(self) -> None:

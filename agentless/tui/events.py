@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from agentless.tui import look
-from agentless.tui.board import Board, Row
+from agentless.tui.board import Row
 from agentless.tui.lines import Piece
 from agentless.tui.table import Column
 from agentless.tui.view import View
 from agentless.words import where
-
-KEPT = 2000
-"""So many events can be looked at here, the newest."""
 
 
 class Events(View):
     """A line for each event, the newest first."""
 
     KINDS = frozenset({"events"})
-
-    def __init__(self, board: Board, *, id: str) -> None:  # noqa: A002 - Textual's name
-        super().__init__(board, id=id)
-        self.events: deque[Row] = deque(maxlen=KEPT)
 
     def columns(self) -> Sequence[Column]:
         """When, what about, what, and why."""
@@ -39,7 +31,7 @@ class Events(View):
 
     def all_rows(self) -> list[Row]:
         """The newest first."""
-        return list(reversed(self.events))
+        return list(reversed(self.board.events))
 
     def name_of(self, row: Row) -> object:
         """Its number."""

@@ -471,7 +471,7 @@ async def test_a_controller_that_dies_is_started_again_and_everything_is_there_a
         await eyes.see(task)
         end_controller(signal.SIGKILL)
         await eyes.see("the controller is gone")
-        await eyes.see(lambda: not eyes.app.gone and eyes.app.board.tasks.get(task, {}).get("state") == "running")
+        await eyes.see(lambda: not eyes.app.board.gone and eyes.app.board.tasks.get(task, {}).get("state") == "running")
 
 
 async def test_a_controller_that_was_stopped_stays_stopped_until_it_is_wanted(client):
@@ -483,7 +483,7 @@ async def test_a_controller_that_was_stopped_stays_stopped_until_it_is_wanted(cl
         await eyes.see("the controller was stopped", "S starts it again")
         assert not client.is_running()
         await eyes.press("S")
-        await eyes.see(lambda: not eyes.app.gone and task in eyes.text)
+        await eyes.see(lambda: not eyes.app.board.gone and task in eyes.text)
 
 
 async def test_the_colours_that_were_chosen_are_those_of_the_next_time(client):

@@ -41,10 +41,10 @@ async def drawn(size: tuple[int, int], *keys: str, theme: str = "textual-dark") 
     app = Dashboard(Client(Path("/nowhere"), None))
     async with app.run_test(size=size) as pilot:
         app.theme = theme
-        app._connected()
+        app.incoming.begin()
         for event in RECORDED["events"]:
-            app._add_event(event)
-        app._changed(RECORDED["line"])
+            app.incoming.take_event(event)
+        app.incoming.take(RECORDED["line"])
         await pilot.press(*keys)
         for _ in range(3):
             await pilot.pause()
@@ -90,8 +90,8 @@ async def test_no_state_is_told_by_its_colour_alone(still):
     """Of the strips, where there is least room: the signs alone tell free, working, foreign and unhealthy apart."""
     app = Dashboard(Client(Path("/nowhere"), None))
     async with app.run_test(size=(80, 12)) as pilot:
-        app._connected()
-        app._changed(RECORDED["line"])
+        app.incoming.begin()
+        app.incoming.take(RECORDED["line"])
         await pilot.pause()
         text = "\n".join(strip.text for strip in app.screen._compositor.render_strips())
         (line,) = [line for line in text.splitlines() if line.startswith("node1 ")]

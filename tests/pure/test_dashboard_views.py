@@ -43,8 +43,8 @@ async def over(line: dict, size: tuple[int, int] = (120, 36), **more: bool) -> A
     """A dashboard over this board."""
     app = Dashboard(Client(Path("/nowhere"), None), **more)
     async with app.run_test(size=size) as pilot:
-        app._connected()
-        app._changed(line)
+        app.incoming.begin()
+        app.incoming.take(line)
         yield Eyes(app, pilot)
 
 
