@@ -91,7 +91,7 @@ class Feed:
         raise ControllerError("the controller is gone (tasks go on); looking for it")
 
     def _wait_for_another(self) -> None:
-        while self._client.is_running() and not self._wanted.wait(0.05):
+        while self._client.is_running() and not self._closed.wait(0.05):
             pass  # it is on its way out
         while not self._closed.is_set() and not self._wanted.is_set() and not self._client.is_running():
             self._wanted.wait(AGAIN)

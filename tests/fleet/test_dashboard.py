@@ -6,7 +6,9 @@ import contextlib
 import os
 import shlex
 import signal
+import time
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 
@@ -481,9 +483,11 @@ async def test_a_controller_that_was_stopped_stays_stopped_until_it_is_wanted(cl
         await eyes.see(task)
         client.post("/v1/controller/stop")
         await eyes.see("the controller was stopped", "S starts it again")
-        assert not client.is_running()
+        await eyes.see(lambda: not client.is_running())
+        wanted = time.time()
         await eyes.press("S")
         await eyes.see(lambda: not eyes.app.board.gone and task in eyes.text)
+        assert datetime.fromisoformat(client.get("/v1/controller")["started_at"]).timestamp() >= wanted - 0.001
 
 
 async def test_the_colours_that_were_chosen_are_those_of_the_next_time(client):
