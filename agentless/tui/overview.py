@@ -122,8 +122,7 @@ class News(Lines, can_focus=False):
         """Show what is known now; while it is hidden it has no width to wrap for."""
         if not self.size.width:
             return
-        before = len(self._lines)
-        self._wrap(self.scrollable_content_region.width)
+        before, self._lines = len(self._lines), self._wrapped(self.scrollable_content_region.width)
         if before != len(self._lines):
             self.refresh(layout=True)
         self.redraw()
@@ -137,19 +136,18 @@ class News(Lines, can_focus=False):
         return len(self._lines)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's
-        """As many lines as there are."""
-        self._wrap(width)
-        return len(self._lines)
+        """As many lines as there are at this width."""
+        return len(self._wrapped(width))
 
     def draw(self, y: int) -> list[Piece]:
         """One line."""
         return self._lines[y] if y < len(self._lines) else []
 
-    def _wrap(self, width: int) -> None:
+    def _wrapped(self, width: int) -> list[list[Piece]]:
         lines = list(islice(self._all(max(20, width)), LINES + 1))
         if len(lines) > LINES:
             lines[LINES] = [("… and more: 5 lists all that waits", "dim")]
-        self._lines = lines or [[("nothing waits, nothing is wrong", "dim")]]
+        return lines or [[("nothing waits, nothing is wrong", "dim")]]
 
     def _all(self, width: int) -> Iterator[list[Piece]]:
         """The lines, wrapped one after the other as they are asked for."""
@@ -163,8 +161,8 @@ class News(Lines, can_focus=False):
             waiting.setdefault((task["batch"], task["reason"] or ""), []).append(task)
         for (batch, reason), (task, *others) in waiting.items():
             place, when = look.of(task["position"], ""), ran(task)
-            wants = f"{len(others) + 1} of {batch} wait" if others else f"wants {where(task)}"
-            head = f"{place:>2} {task['owner']} {wants}" + (f", {when}" if when != "-" else "")
+            wants = f": {len(others) + 1} of {batch} wait" if others else f" wants {where(task)}"
+            head = f"{place:>2} {task['owner']}{wants}" + (f", {when}" if when != "-" else "")
             yield [(fitted(head, width), "warn")]
             for line in wrap(flat(reason), width - 3, max_lines=MOST, placeholder=" …"):
                 yield [("   " + line, "dim")]

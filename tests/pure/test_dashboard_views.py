@@ -208,7 +208,7 @@ async def test_gpus_that_do_not_fit_as_tiles_are_all_seen_as_signs():
 async def test_a_batch_that_waits_for_one_reason_is_one_piece_of_news():
     batch = [{**WAITS, "id": f"b-{at}", "batch": "b", "position": at} for at in range(2, 215)]
     text = await drawn(tasks({**WAITS, "position": 1}, *batch), size=(80, 24))
-    assert "213 of b wait" in text
+    assert ": 213 of b wait" in text
     assert text.count(WAITS["reason"]) == 2
 
 
