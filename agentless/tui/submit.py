@@ -28,7 +28,7 @@ from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.tui.ask import Ask
 from agentless.tui.board import Board, Row
 from agentless.tui.details import Part, explained
-from agentless.tui.fields import FIELDS, Command, Field
+from agentless.tui.fields import FIELDS, Command, Field, in_fields
 
 LOOK_AFTER = 0.25
 """Seconds without a key after which it is asked what would become of the task."""
@@ -222,8 +222,11 @@ class SubmitForm(Screen[None]):
             raise UsageError(f"command: {str(error).lower()}") from None
         if not words:
             raise UsageError("write a command")
+        targets = self._value("target").split()
+        if not targets and not options.keys() & {"node", "cores", "memory"}:
+            raise UsageError("what does it need? Say in where which GPUs, like node1::0 or 2xA100")
         outside = Outside(time.time(), os.environ, read_lines)
-        return submission(words, self._value("target").split(), options, outside)
+        return submission(words, targets, options, outside)
 
     def _request(self, asked: Submission) -> Row:
         request = asked.request()
@@ -292,7 +295,7 @@ class SubmitForm(Screen[None]):
         self._busy = False
         self._tell([(f"{problem}\n", "$text-error") for problem in problems])
         for problem in problems:
-            self.app.notify(problem, severity="error", markup=False)
+            self.app.notify(in_fields(problem), severity="error", markup=False)
         if tasks:
             first = tasks[0]
             words = f"{first['id']} is {first['state']}" + (f" on {first['node']}" if first["node"] else "")
@@ -307,7 +310,8 @@ class SubmitForm(Screen[None]):
             self.app.post_message(self.Submitted(self._started))
 
     def _tell(self, parts: list[Part]) -> None:
-        self.query_one("#verdict", Static).update(Content.assemble(*parts))
+        said = [(in_fields(part[0]), part[1]) if isinstance(part, tuple) else in_fields(part) for part in parts]
+        self.query_one("#verdict", Static).update(Content.assemble(*said))
 
 
 def fields_of(task: Row, spec: Row) -> dict[str, str]:

@@ -70,6 +70,23 @@ def test_enter_goes_on_before_the_next_key(client, tmux):
     tmux.see("Where        1x\n", "Command      sleep 500")
 
 
+@in_tmux
+def test_enter_leaves_the_filter_before_the_next_key(client, tmux):
+    for name in ("multi", "other"):
+        client.post(
+            "/v1/tasks", {"targets": ["1x"], "spec": {"command": ["sleep", "600"], "image": IMAGE, "name": name}}
+        )
+    tmux.press("4")
+    tmux.see("multi", "other")
+    tmux.press("/")
+    tmux.see("words that a row has")
+    tmux.press("multi\rd")
+    tmux.see("multi", "launched → running")
+    tmux.press("Escape")
+    tmux.see("multi", "OWNER")
+    assert "other" not in tmux.text
+
+
 # ------------------------------------------------------------------------- leaving
 
 
@@ -266,3 +283,21 @@ async def test_down_goes_through_all_lines(client):
     async with looking() as eyes:
         await eyes.press("3", "n", "down", "down", "down")
         assert eyes.app.screen.focused.id == "name"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"target": "1x", "memory": "lots"}, " memory 'lots' is not a size"),
+        ({"target": "1x", "time_limit": "soon"}, "time limit 'soon'"),
+        ({}, "Say in where which GPUs"),
+    ],
+)
+async def test_what_is_wrong_is_said_of_the_fields_and_not_of_options(client, fields, words):
+    async with looking() as eyes:
+        await eyes.press("3", "n", "tab", "true")
+        for name, value in fields.items():
+            eyes.app.screen.query_one(f"#{name}").value = value
+        await eyes.press("ctrl+s")
+        await eyes.see(words)
+        assert "--" not in eyes.text
