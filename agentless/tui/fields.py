@@ -21,6 +21,7 @@ FIELDS = (
     ("priority", "Priority", "-1000 to 1000"),
     ("retries", "Retries", "how often to try again"),
 )
+_LABELS = {name.replace("_", "-"): label.lower() for name, label, _ in FIELDS} | {"env": "variables"}
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 _CONTINUED = re.compile(r"(\\[^\n])|\\\n")
 
@@ -50,3 +51,8 @@ class Command(TextArea):
             lambda found: found[0] if found[0].startswith("'") else _CONTINUED.sub(r"\1", found[0]), self.text
         )
         return tuple(shlex.split(joined))
+
+
+def in_fields(text: str) -> str:
+    """What speaks of options, as `--time-limit`, so that it speaks of these fields."""
+    return re.sub(r"(?<!\S)--([a-z-]+)", lambda found: _LABELS.get(found[1], found[0]), text)

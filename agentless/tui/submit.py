@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
 
@@ -25,9 +25,10 @@ from agentless.errors import AgentlessError, UsageError
 from agentless.files import read_lines
 from agentless.model.needs import parse_target
 from agentless.rules.options import Options, Outside, Submission, submission
+from agentless.tui.ask import Ask
 from agentless.tui.board import Board, Row
 from agentless.tui.details import Part, explained
-from agentless.tui.fields import FIELDS, Command, Field
+from agentless.tui.fields import FIELDS, Command, Field, in_fields
 
 LOOK_AFTER = 0.25
 """Seconds without a key after which it is asked what would become of the task."""
@@ -43,7 +44,7 @@ class SubmitForm(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "submit", "Submit"),
-        Binding("escape", "app.pop_screen", "Back"),
+        Binding("escape", "leave", "Back"),
         Binding("down", "images", "Images", show=False),
     ]
     CSS = """
@@ -77,7 +78,9 @@ class SubmitForm(Screen[None]):
         self._board, self._client, self._given, self._like = board, client, given, like
         self._timer: Timer | None = None
         self._breaker = Breaker()
+        self._opened: list[str] = []
         self._busy = False
+        self._started = ""
 
     def compose(self) -> ComposeResult:
         """A line for each field, and what would become of it."""
@@ -103,6 +106,7 @@ class SubmitForm(Screen[None]):
 
     def on_mount(self) -> None:
         """Begin where something is missing."""
+        self._opened = self._texts()
         missing = next((name for name in ("target", "command") if not self._given.get(name)), "target")
         self.query_one(f"#{missing}").focus()
         self.call_after_refresh(self._look)
@@ -140,6 +144,23 @@ class SubmitForm(Screen[None]):
         self.query_one(OptionList).remove_class("-open")
         self.query_one("#image").focus()
 
+    def action_leave(self) -> None:
+        """Leave the images, or the form; ask first when something was typed."""
+        images = self.query_one(OptionList)
+        if images.has_class("-open"):
+            images.remove_class("-open")
+            self.set_focus(self.query_one("#image"))
+        elif self._busy:
+            self.notify("it is sent already; the answer is on its way", severity="warning")
+        elif self._texts() == self._opened:
+            self.dismiss()
+        else:
+            self.app.push_screen(Ask("Leave it? What you typed is lost."), self._left)
+
+    def _left(self, answer: str | None) -> None:
+        if answer is not None:
+            self.dismiss()
+
     def action_submit(self) -> None:
         """Send it."""
         if self._busy:
@@ -154,6 +175,10 @@ class SubmitForm(Screen[None]):
         self._tell([("submitting …\n", "dim")])
         self.run_worker(lambda: self._submit(asked), thread=True)
 
+    def on_screen_resume(self) -> None:
+        """Leave when the answer came while another screen was on top."""
+        self._go()
+
     def on_unmount(self) -> None:
         """Nobody waits for an answer any more."""
         self._breaker.break_off()
@@ -164,6 +189,10 @@ class SubmitForm(Screen[None]):
 
     def _images(self) -> list[str]:
         return sorted({task["image"] for task in self._board.tasks.values() if task["image"]})
+
+    def _texts(self) -> list[str]:
+        """All that is written in the form."""
+        return [field.value for field in self.query(Input)] + [area.text for area in self.query(TextArea)]
 
     def _value(self, name: str) -> str:
         return self.query_one(f"#{name}", Input).value.strip()
@@ -193,8 +222,11 @@ class SubmitForm(Screen[None]):
             raise UsageError(f"command: {str(error).lower()}") from None
         if not words:
             raise UsageError("write a command")
+        targets = self._value("target").split()
+        if not targets and not options.keys() & {"node", "cores", "memory"}:
+            raise UsageError("what does it need? Say in where which GPUs, like node1::0 or 2xA100")
         outside = Outside(time.time(), os.environ, read_lines)
-        return submission(words, self._value("target").split(), options, outside)
+        return submission(words, targets, options, outside)
 
     def _request(self, asked: Submission) -> Row:
         request = asked.request()
@@ -259,18 +291,27 @@ class SubmitForm(Screen[None]):
         tasks = [start["task"] for start in starts if start["task"]]
         self.call_later(self._answered, tasks, [start["message"] for start in starts if start["message"]])
 
-    def _answered(self, tasks: list[Row], problems: Iterable[str]) -> None:
+    def _answered(self, tasks: list[Row], problems: list[str]) -> None:
         self._busy = False
         self._tell([(f"{problem}\n", "$text-error") for problem in problems])
+        for problem in problems:
+            self.app.notify(in_fields(problem), severity="error", markup=False)
         if tasks:
             first = tasks[0]
             words = f"{first['id']} is {first['state']}" + (f" on {first['node']}" if first["node"] else "")
-            self.app.notify(words if len(tasks) == 1 else f"{len(tasks)} tasks; {words}")
-            self.app.pop_screen()
-            self.app.post_message(self.Submitted(first["id"]))
+            self.app.notify(words if len(tasks) == 1 else f"{len(tasks)} tasks; {words}", markup=False)
+            self._started = first["id"]
+            self._go()
+
+    def _go(self) -> None:
+        """Leave when it is done, once no other screen is on top."""
+        if self._started and self.is_active:
+            self.dismiss()
+            self.app.post_message(self.Submitted(self._started))
 
     def _tell(self, parts: list[Part]) -> None:
-        self.query_one("#verdict", Static).update(Content.assemble(*parts))
+        said = [(in_fields(part[0]), part[1]) if isinstance(part, tuple) else in_fields(part) for part in parts]
+        self.query_one("#verdict", Static).update(Content.assemble(*said))
 
 
 def fields_of(task: Row, spec: Row) -> dict[str, str]:

@@ -15,6 +15,20 @@ from agentless.tui.board import Board, Row
 from agentless.tui.table import Column, Table
 
 
+class FilterLine(Input):
+    """Asks for the words of a filter. Enter goes back to the rows at once: the next key is theirs."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "leave", show=False, priority=True)]
+
+    def __init__(self, rows: Widget) -> None:
+        super().__init__(placeholder="words that a row has, or state:running owner:alice !not-this", compact=True)
+        self._rows = rows
+
+    def action_leave(self) -> None:
+        """Go back to the rows."""
+        self.screen.set_focus(self._rows)
+
+
 class View(Vertical):
     """The base of the views that are tables. `KINDS` are the kinds of rows that it is made from."""
 
@@ -42,7 +56,7 @@ class View(Vertical):
     def compose(self) -> ComposeResult:
         """The table, and the line of the filter."""
         yield self.table
-        yield Input(placeholder="words that a row has, or state:running owner:alice !not-this", compact=True)
+        yield FilterLine(self.table.body)
 
     # ------------------------------------------------------------ of each view
 
@@ -112,7 +126,7 @@ class View(Vertical):
         line.value = ""
         line.remove_class("-open")
         self.set_filter("")
-        self.table.body.focus()
+        self.screen.set_focus(self.table.body)
 
     def action_sort(self, by: int) -> None:
         """Sort by the next column; after the last one as it was."""
@@ -136,12 +150,11 @@ class View(Vertical):
         event.stop()
         self.set_filter(event.value)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go back to the rows; the filter stays as long as it has words."""
-        event.stop()
-        if not event.value.strip():
-            self.query_one(Input).remove_class("-open")
-        self.table.body.focus()
+    def on_descendant_blur(self) -> None:
+        """The line of the filter stays as long as it has words."""
+        line = self.query_one(Input)
+        if not (line.value.strip() or line.has_focus):
+            line.remove_class("-open")
 
     def _sort(self, column: Column | None) -> None:
         self._sorted_by = column

@@ -70,6 +70,23 @@ def test_enter_goes_on_before_the_next_key(client, tmux):
     tmux.see("Where        1x\n", "Command      sleep 500")
 
 
+@in_tmux
+def test_enter_leaves_the_filter_before_the_next_key(client, tmux):
+    for name in ("multi", "other"):
+        client.post(
+            "/v1/tasks", {"targets": ["1x"], "spec": {"command": ["sleep", "600"], "image": IMAGE, "name": name}}
+        )
+    tmux.press("4")
+    tmux.see("multi", "other")
+    tmux.press("/")
+    tmux.see("words that a row has")
+    tmux.press("multi\rd")
+    tmux.see("multi", "launched → running")
+    tmux.press("Escape")
+    tmux.see("multi", "OWNER")
+    assert "other" not in tmux.text
+
+
 # ------------------------------------------------------------------------- leaving
 
 
@@ -84,6 +101,29 @@ async def test_an_empty_form_says_that_it_will_look(client):
     async with looking() as eyes:
         await eyes.press("3", "n")
         await eyes.see("What would become of it stands here while you write.")
+
+
+async def test_what_was_typed_is_lost_only_after_a_yes(client):
+    async with looking() as eyes:
+        await eyes.press("3", "n", "1x", "escape")
+        await eyes.see("Leave it? What you typed is lost.")
+        await eyes.press("n")
+        await eyes.see("1x", "Submit (Ctrl+S)")
+        await eyes.press("escape", "y")
+        await eyes.see(lambda: len(eyes.app.screen_stack) == 1)
+
+
+async def test_escape_closes_the_images_before_the_form(client):
+    (start,) = client.post("/v1/tasks", {"targets": ["n1::0"], "spec": {"command": ["sleep", "600"], "image": IMAGE}})
+    async with looking() as eyes:
+        await eyes.press("3")
+        await eyes.see(lambda: start["task"]["id"] in eyes.app.board.tasks)
+        await eyes.press("n", "down", "down", "down")
+        await eyes.see(IMAGE)
+        await eyes.press("escape")
+        await eyes.see("Submit (Ctrl+S)")
+        assert IMAGE not in eyes.text
+        assert eyes.app.screen.focused.id == "image"
 
 
 # ------------------------------------------------------- a controller that takes its time
@@ -137,6 +177,42 @@ async def test_a_controller_that_hangs_keeps_nobody(client, monkeypatch, hanging
     assert ended.wait(PATIENCE)
 
 
+@pytest.fixture
+def slow(client, monkeypatch) -> threading.Event:
+    """A submit is answered only after this."""
+    slow, post = threading.Event(), Client.post
+
+    def answered(self, path, body=None, **query):
+        if path == "/v1/tasks":
+            slow.wait(PATIENCE)
+        return post(self, path, body, **query)
+
+    monkeypatch.setattr(Client, "post", answered)
+    return slow
+
+
+async def test_the_form_stays_until_it_is_known_what_became_of_the_task(slow):
+    async with looking() as eyes:
+        await eyes.press("3", "n", "1x", "tab", "sleep 600", "tab", IMAGE, "ctrl+s")
+        await eyes.see("submitting")
+        await eyes.press("escape")
+        await eyes.see("it is sent already", "submitting")
+        slow.set()
+        await eyes.see("is running on n1", lambda: len(eyes.app.screen_stack) == 1)
+
+
+async def test_an_answer_leaves_what_is_on_top_of_the_form(slow):
+    async with looking() as eyes:
+        await eyes.press("3", "n", "1x", "tab", "sleep 600", "tab", IMAGE, "ctrl+s")
+        await eyes.see("submitting")
+        eyes.app.action_keys()
+        await eyes.see("submit a task like this one")
+        slow.set()
+        await eyes.see("is running on n1", "submit a task like this one")
+        await eyes.press("escape")
+        await eyes.see(lambda: len(eyes.app.screen_stack) == 1)
+
+
 @in_tmux
 def test_who_leaves_while_it_is_submitted_is_told_that_its_end_is_not_known(tmux, hanging):
     tmux.press("3", "n")
@@ -176,10 +252,10 @@ async def test_a_command_of_several_lines_is_read_as_a_shell_reads_it(client, pa
     assert argv(client) == words
 
 
-SPAN = r"\\\\span:{1..2}"
+SPAN = r"\\span:{1..2}"
 
 
-@pytest.mark.parametrize("more", [["sleep 600\\n\\necho 'it''s'\\n"], ["sleep 600", SPAN]])
+@pytest.mark.parametrize("more", [["sleep 600\n\necho 'it''s'\n"], ["sleep 600", SPAN]])
 async def test_a_task_like_another_one_has_exactly_its_command(client, more):
     words = ["sh", "-c", *more]
     spec = {"command": words, "image": IMAGE}
@@ -207,3 +283,21 @@ async def test_down_goes_through_all_lines(client):
     async with looking() as eyes:
         await eyes.press("3", "n", "down", "down", "down")
         assert eyes.app.screen.focused.id == "name"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"target": "1x", "memory": "lots"}, " memory 'lots' is not a size"),
+        ({"target": "1x", "time_limit": "soon"}, "time limit 'soon'"),
+        ({}, "Say in where which GPUs"),
+    ],
+)
+async def test_what_is_wrong_is_said_of_the_fields_and_not_of_options(client, fields, words):
+    async with looking() as eyes:
+        await eyes.press("3", "n", "tab", "true")
+        for name, value in fields.items():
+            eyes.app.screen.query_one(f"#{name}").value = value
+        await eyes.press("ctrl+s")
+        await eyes.see(words)
+        assert "--" not in eyes.text
