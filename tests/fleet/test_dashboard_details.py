@@ -20,7 +20,7 @@ from agentless.tui.logs import LogScreen
 from tests.fleet.client import PATIENCE
 from tests.fleet.eyes import Eyes
 
-RECORDED = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())["line"]
+RECORDED = json.loads((Path(__file__).parents[1] / "pure" / "data" / "dashboard" / "board.json").read_text())["line"]
 FIELDS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")
 
 
