@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, ClassVar
 
 from textual.app import ComposeResult
@@ -13,7 +14,9 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
+from agentless.client import Breaker, BrokenOff
 from agentless.errors import AgentlessError
+from agentless.model.units import format_duration
 from agentless.tui import look
 from agentless.tui.board import Board, Row
 from agentless.words import local, printable, process_words, ran, state, where, words
@@ -37,7 +40,7 @@ class Details(Screen[None]):
     def __init__(self, board: Board) -> None:
         super().__init__()
         self.board = board
-        self.more: list[Part] = []
+        self._breaker = Breaker()
 
     def compose(self) -> ComposeResult:
         """One page."""
@@ -52,8 +55,14 @@ class Details(Screen[None]):
         self.ask()
 
     def ask(self) -> None:
-        """Ask the controller for what the board does not have."""
-        self.run_worker(self._ask, thread=True, exclusive=True)
+        """Ask the controller for what the board does not have; who asked before gets no answer any more."""
+        self._breaker.break_off()
+        self._breaker = Breaker()
+        self.run_worker(partial(self._ask, self._breaker), thread=True)
+
+    def on_unmount(self) -> None:
+        """Ask no more."""
+        self._breaker.break_off()
 
     def board_changed(self, changed: set[str]) -> None:
         """Show what is known now."""
@@ -72,8 +81,14 @@ class Details(Screen[None]):
         """What the controller says; called in a thread."""
         raise NotImplementedError
 
-    def _ask(self) -> None:
-        self.app.call_from_thread(self._show_asked, self.asked())
+    def _ask(self, breaker: Breaker) -> None:
+        try:
+            with breaker.watching():
+                parts = self.asked()
+        except BrokenOff:
+            return
+        if breaker is self._breaker:
+            self.app.call_from_thread(self._show_asked, parts)
 
     def _show_asked(self, parts: list[Part]) -> None:
         if self.is_mounted:
@@ -127,7 +142,7 @@ class TaskDetails(Details):
             ("variables", ", ".join(task["env_names"])),
             ("cores", task["cores"]),
             ("memory", look.gib(task["memory_bytes"] / 2**20) if task["memory_bytes"] else None),
-            ("time limit", f"{task['time_limit']:g} s" if task["time_limit"] else None),
+            ("time limit", format_duration(task["time_limit"]) if task["time_limit"] else None),
             ("priority", task["priority"] or None),
             ("batch", task["batch"] if task["batch"] != task["id"] else None),
             ("parameters", ", ".join(f"{key}={value}" for key, value in task["parameters"].items())),
@@ -178,10 +193,24 @@ class GpuDetails(Details):
     """A GPU: its numbers, who uses it, and the last hour."""
 
     SPAN = 3600.0
+    POINTS = 720
+    """Of the last hour: more than there are columns."""
+    AGAIN = 60.0
+    """Seconds after which the last hour is another one."""
 
     def __init__(self, board: Board, gpu: Row) -> None:
         super().__init__(board)
         self._gpu = gpu
+        self._hour: Any = None
+
+    def on_mount(self) -> None:
+        """Ask again from time to time."""
+        self.set_interval(self.AGAIN, self.ask)
+
+    def on_resize(self) -> None:
+        """Draw what there is in its new room."""
+        self.board_changed(set(self.KINDS))
+        self._show_asked(self._curves())
 
     @property
     def gpu(self) -> Row:
@@ -232,11 +261,14 @@ class GpuDetails(Details):
 
     def asked(self) -> list[Part]:
         """The last hour."""
-        gpu = self.gpu
-        name = f"{gpu['node']}::{gpu['index']}"
-        found = self.get("/v1/history", since=self.SPAN, points=self._room() * 2, gpu=name)
-        if isinstance(found, str) or not found["gpus"]:
-            return []
+        name = f"{self.gpu['node']}::{self.gpu['index']}"
+        self._hour = self.get("/v1/history", since=self.SPAN, points=self.POINTS, gpu=name)
+        return self._curves()
+
+    def _curves(self) -> list[Part]:
+        gpu, found = self.gpu, self._hour
+        if not found or isinstance(found, str) or not found["gpus"]:
+            return [f"\n{found}\n"] if isinstance(found, str) else []
         total = gpu["memory_total_mib"] or 1
         curves = (("Utilisation", "utilization_pct", 100.0, "%"), ("Memory", "memory_used_mib", float(total), " MiB"),
                   ("Temperature", "temperature_c", 100.0, " C"),

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import re
-from collections import deque
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, BinaryIO, ClassVar
 
-from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -20,100 +17,11 @@ from agentless.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError
 from agentless.model.units import format_size
 from agentless.tui.board import Board, Row
-from agentless.tui.lines import Lines, Piece
-from agentless.words import printable, state
+from agentless.tui.log_lines import Log
+from agentless.tui.log_text import LogText
+from agentless.words import state
 
-KEPT = 100_000
-"""So many lines are kept, the last ones."""
-LINE = 20_000
-"""Characters of a line that are kept."""
 STREAMS = {1: "stdout", 2: "stderr", 3: "agentless"}
-
-
-class Log(Lines):
-    """Lines of both streams. `only` is the one stream that is shown, None: all."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "go(-1)", "Up", show=False),
-        Binding("down,j", "go(1)", "Down", show=False),
-        Binding("pageup,b,ctrl+b", "page(-1)", "Page up", show=False),
-        Binding("pagedown,space,ctrl+f", "page(1)", "Page down", show=False),
-        Binding("home,g", "go(-1000000000)", "Begin", show=False),
-        Binding("end,G", "go(1000000000)", "End", show=False),
-    ]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._all: deque[tuple[int, str]] = deque(maxlen=KEPT)
-        self._open = {1: "", 2: "", 3: ""}  # lines that have not ended yet
-        self._shown: list[tuple[int, str]] = []
-        self.only: int | None = None
-        self.wraps = False
-        self.follows = True
-        self.sought = ""
-
-    def add(self, frames: list[tuple[int, bytes]]) -> None:
-        """Take in what has come."""
-        for stream, data in frames:
-            *whole, rest = (self._open[stream] + data.decode("utf-8", "replace")).split("\n")
-            for line in whole:
-                self._all.append((stream, _settled(line)))
-            self._open[stream] = rest[-LINE:]
-        self.lay_out()
-
-    def lay_out(self) -> None:
-        """Make the lines of the screen from those that have come."""
-        there = [*self._all, *((stream, _settled(rest)) for stream, rest in self._open.items() if rest)]
-        lines = [(stream, text) for stream, text in there if self.only in (None, stream)]
-        if self.wraps:
-            width = max(1, self.scrollable_content_region.width)
-            lines = [
-                (stream, text[at : at + width]) for stream, text in lines for at in range(0, max(1, len(text)), width)
-            ]
-        self._shown = lines
-        self.redraw()
-        if self.follows:
-            self.scroll_to(y=self.length(), animate=False, force=True)
-
-    def length(self) -> int:
-        """Lines on the screen and beyond."""
-        return len(self._shown)
-
-    def draw(self, y: int) -> list[Piece]:
-        """One line."""
-        if y >= len(self._shown):
-            return []
-        stream, text = self._shown[y]
-        style = {2: "warn", 3: "dim"}.get(stream, "")
-        if not self.sought:
-            return [(text, style)]
-        pieces, at = [], 0
-        for found in re.finditer(re.escape(self.sought), text, re.IGNORECASE):
-            pieces += [(text[at : found.start()], style), (found.group(), "found")]
-            at = found.end()
-        return [*pieces, (text[at:], style)]
-
-    def seek(self, by: int) -> bool:
-        """Go to the next line (1), or the one before (-1), that has what is sought; whether there is one."""
-        words, here = self.sought.lower(), self.scroll_offset.y
-        order = range(here + 1, len(self._shown)) if by > 0 else range(here - 1, -1, -1)
-        for y in [*order, *(range(len(self._shown)) if by > 0 else range(len(self._shown) - 1, -1, -1))]:
-            if words in self._shown[y][1].lower():
-                self.follows = False
-                self.scroll_to(y=y, animate=False, force=True)
-                return True
-        return False
-
-    def action_go(self, by: int) -> None:
-        """Further by so many lines; at the end it follows."""
-        end = max(0, self.length() - self.size.height)
-        y = max(0, min(self.scroll_offset.y + by, end))
-        self.follows = y >= end and by > 0
-        self.scroll_to(y=y, animate=False, force=True)
-
-    def action_page(self, by: int) -> None:
-        """Further by so many screens."""
-        self.action_go(by * max(1, self.size.height - 1))
 
 
 class LogScreen(Screen[None]):
@@ -144,7 +52,7 @@ class LogScreen(Screen[None]):
         self._breaker, self._saving = Breaker(), Breaker()
         self._asks = ""
         self._note = "reading"
-        self._waiting: list[tuple[int, bytes]] = []
+        self._text = LogText()
 
     @property
     def about_task(self) -> Row:
@@ -174,6 +82,7 @@ class LogScreen(Screen[None]):
     def on_unmount(self) -> None:
         """Stop reading, and saving."""
         self._breaker.break_off()
+        self._text.close()
         self._saving.break_off()
 
     def board_changed(self, changed: set[str]) -> None:
@@ -185,7 +94,7 @@ class LogScreen(Screen[None]):
         try:
             with self._breaker.watching():
                 for frame in self._client.frames(f"/v1/tasks/{self._row['id']}/logs", follow=True):
-                    self._waiting.append(frame)
+                    self._text.add(*frame)
             self._note = "the end"
         except BrokenOff:
             return
@@ -194,9 +103,8 @@ class LogScreen(Screen[None]):
         self.app.call_from_thread(self._describe)
 
     def _take(self) -> None:
-        if self._waiting:
-            frames, self._waiting = self._waiting, []
-            self.log_lines.add(frames)
+        if came := self._text.take():
+            self.log_lines.add(*came)
             if self._note == "reading":
                 self._note = "following"
             self._describe()
@@ -226,8 +134,7 @@ class LogScreen(Screen[None]):
 
     def action_follow(self) -> None:
         """Go to the end, and stay there."""
-        self.log_lines.follows = True
-        self.log_lines.lay_out()
+        self.log_lines.show_end()
         self._describe()
 
     def action_wrap(self) -> None:
@@ -275,7 +182,7 @@ class LogScreen(Screen[None]):
             return
         self.action_back()
         self.log_lines.sought = event.value
-        self.log_lines.lay_out()
+        self.log_lines.redraw()
         self.action_next(1)
 
     def _save(self, name: str) -> None:
@@ -330,11 +237,3 @@ class LogScreen(Screen[None]):
             return size
         self.notify(f"the log was not saved: {problem}", severity="error", markup=False)
         return None
-
-
-def _settled(line: str) -> str:
-    """A line as a terminal would leave it: after the last return to its begin, without colours."""
-    text = line.rstrip("\r")[-LINE:]
-    if "\x1b" in text:
-        text = Text.from_ansi(text).plain
-    return printable(text.rpartition("\r")[2].replace("\t", "    "))

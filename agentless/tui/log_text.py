@@ -1,0 +1,75 @@
+"""The bytes of a log as lines of text: made where they are read, and taken where they are shown."""
+
+from __future__ import annotations
+
+import re
+from codecs import getincrementaldecoder
+from threading import Condition
+
+from agentless.words import printable
+
+Line = tuple[int, str]
+"""A stream (1, 2 or 3) and a text."""
+
+LINE = 20_000
+"""Characters of a line that are kept, the last ones."""
+WAITING = 2**20
+"""Bytes that may wait to be shown: with more, who reads them waits."""
+_LINE_COST = 50
+"""What a line counts for beside its bytes: many short ones take their time too."""
+_ESCAPE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours, and moves of the cursor
+    r"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # a title, a link
+    r"|[ -/]*[0-~])"
+)
+
+
+class LogText:
+    """Takes frames in a thread, and gives lines in another one."""
+
+    def __init__(self) -> None:
+        self._decode = {stream: getincrementaldecoder("utf-8")("replace").decode for stream in (1, 2, 3)}
+        self._begun = dict.fromkeys((1, 2, 3), "")
+        self._lines: list[Line] = []
+        self._size = 0
+        self._closed = False
+        self._changed = Condition()
+
+    def add(self, stream: int, data: bytes) -> None:
+        """Take in a frame, as soon as what came before it was taken."""
+        *whole, rest = (self._begun[stream] + self._decode[stream](data)).split("\n")
+        lines = [(stream, _settled(line)) for line in whole]
+        with self._changed:
+            self._changed.wait_for(lambda: self._size < WAITING or self._closed)
+            self._lines += lines
+            self._begun[stream] = _left(rest)
+            self._size += len(data) + _LINE_COST * len(lines)
+
+    def take(self) -> tuple[list[Line], list[Line]] | None:
+        """Lines that have ended since the last time, and all that have not ended yet; None where nothing came."""
+        with self._changed:
+            if not self._size:
+                return None
+            lines, self._lines, self._size = self._lines, [], 0
+            begun = [(stream, _settled(text)) for stream, text in self._begun.items() if text]
+            self._changed.notify()
+        return lines, begun
+
+    def close(self) -> None:
+        """Let nobody wait any more."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+
+def _left(line: str) -> str:
+    """What the last return to its begin leaves of a line, cut where it is too long."""
+    line = line[line.rfind("\r", 0, len(line.rstrip("\r"))) + 1 :]
+    return line if len(line) <= LINE else "…" + line[-LINE:]
+
+
+def _settled(line: str) -> str:
+    """A line as a terminal would leave it, without colours."""
+    if "\x1b" in line:
+        line = _ESCAPE.sub("", line)
+    return printable(_left(line).rstrip("\r").replace("\t", "    "))

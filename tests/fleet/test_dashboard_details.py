@@ -1,0 +1,97 @@
+"""The screens with all there is to know of one thing: how they follow their size, the time, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agentless.client import Client
+from agentless.tui.app import Dashboard
+from agentless.tui.details import GpuDetails, TaskDetails
+from agentless.tui.feed import Feed
+from agentless.tui.logs import LogScreen
+from tests.fleet.client import PATIENCE
+from tests.fleet.eyes import Eyes
+
+RECORDED = json.loads((Path(__file__).parents[1] / "pure" / "data" / "dashboard" / "board.json").read_text())["line"]
+FIELDS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")
+
+
+class Remembering(Client):
+    """Instead of a controller: each time it is asked, the GPU was used by one percent more."""
+
+    def __init__(self) -> None:
+        super().__init__(Path("/nowhere"), None)
+        self.asked = 0
+
+    def get(self, path: str, **query: object) -> object:
+        if path != "/v1/history" or "gpu" not in query:
+            return {"gpus": []}
+        self.asked += 1
+        return {"gpus": [dict.fromkeys(FIELDS, [float(self.asked)] * int(str(query["points"])))]}
+
+
+@contextlib.asynccontextmanager
+async def dashboard(client: Client, monkeypatch: pytest.MonkeyPatch, width: int) -> AsyncIterator[Eyes]:
+    monkeypatch.setattr(Feed, "start", lambda _: None)
+    app = Dashboard(client)
+    async with app.run_test(size=(width, 50)) as pilot:
+        app.board.apply(json.loads(json.dumps(RECORDED)))
+        yield Eyes(app, pilot)
+
+
+async def test_curves_take_the_room_that_there_is(monkeypatch):
+    async with dashboard(Remembering(), monkeypatch, 80) as eyes:
+        await eyes.app.push_screen(GpuDetails(eyes.app.board, next(iter(eyes.app.board.gpus.values()))))
+        await eyes.see("Power, the last hour")
+        await eyes.pilot.resize_terminal(50, 50)
+        await eyes.see(lambda: {len(curve) for curve in re.findall("[\u2800-\u28ff]+", eyes.text)} == {46})
+        assert len(re.findall("[\u2800-\u28ff]+", eyes.text)) == 16
+
+
+async def test_the_last_hour_goes_on_while_it_is_looked_at(monkeypatch):
+    monkeypatch.setattr(GpuDetails, "AGAIN", 0.05)
+    async with dashboard(Remembering(), monkeypatch, 80) as eyes:
+        await eyes.app.push_screen(GpuDetails(eyes.app.board, next(iter(eyes.app.board.gpus.values()))))
+        await eyes.see("now 3%")
+
+
+async def test_a_time_limit_is_said_as_people_say_it(monkeypatch):
+    async with dashboard(Remembering(), monkeypatch, 80) as eyes:
+        task = {**next(iter(eyes.app.board.tasks.values())), "time_limit": 90000.0}
+        eyes.app.board.tasks[task["id"]] = task
+        screen = TaskDetails(eyes.app.board, task)
+        monkeypatch.setattr(screen, "ask", lambda: None)
+        await eyes.app.push_screen(screen)
+        await eyes.see(lambda: "1d 1h" in eyes.line("time limit"))
+
+
+@pytest.mark.parametrize("screen", ["details", "log"])
+async def test_a_controller_that_hangs_holds_nobody_who_leaves(tmp_path, monkeypatch, screen):
+    with socket.socket(socket.AF_UNIX) as hanging:
+        hanging.bind(str(tmp_path / "controller.sock"))
+        hanging.listen()
+        async with dashboard(Client(tmp_path, None), monkeypatch, 80) as eyes:
+            app = eyes.app
+            task = next(iter(app.board.tasks.values()))
+            await app.push_screen(
+                TaskDetails(app.board, task) if screen == "details" else LogScreen(app.board, task, app.client)
+            )
+            connection, _ = await asyncio.wait_for(asyncio.to_thread(hanging.accept), PATIENCE)
+            with connection:
+                connection.settimeout(PATIENCE)
+                await eyes.press("escape")
+                await asyncio.to_thread(_rest, connection)
+
+
+def _rest(connection: socket.socket) -> None:
+    """Read to the end, which comes when the other side lets go."""
+    while connection.recv(4096):
+        pass
