@@ -18,6 +18,7 @@ from agentless.client import Breaker, BrokenOff
 from agentless.errors import AgentlessError
 from agentless.model.units import format_duration
 from agentless.tui import look
+from agentless.tui.acts import path_of
 from agentless.tui.board import Board, Row
 from agentless.words import local, printable, process_words, ran, state, where, words
 
@@ -167,9 +168,9 @@ class TaskDetails(Details):
         task = self.about_task
         parts: list[Part] = []
         if task["state"] in ("pending", "scheduled"):
-            parts += [("\nWhy it waits\n", "bold"), *explained(self.get(f"/v1/tasks/{task['id']}/explain"))]
+            parts += [("\nWhy it waits\n", "bold"), *explained(self.get(f"{path_of(task)}/explain"))]
         parts.append(("\nWhat has happened\n", "bold"))
-        found = self.get(f"/v1/tasks/{task['id']}/events")
+        found = self.get(f"{path_of(task)}/events")
         if isinstance(found, str):
             parts.append(f"  {found}\n")
         else:
@@ -181,7 +182,7 @@ class TaskDetails(Details):
                     f"  {printable(event['cause'])}\n",
                 ]
         parts.append(("\nThe command, as it is given to the node's sh\n", "bold"))
-        script = self.get(f"/v1/tasks/{task['id']}/script")
+        script = self.get(f"{path_of(task)}/script")
         if isinstance(script, str):
             parts.append(f"  {script}\n")
         else:

@@ -16,6 +16,7 @@ from textual.widgets import Footer, Input, Static
 from agentless.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError
 from agentless.model.units import format_size
+from agentless.tui.acts import path_of
 from agentless.tui.board import Board, Row
 from agentless.tui.log_lines import Log
 from agentless.tui.log_text import LogText
@@ -93,7 +94,7 @@ class LogScreen(Screen[None]):
     def _read(self) -> None:
         try:
             with self._breaker.watching():
-                for frame in self._client.frames(f"/v1/tasks/{self._row['id']}/logs", follow=True):
+                for frame in self._client.frames(f"{path_of(self._row)}/logs", follow=True):
                     self._text.add(*frame)
             self._note = "the end"
         except BrokenOff:
@@ -223,7 +224,7 @@ class LogScreen(Screen[None]):
         size = 0
         try:
             with self._saving.watching():
-                for stream, data in self._client.frames(f"/v1/tasks/{self._row['id']}/logs", follow=False):
+                for stream, data in self._client.frames(f"{path_of(self._row)}/logs", follow=False):
                     if stream in (only or 1, only or 2):
                         size += into.write(data)
             into.flush()
