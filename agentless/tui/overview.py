@@ -24,7 +24,7 @@ from agentless.words import ran, where
 
 MOST = 3
 """Lines that one piece of news takes at most."""
-LINES = 100
+LINES = 50
 """Lines that all news take at most; the view of the queue has all that waits."""
 WIDE = 130
 """Columns from which on the news stand beside the GPUs, and not below."""
