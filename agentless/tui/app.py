@@ -57,7 +57,7 @@ class Dashboard(App[None]):
         Binding("colon,ctrl+p", "command_palette", "Commands", show=False),
         Binding("S", "start_controller", "Start the controller", show=False),
         Binding("q", "quit", "Quit"),
-        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
+        Binding("ctrl+c", "app.leave", "Leave", show=False, priority=True),
         Binding("c", "colours", "Dark, light, or the terminal's own colours", show=False),
     ]
     CSS = """
@@ -262,6 +262,13 @@ class Dashboard(App[None]):
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()
+
+    async def action_leave(self) -> None:
+        """Leave the form as Esc does, else the dashboard."""
+        if isinstance(self.screen, SubmitForm):
+            self.screen.action_leave()
+        else:
+            await self.action_quit()
 
     def action_keys(self) -> None:
         """Show all keys."""

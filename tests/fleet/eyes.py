@@ -52,7 +52,7 @@ class Eyes:
 
 
 _NAMED = {"enter", "escape", "tab", "up", "down", "left", "right", "pageup", "pagedown", "home", "end", "slash",
-          "colon", "question_mark", "ctrl+s", "ctrl+p", "shift+tab", "space", "ctrl+u"}  # fmt: skip
+          "colon", "question_mark", "ctrl+c", "ctrl+s", "ctrl+p", "shift+tab", "space", "ctrl+u"}  # fmt: skip
 
 
 @contextlib.asynccontextmanager

@@ -301,3 +301,11 @@ async def test_what_is_wrong_is_said_of_the_fields_and_not_of_options(client, fi
         await eyes.press("ctrl+s")
         await eyes.see(words)
         assert "--" not in eyes.text
+
+
+async def test_ctrl_c_in_the_form_asks_as_esc_does(client):
+    async with looking() as eyes:
+        await eyes.press("n")
+        await eyes.see("Command")
+        await eyes.press("x", "ctrl+c")
+        await eyes.see("What you typed is lost")
