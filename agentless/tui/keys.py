@@ -20,6 +20,7 @@ _LOOK = (
     ("/", "only rows with these words; state:running owner:alice !not"),
     ("Esc", "all rows again; back"),
     ("o O, or click a title", "sort by the next column, the one before; i reverses"),
+    ("[  ]", "in the overview: scroll what waits and what is wrong"),
     ("m  a", "only my tasks; without those that have ended"),
     (":  or  Ctrl+P", "find any command by its name"),
     ("c", "dark, light, or the terminal's own colours"),

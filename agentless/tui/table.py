@@ -15,8 +15,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from agentless.tui.board import Row
-from agentless.tui.lines import Lines, Piece, fitted
-from agentless.words import printable
+from agentless.tui.lines import Lines, Piece, fitted, flat
 
 GAP = 2
 LEAST = 26
@@ -40,7 +39,7 @@ class Column:
     def piece(self, row: Row) -> Piece:
         """The cell as text and style."""
         found = self.cell(row)
-        return (printable(found), "") if isinstance(found, str) else (printable(found[0]), found[1])
+        return (flat(found), "") if isinstance(found, str) else (flat(found[0]), found[1])
 
 
 class Table(Vertical):
