@@ -134,10 +134,10 @@ def test_a_program_that_will_not_hear_of_it_is_killed(agentless, node, task):
 
 
 def test_what_was_told_to_stay_stays(agentless, node, task):
-    script = f"nohup sleep 1234 >/dev/null 2>&1 & {BEGUN}"
+    script = f"(trap '' HUP; exec sleep 1234) >/dev/null 2>&1 & {BEGUN}"
     with at(agentless, task, "--", "sh", "-c", script) as keyboard:
         keyboard.sees(b"begun")
-        until(lambda: "sleep 1234" in inside(node, task))  # nohup has done its part
+        until(lambda: "sleep 1234" in inside(node, task))
         keyboard.process.kill()
         until(lambda: sorted(inside(node, task)) == ["sleep 1234", "sleep 3600"])
 
@@ -155,7 +155,7 @@ def test_sudo_docker(lab, node):
     cli = Cli(lab, "typist", inventory_of(lab, node1=f"docker: sudo docker, user: {login}"))
     try:
         task = cli.submit("node1", "--", "sleep", "3600")
-        with at(cli, task, "--", "sh", "-c", f"stty size; {BEGUN}") as keyboard:
+        with at(cli, task, "--", "sh", "-c", f"until stty size | grep '24 80'; do sleep 0.1; done; {BEGUN}") as keyboard:
             keyboard.sees(b"24 80")
             keyboard.sees(b"begun")
             keyboard.process.kill()
