@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ def link(tmp_path: Path) -> Iterator[str]:
     command = (sys.executable, "-m", "tests.fleet.web_server", str(tmp_path), "2", "15")
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         yield re.search(r"http://\S+", server.stdout.readline())[0]
-        server.send_signal(signal.SIGINT)
+        server.terminate()
 
 
 @pytest.fixture
