@@ -12,7 +12,7 @@ from agentless.model.node import naming, unreachable
 from agentless.model.reservation import Reservation
 from agentless.model.sharing import Sharing
 from agentless.model.spec import TaskSpec
-from agentless.model.units import format_duration, format_size, short_size
+from agentless.model.units import format_duration, format_indices, format_size, short_size
 from agentless.rules.flaws import Flaw, say
 from agentless.rules.shape import Shape, shape_of
 
@@ -232,7 +232,7 @@ def _has(node: Node) -> str:
     last = max((gpu.reading.index for gpu in node.gpus), default=None)
     if last is None:
         return f"{node.name} has no GPU"
-    return f"{node.name} has GPUs 0-{last}" if last else f"{node.name} has only GPU 0"
+    return f"{node.name} has GPUs {format_indices(range(last + 1))}" if last else f"{node.name} has only GPU 0"
 
 
 def _tasks(node: Node) -> str:
