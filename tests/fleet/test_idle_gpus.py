@@ -98,7 +98,7 @@ async def test_by_policy_a_task_is_warned_and_then_stopped_gently(desk):
         await pass_time(desk, controller, 60)
         for stop in controller.actions.resume_stops():
             await stop
-        over = controller.core.find(task)
+        over = await controller.actions.wait(task, 20)
         assert (over.state, over.status.exit_code) == ("stopped", 0)
         assert over.status.reason.startswith("its GPUs were idle for 2m")
         warning, asked = events(controller, task)
