@@ -264,8 +264,8 @@ class Dashboard(App[None]):
             self.refresh_bindings()
 
     async def action_leave(self) -> None:
-        """Leave the form as Esc does, else the dashboard."""
-        if isinstance(self.screen, SubmitForm):
+        """Leave the form as Esc does, else the dashboard: also a form whose answer does not come."""
+        if isinstance(self.screen, SubmitForm) and not self.screen.busy:
             self.screen.action_leave()
         else:
             await self.action_quit()

@@ -113,4 +113,5 @@ class Incoming:
 def in_app(app: App[None], work: Callable[..., object], *words: object) -> None:
     """Have an app do it, from another thread. At its end it has no widgets any more, and then no loop: then nothing."""
     with contextlib.suppress(NoMatches, RuntimeError, CancelledError):
-        app.call_from_thread(work, *words)
+        if app.is_running:
+            app.call_from_thread(work, *words)

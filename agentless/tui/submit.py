@@ -40,7 +40,10 @@ _NUMBERS: Mapping[str, type] = {"cores": float, "priority": int, "retries": int}
 
 
 class SubmitForm(Screen[None]):
-    """What is wanted; it begins as `like` a task is, with its spec, or with these fields `given`."""
+    """What is wanted; it begins as `like` a task is, with its spec, or with these fields `given`.
+
+    `busy`: it was sent, and there is no answer yet.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "submit", "Submit"),
@@ -79,7 +82,7 @@ class SubmitForm(Screen[None]):
         self._timer: Timer | None = None
         self._breaker = Breaker()
         self._opened: list[str] = []
-        self._busy = False
+        self.busy = False
         self._started = ""
 
     def compose(self) -> ComposeResult:
@@ -117,7 +120,7 @@ class SubmitForm(Screen[None]):
 
     def on_input_changed(self) -> None:
         """Look again, soon."""
-        if not self._busy:
+        if not self.busy:
             self._look_away()
             self._timer = self.set_timer(LOOK_AFTER, self._look)
 
@@ -150,8 +153,8 @@ class SubmitForm(Screen[None]):
         if images.has_class("-open"):
             images.remove_class("-open")
             self.set_focus(self.query_one("#image"))
-        elif self._busy:
-            self.notify("it is sent already; the answer is on its way", severity="warning")
+        elif self.busy:
+            self.notify("it is sent already; its answer is on its way (Ctrl+C leaves without it)", severity="warning")
         elif self._texts() == self._opened:
             self.dismiss()
         else:
@@ -163,7 +166,7 @@ class SubmitForm(Screen[None]):
 
     def action_submit(self) -> None:
         """Send it."""
-        if self._busy:
+        if self.busy:
             return
         self._look_away()
         try:
@@ -171,7 +174,7 @@ class SubmitForm(Screen[None]):
         except UsageError as error:
             self._tell([(f"{error}\n", "$text-error")])
             return
-        self._busy = True
+        self.busy = True
         self._tell([("submitting …\n", "dim")])
         self.run_worker(lambda: self._submit(asked), thread=True)
 
@@ -182,7 +185,7 @@ class SubmitForm(Screen[None]):
     def on_unmount(self) -> None:
         """Nobody waits for an answer any more."""
         self._breaker.break_off()
-        if self._busy:
+        if self.busy:
             self.app.exit(message="a task was being submitted; whether it was, agentless ps says")
 
     # ------------------------------------------------------------------ inside
@@ -244,7 +247,7 @@ class SubmitForm(Screen[None]):
         self._breaker = Breaker()
 
     def _look(self) -> None:
-        if self._busy:
+        if self.busy:
             return
         if not (self._value("target") or self._text("command").strip()):
             self._tell([("What would become of it stands here while you write.\n", "dim")])
@@ -276,7 +279,7 @@ class SubmitForm(Screen[None]):
         self.call_later(self._looked, parts, breaker)
 
     def _looked(self, parts: list[Part], breaker: Breaker) -> None:
-        if breaker is self._breaker and not self._busy:
+        if breaker is self._breaker and not self.busy:
             self._tell(parts)
 
     def _submit(self, asked: Submission) -> None:
@@ -292,7 +295,7 @@ class SubmitForm(Screen[None]):
         self.call_later(self._answered, tasks, [start["message"] for start in starts if start["message"]])
 
     def _answered(self, tasks: list[Row], problems: list[str]) -> None:
-        self._busy = False
+        self.busy = False
         self._tell([(f"{problem}\n", "$text-error") for problem in problems])
         for problem in problems:
             self.app.notify(in_fields(problem), severity="error", markup=False)

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
+from textual import events
 from textual.pilot import Pilot
 
 from agentless.client import Client
@@ -41,10 +42,13 @@ class Eyes:
             raise AssertionError(f"{missing} is not to be seen in:\n{self.text}") from None
 
     async def press(self, *keys: str) -> None:
-        """Type; a text is typed letter by letter."""
+        """Press keys; a text is pasted, for the pilot waits after each key."""
         for key in keys:
-            one = key in _NAMED or len(key) == 1
-            await self.pilot.press(*([key] if one else ["space" if letter == " " else letter for letter in key]))
+            if key in _NAMED or len(key) == 1:
+                await self.pilot.press(key)
+            else:
+                self.app.post_message(events.Paste(key))
+                await self.pilot.pause()
 
     def state(self, task: str) -> str:
         """The state in which a task is shown."""

@@ -202,6 +202,7 @@ async def test_of_a_task_that_was_tried_again_the_chosen_try_is_meant(client):
         await eyes.press("4")
         await eyes.see(lambda: eyes.app.board.tasks.get(f"{task}-2", {}).get("state") == "failed")
         eyes.app.view.table.choose(task)
+        await eyes.see(lambda: eyes.app.target.task and eyes.app.target.task["id"] == task)
         await eyes.press("x", "y")
         await eyes.see(lambda: [row["id"] for row in eyes.app.view.table.rows] == [f"{task}-2"])
 
@@ -275,7 +276,7 @@ async def test_what_cannot_be_meant_is_said_in_the_form_and_nothing_is_sent(clie
 
 
 async def test_a_stop_is_asked_for_first(client):
-    task = submit(client)
+    task = submit(client, script="trap exit TERM; sleep 600 & wait")
     async with looking() as eyes:
         await eyes.press("4")
         await eyes.see(task)

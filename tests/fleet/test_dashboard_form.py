@@ -92,7 +92,7 @@ def test_enter_leaves_the_filter_before_the_next_key(client, tmux):
 
 async def test_a_form_that_is_left_at_once_is_just_left(client):
     async with looking() as eyes:
-        for _ in range(10):
+        for _ in range(3):
             await eyes.press("n", "escape")
             assert len(eyes.app.screen_stack) == 1
 

@@ -36,7 +36,7 @@ def test_a_task_is_submitted_looked_at_and_stopped_by_keys_alone(world, tmux):
     tmux.see("n1 online", "2 free")
     tmux.press("n")
     tmux.see("Command")
-    tmux.press("sh -c 'echo hello; sleep 600'", "Tab", IMAGE)
+    tmux.press("sh -c 'trap exit TERM; echo hello; sleep 600 & wait'", "Tab", IMAGE)
     tmux.see("would start now, on n1::0")
     tmux.press("C-s")
     tmux.see("running", "n1::0")

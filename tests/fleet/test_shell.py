@@ -225,8 +225,8 @@ def test_what_a_killed_program_has_done_to_the_terminal_is_undone(task):
     ):
         os.kill(pid, signal.SIGKILL)
         assert keyboard.ended() == 137
-        assert keyboard.output.rfind(b"\x1b[?1049l") > keyboard.output.rfind(b"\x1b[?1049h")
-        assert keyboard.output.rfind(b"\x1b[?1000l") > keyboard.output.rfind(b"\x1b[?1000h")
+        keyboard.sees(b"\x1b[?1049l", keyboard.output.rfind(b"\x1b[?1049h"))
+        keyboard.sees(b"\x1b[?1000l", keyboard.output.rfind(b"\x1b[?1000h"))
 
 
 def test_when_the_link_breaks_it_says_so_and_the_program_ends(world, task):

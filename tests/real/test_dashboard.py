@@ -58,7 +58,7 @@ def test_in_a_terminal_a_task_is_submitted_from_the_form_entered_and_stopped(age
     tmux.see("node1 online", "node2 online")
     tmux.press("n")
     tmux.see("Command")
-    tmux.press("sh -c 'echo hello; sleep 600'")
+    tmux.press("sh -c 'trap exit TERM; echo hello; sleep 600 & wait'")
     tmux.see("would start now, on node1::0")
     tmux.press("C-s")
     tmux.see("running", "node1::0")
@@ -76,7 +76,7 @@ def test_in_a_terminal_a_task_is_submitted_from_the_form_entered_and_stopped(age
     tmux.see("Stop ")
     tmux.press("y")
     tmux.see("stopped")
-    assert containers(node) == []
+    until(lambda: containers(node) == [])
 
 
 @needs_chromium

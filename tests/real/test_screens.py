@@ -197,7 +197,7 @@ def test_fields_of_a_node(agentless):
 
 def test_the_schema_of_the_inventory(agentless):
     schema = agentless("inventory", "schema").json
-    assert {"version", "defaults", "keep", "queue", "health", "idle", "nodes"} == set(schema["properties"])
+    assert {"version", "defaults", "keep", "queue", "health", "idle", "metrics", "nodes"} == set(schema["properties"])
 
 
 # ---------------------------------------------------------------------- completion

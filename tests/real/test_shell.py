@@ -153,9 +153,10 @@ def test_when_the_task_ends_so_does_its_shell(agentless, task):
 def test_sudo_docker(lab, node):
     login = lab.add_user("typist", sudo=True)
     cli = Cli(lab, "typist", inventory_of(lab, node1=f"docker: sudo docker, user: {login}"))
+    sized = f"until stty size | grep '24 80'; do sleep 0.1; done; {BEGUN}"
     try:
         task = cli.submit("node1", "--", "sleep", "3600")
-        with at(cli, task, "--", "sh", "-c", f"until stty size | grep '24 80'; do sleep 0.1; done; {BEGUN}") as keyboard:
+        with at(cli, task, "--", "sh", "-c", sized) as keyboard:
             keyboard.sees(b"24 80")
             keyboard.sees(b"begun")
             keyboard.process.kill()
