@@ -53,6 +53,7 @@ class Core(Ledger):
         self.records: dict[str, NodeRecord] = {}
         self.examine: Callable[[Link], Iterable[tuple[str, str]]] = lambda _: ()
         self.sampled: list[Callable[[Link], None]] = []
+        self._behind = False  # something that a node has said could not be written
         self._gists: dict[str, object] = {}
         self._states: dict[str, tuple[str, str]] = {}
 
@@ -202,13 +203,13 @@ class Core(Ledger):
             for container in sighting.containers:
                 self._take_in(link.node.name, container)
         except StateError as error:
-            self.trouble = str(error)  # tried again, see `retry`
+            self.trouble, self._behind = str(error), True
 
     def retry(self) -> None:
-        """Write what was left; after the state could not be written, bring all tasks to what their nodes said last."""
-        troubled = self.trouble is not None
+        """Write what was left; if that was what nodes had said, bring all tasks to what they said last."""
         self.flush()
-        if troubled:
+        if self._behind:
+            self._behind = False
             for link in self.links.values():
                 if link.online:
                     self.sighted(link, Sighting(link.containers, asked_at=0.0))

@@ -136,3 +136,17 @@ async def test_a_shell_that_is_opened_while_its_connection_is_closed_is_no_answe
         with pytest.raises(Unreachable, match="n1 closed the connection"):
             async with controller.core.links["n1"].stream(Command("true")):
                 pass
+
+
+async def test_what_a_node_said_while_the_state_could_not_be_written_is_not_forgotten_over_other_news(desk):
+    engine, obstacle = desk.fleet.nodes["n1"].engine, desk.state / "state.json.new"
+    async with desk.running() as controller:
+        core, task = controller.core, await desk.submit(STAYS)
+        obstacle.mkdir()
+        (container,) = engine.containers.values()
+        engine.pause(container)
+        await until(lambda: core.trouble)
+        core.note("news", "something else that can be written")
+        obstacle.rmdir()
+        core.retry()
+        assert core.task(task).state == "paused"
