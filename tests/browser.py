@@ -55,7 +55,10 @@ class Tab:
 
     def shows(self, pattern: str, *, key: str | None = "Shift") -> re.Match[str]:
         """Wait until this is to be read."""
-        return until(lambda: re.search(pattern, self.text(key=key)))
+        try:
+            return until(lambda: re.search(pattern, self.text(key=key)))
+        except AssertionError:
+            raise AssertionError(f"{pattern!r} is not to be read in:\n{self.text(key=key)}") from None
 
     @contextlib.contextmanager
     def _held(self, key: str) -> Iterator[None]:

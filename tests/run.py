@@ -20,6 +20,8 @@ PACKAGES = ("openssh-server", "docker.io", "busybox-static", "iproute2", "iptabl
 PROGRAMS = ("sshd", "dockerd", "busybox", "ip", "iptables", "sudo", "tmux")
 BROWSER = "chromium"
 BROWSER_TESTS = "tests/real/test_browser.py"
+TWO_LABS = ("-n", "2", "--dist", "loadfile")
+"""Most of its time the real ring waits for engines: two of it, each with nodes of its own, take little more."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def rings(real: str | None, browser: str | None) -> list[Step]:
         Step("fleet ring", ("nice", "pytest", "-q", "tests/fleet"), beside=True),
         Step("pure ring", ("pytest", "-q", "tests/pure")),
         Step("browser", ("pytest", "-q", BROWSER_TESTS), browser),
-        Step("real ring", ("pytest", "-q", "tests/real", "tests/lab", f"--ignore={BROWSER_TESTS}"), real),
+        Step("real ring", ("pytest", "-q", *TWO_LABS, "tests/real", "tests/lab", f"--ignore={BROWSER_TESTS}"), real),
     ]
 
 

@@ -65,7 +65,7 @@ async def opened(node: Node):
         yield session
     finally:
         await session.close()
-    await until(lambda: not node.processes(), f"left behind: {node.processes()}")
+    await until(lambda: not node.processes(), lambda: f"left behind: {node.processes()}")
 
 
 async def refusal(node: Node) -> Unreachable:

@@ -128,9 +128,9 @@ def processes(tag: str) -> dict[int, str]:
     return found
 
 
-async def until(condition: Callable[[], object], message: str = "it did not happen") -> None:
+async def until(condition: Callable[[], object], message: str | Callable[[], str] = "it did not happen") -> None:
     """Wait for something that nobody tells us of."""
     deadline = time.monotonic() + WAIT
     while not condition():
-        assert time.monotonic() < deadline, message
+        assert time.monotonic() < deadline, message() if callable(message) else message
         await asyncio.sleep(0.02)

@@ -41,6 +41,13 @@ async def test_a_broken_link_hangs_a_terminal_up(start, library, mark):
         await until(lambda: not node.processes(), "something outlived the link")
 
 
+async def test_a_terminal_that_is_left_at_once_leaves_nothing(start, library, mark):
+    async with opened(node_of(start(), library)) as session:
+        for _ in range(20):
+            async with session.terminal(Command(f"sleep {mark}"), SIZE):
+                pass
+
+
 async def test_no_more_terminals_than_the_server_allows(start, library, mark):
     async with opened(node_of(start("MaxSessions 1"), library)) as session:
         async with session.terminal(Command(f"sleep {mark}"), SIZE):
