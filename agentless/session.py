@@ -34,6 +34,8 @@ KILL_TIMEOUT = 5.0
 GUARD_GRACE = 5.0
 """Seconds by which the node's own guard ends a command later than we do: it is for the time when we are gone."""
 CHUNK = 256 * 1024
+_HAS_TERMINAL = "(: </dev/tty) || exit\n"
+"""A terminal that was hung up before the script had it would never tell it so: then nothing is run."""
 
 _GREETING = """\
 read -r _al_a _al_b _al_c _al_d _al_g _al_e </proc/$$/stat; [ "$_al_g" = $$ ] || exec setsid sh -c '\
@@ -246,7 +248,7 @@ class Session:
         with self._noticing():
             try:
                 async with asyncio.timeout(START_TIMEOUT):
-                    return await self._transport.terminal(command.text(), size)
+                    return await self._transport.terminal(_HAS_TERMINAL + command.text(), size)
             except TimeoutError:
                 raise Timeout(f"{self._name} gave no terminal within {START_TIMEOUT:g} s; try again") from None
 

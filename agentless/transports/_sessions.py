@@ -10,13 +10,12 @@ TERM = "xterm"
 
 
 def login_words(script: str) -> str:
-    """A command that has a `sh` run the script on its terminal, whatever the login shell is that reads it.
+    """A command that has a `sh` run the script, whatever the login shell is that reads it.
 
-    What is quoted for one of them is not for another, so the script is an argument without anything to quote. A
-    terminal that was hung up before the shell had it would never tell it so: then nothing is run.
+    What is quoted for one of them is not for another, so the script is an argument without anything to quote.
     """
     word = escaped(script.encode("utf-8", "surrogateescape")).decode()
-    return f"exec sh -c '(: </dev/tty) || exit; eval \"$(printf %b \"$0\")\"' '{word}'"
+    return f"exec sh -c 'eval \"$(printf %b \"$0\")\"' '{word}'"
 
 
 def no_session(node: str, error: Exception) -> Refused:

@@ -53,6 +53,8 @@ def test_a_shell_has_a_terminal_its_keys_its_size_and_its_own_exit_code(agentles
     with at(agentless, task) as keyboard:
         before = keyboard.modes()
         keyboard.sees(b"# ")
+        keyboard.type(b"echo $((40 + 1))\n")
+        keyboard.sees(b"41\r\n")  # by now Docker's client, too, follows the size
         keyboard.resize(101, 33)
         keyboard.type(b"until [ \"$(stty size)\" = '33 101' ]; do :; done; echo size $((40 + 2))\n")
         keyboard.sees(b"size 42\r\n")
