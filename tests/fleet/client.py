@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -141,10 +142,15 @@ async def gone(pid: int) -> bool:
 
 
 async def until(true: Callable[[], object]) -> None:
-    """Wait until something is so that nobody tells of."""
-    async with asyncio.timeout(PATIENCE):
-        while not true():  # noqa: ASYNC110 - what is waited for is in another process
-            await asyncio.sleep(0.005)
+    """Wait until something is so that nobody tells of. When it does not come, what everything waits for is printed."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not true():  # noqa: ASYNC110 - what is waited for is in another process
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        for task in asyncio.all_tasks():
+            task.print_stack(file=sys.stdout)
+        raise
 
 
 def proc(pid: object, name: str) -> str:
