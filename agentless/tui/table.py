@@ -285,9 +285,17 @@ class Body(Lines):
         self.redraw()
         self.post_message(Table.Chosen())
 
+    def on_resize(self) -> None:
+        """Draw anew, with the cursor still on the screen."""
+        super().on_resize()
+        if self.held:
+            self._follow()
+
     def _follow(self) -> None:
-        """Keep the cursor on the screen."""
+        """Keep the cursor on the screen; before there is one `on_resize` is waited for."""
         top, height = self.scroll_offset.y, self.size.height
+        if not height:
+            return
         if self.cursor < top:
             self.scroll_to(y=self.cursor, animate=False, force=True)
         elif self.cursor >= top + height:

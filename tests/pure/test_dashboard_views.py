@@ -21,6 +21,7 @@ from agentless.tui.app import Dashboard
 from agentless.tui.board import Board
 from agentless.tui.feed import Feed
 from agentless.tui.lines import Lines, fitted
+from agentless.tui.submit import SubmitForm
 from agentless.tui.tasks import Tasks
 from agentless.tui.tiles import Tiles
 from agentless.tui.view import _sorted
@@ -129,6 +130,17 @@ def test_tasks_are_sorted_by_the_time_that_is_shown():
     view = Tasks(Board(), id="tasks")
     column = next(column for column in view.columns() if column.title == "TIME")
     assert [row["id"] for row in _sorted(rows, column, reverse=False)] == ["in 5m", "1m", "1h", "2h", "-"]
+
+
+@pytest.mark.parametrize("at", [0, 39])
+async def test_the_row_that_is_chosen_before_the_view_was_ever_shown_is_on_the_screen(at):
+    rows = [{**FAILED, "id": f"task{n}", "ended_at": f"2026-11-22T00:00:{59 - n}.000Z"} for n in range(40)]
+    async with over(tasks(*rows)) as eyes:
+        eyes.app.post_message(SubmitForm.Submitted(f"task{at}"))
+        await eyes.see(lambda: f"task{at} " in eyes.text)
+        for _ in range(3):
+            await eyes.pilot.pause()
+        assert f"task{at} " in eyes.text
 
 
 async def test_reversing_without_a_sort_does_nothing_now_or_later():
