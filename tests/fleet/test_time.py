@@ -10,6 +10,7 @@ from agentless.controller.intake import Submit
 from agentless.errors import Refused
 from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
+from agentless.model.task import first_try
 from agentless.model.terms import Terms
 from tests.fleet.client import until
 from tests.fleet.desk import Desk
@@ -19,14 +20,14 @@ FAR = 1e9
 
 
 async def started(controller, script, target="n1", secrets=None, grace=10.0, **terms):
-    """A task that has been submitted with these terms."""
+    """The first try of a task that has been submitted with these terms; it may be over, and the next one the answer."""
     names = tuple(secrets or ())
     spec = TaskSpec(
         ("sh", "-c", script), needs=parse_target(target), secret_env=names, stop_grace=grace, terms=Terms(**terms)
     )
     (start,) = await controller.intake.submit(Submit((spec,), secrets or {}))
     assert start.task, start.message
-    return start.task.id
+    return first_try(start.task.id)
 
 
 async def events(controller, task):
