@@ -42,7 +42,7 @@ async def test_a_broken_link_hangs_a_terminal_up(start, library, mark):
 
 
 async def test_a_terminal_that_is_left_at_once_leaves_nothing(start, library, mark):
-    async with opened(node_of(start(), library)) as session:
+    async with opened(node_of(start("MaxSessions 30"), library)) as session:
         for _ in range(20):
             async with session.terminal(Command(f"sleep {mark}"), SIZE):
                 pass
