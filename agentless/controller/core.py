@@ -142,8 +142,8 @@ class Core(Ledger):
 
     async def heard(self, nodes: Iterable[str]) -> None:
         """Wait until these nodes have answered since the controller started, or are known not to, or for a while."""
-        silent = [link for link in map(self.links.__getitem__, nodes) if not link.answered.is_set()]
-        waits = [asyncio.ensure_future(link.answered.wait()) for link in silent]
+        events = [self.links[name].answered for name in nodes]
+        waits = [asyncio.ensure_future(answered.wait()) for answered in events if not answered.is_set()]
         if waits:
             _, late = await asyncio.wait(waits, timeout=FIRST_ANSWER)
             for wait in late:

@@ -14,6 +14,7 @@ import pytest
 from agentless import paths
 from agentless.client import Client
 from agentless.demo.fleet import NodePlan
+from agentless.model.task import first_try
 from tests.fleet.client import PATIENCE
 from tests.fleet.world import World
 
@@ -32,6 +33,15 @@ def inhabited(root: Path, plans: list[NodePlan]) -> Iterator[World]:
             yield world
         finally:
             end_controller(signal.SIGTERM)
+
+
+def forget_tasks(client: Client) -> None:
+    """Kill what lives, and remove all tasks with all their tries."""
+    for task in client.get("/v1/tasks"):
+        client.post(f"/v1/tasks/{task['id']}/kill")
+        client.wait(task["id"])
+    for task in {first_try(task["id"]) for task in client.get("/v1/tasks", ended=True)}:
+        client.delete(f"/v1/tasks/{task}")
 
 
 def end_controller(number: int) -> None:

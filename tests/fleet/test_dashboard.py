@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shlex
 import signal
@@ -17,10 +16,9 @@ from agentless.client import Client
 from agentless.demo.fleet import NodePlan
 from agentless.model.task import first_try
 from agentless.tui.acts import ACTS
-from agentless.wire import RequestFailed
 from tests.fleet.client import IMAGE
 from tests.fleet.eyes import looking
-from tests.fleet.house import end_controller, inhabited
+from tests.fleet.house import end_controller, forget_tasks, inhabited
 from tests.fleet.world import World
 
 LONG = "sleep 600"
@@ -38,12 +36,7 @@ def client(world: World) -> Iterator[Client]:
     yield client
     for name in ("n1", "n2"):
         client.post(f"/v1/nodes/{name}/resume", {})
-    for task in client.get("/v1/tasks"):
-        client.post(f"/v1/tasks/{task['id']}/kill")
-        client.wait(task["id"])
-    for task in client.get("/v1/tasks", ended=True):
-        with contextlib.suppress(RequestFailed):  # it was a try of one before
-            client.delete(f"/v1/tasks/{task['id']}")
+    forget_tasks(client)
 
 
 def submit(client: Client, target: str = "n1::0", script: str = LONG, **spec: object) -> str:

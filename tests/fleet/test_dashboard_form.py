@@ -15,7 +15,7 @@ from agentless.client import Client
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import IMAGE, PATIENCE
 from tests.fleet.eyes import looking
-from tests.fleet.house import inhabited
+from tests.fleet.house import forget_tasks, inhabited
 from tests.fleet.world import World
 from tests.tmux import Tmux
 
@@ -32,11 +32,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def client(world: World) -> Iterator[Client]:
     client = Client.found(None)
     yield client
-    for task in client.get("/v1/tasks"):
-        client.post(f"/v1/tasks/{task['id']}/kill")
-        client.wait(task["id"])
-    for task in client.get("/v1/tasks", ended=True):
-        client.delete(f"/v1/tasks/{task['id']}")
+    forget_tasks(client)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from agentless.client import Client
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import IMAGE
 from tests.fleet.eyes import Eyes, looking
-from tests.fleet.house import inhabited
+from tests.fleet.house import forget_tasks, inhabited
 from tests.fleet.world import World
 
 
@@ -26,8 +26,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def client(world: World) -> Iterator[Client]:
     client = Client.found(None)
     yield client
-    for task in client.get("/v1/tasks", ended=True):
-        client.delete(f"/v1/tasks/{task['id']}")
+    forget_tasks(client)
 
 
 def ended(client: Client, script: str) -> str:
@@ -124,8 +123,7 @@ async def test_it_is_said_how_much_was_saved(client, tmp_path):
 
 async def test_of_a_log_that_does_not_come_no_file_is_left(client, tmp_path):
     async with reading(client, "echo hello") as eyes:
-        for task in client.get("/v1/tasks", ended=True):
-            client.delete(f"/v1/tasks/{task['id']}")
+        forget_tasks(client)
         await eyes.press("S", "ctrl+u", str(tmp_path / "log"), "enter")
         await eyes.see(lambda: "the log was not saved" in told(eyes))
         await eyes.see(lambda: not (tmp_path / "log").exists())
