@@ -108,8 +108,7 @@ class Keeper:
         if containers is link.containers and keep is self.keep and now <= due:
             return
         if todo := self._chores(link):
-            self._at_work[name] = work = asyncio.create_task(self._work(link), name=f"keeper {name}")
-            work.add_done_callback(lambda _: self._at_work.pop(name))
+            self._at_work[name] = asyncio.create_task(self._work(link), name=f"keeper {name}")
         else:
             self._idle[name] = (link.containers, self.keep, todo.due)
 
@@ -147,6 +146,8 @@ class Keeper:
             self.trouble = str(error)
         except Exception:  # noqa: BLE001 - begun again at the next tick
             _log.exception("%s: keeping what is left of its tasks failed in an unforeseen way", link.node.name)
+        finally:  # in the same step as the last look: what is due from here on is begun anew
+            del self._at_work[link.node.name]
 
     async def _try(self, link: Link, task: Task, work: Coroutine[Any, Any, None]) -> None:
         """What goes wrong with one task does not hold up the others. Raises NoAnswer, which is about all of them."""
