@@ -93,7 +93,7 @@ class Dashboard(App[None]):
             theme = (paths.config_dir() / "theme").read_text().strip()
             self.theme = theme if theme in self.available_themes else self.theme
         self.theme_changed_signal.subscribe(self, lambda theme: self._keep_theme(theme.name))
-        self.view.starting_focus.focus()
+        self.screen.set_focus(self.view.starting_focus)
         self.set_interval(1.0, self._each_second)
         self.incoming.start(events="events" in self.views)
 
@@ -114,7 +114,7 @@ class Dashboard(App[None]):
             self.query_one(ContentSwitcher).current = name
             self.query_one(Bar).show(name)
             self.view.update()
-            self.view.starting_focus.focus()
+            self.screen.set_focus(self.view.starting_focus)
             self.refresh_bindings()
 
     def action_next_view(self, by: int) -> None:

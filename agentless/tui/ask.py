@@ -46,7 +46,7 @@ class Ask(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         """A key that was meant for something else must not be a yes: no has the focus."""
-        (self.query_one(Input) if self._reason else self.query_one("#no")).focus()
+        self.set_focus(self.query_one(Input) if self._reason else self.query_one("#no"))
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """A button is an answer."""

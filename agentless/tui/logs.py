@@ -75,7 +75,7 @@ class LogScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Begin to read."""
-        self.log_lines.focus()
+        self.set_focus(self.log_lines)
         self.run_worker(self._read, thread=True)
         self.set_interval(0.1, self._take)
         self._describe()
@@ -129,7 +129,7 @@ class LogScreen(Screen[None]):
         line = self.query_one(Input)
         if line.has_class("-open"):
             line.remove_class("-open")
-            self.log_lines.focus()
+            self.set_focus(self.log_lines)
         else:
             self.app.pop_screen()
 
@@ -173,7 +173,7 @@ class LogScreen(Screen[None]):
         line = self.query_one(Input)
         line.placeholder, line.value = placeholder, value
         line.add_class("-open")
-        line.focus()
+        self.set_focus(line)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Search, or save."""

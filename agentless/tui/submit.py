@@ -111,7 +111,7 @@ class SubmitForm(Screen[None]):
         """Begin where something is missing."""
         self._opened = self._texts()
         missing = next((name for name in ("target", "command") if not self._given.get(name)), "target")
-        self.query_one(f"#{missing}").focus()
+        self.set_focus(self.query_one(f"#{missing}"))
         self.call_after_refresh(self._look)
 
     def on_resize(self, event: events.Resize) -> None:
@@ -137,7 +137,7 @@ class SubmitForm(Screen[None]):
         found = self.query_one(OptionList)
         if self.focused is not None and self.focused.id == "image" and found.option_count:
             found.add_class("-open")
-            found.focus()
+            self.set_focus(found)
         else:
             self.focus_next()
 
@@ -145,7 +145,7 @@ class SubmitForm(Screen[None]):
         """Take this image."""
         self.query_one("#image", Input).value = str(event.option.prompt)
         self.query_one(OptionList).remove_class("-open")
-        self.query_one("#image").focus()
+        self.set_focus(self.query_one("#image"))
 
     def action_leave(self) -> None:
         """Leave the images, or the form; ask first when something was typed."""

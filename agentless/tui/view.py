@@ -118,7 +118,7 @@ class View(Vertical):
         """Ask for words."""
         line = self.query_one(Input)
         line.add_class("-open")
-        line.focus()
+        self.screen.set_focus(line)
 
     def action_clear(self) -> None:
         """Show all rows again."""
@@ -153,7 +153,7 @@ class View(Vertical):
     def on_descendant_blur(self) -> None:
         """The line of the filter stays as long as it has words."""
         line = self.query_one(Input)
-        if not (line.value.strip() or line.has_focus):
+        if not (line.value.strip() or line is self.screen.focused):
             line.remove_class("-open")
 
     def _sort(self, column: Column | None) -> None:
