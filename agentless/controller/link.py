@@ -190,11 +190,15 @@ class Link:
             result = await self.session.run(Command(join_sections(sections), timeout=60.0))
             answer = split_sections(result.stdout)
             engine = await self._inspect(self.runtime.parse_facts(answer, asked, self._clock.now()))
+            seen = self.observation
+            if seen.sampled_at is None or seen.sampled_at <= asked:
+                # Else a driver that hung has kept this answer for so long that there is a newer one.
+                seen = replace(seen, sample=self._probe.parse(answer), sampled_at=self._clock.now())
             self._observe(
                 Observation(
                     error=None,
-                    sample=self._probe.parse(answer),
-                    sampled_at=self._clock.now(),
+                    sample=seen.sample,
+                    sampled_at=seen.sampled_at,
                     host=hostfacts.parse(answer),
                     engine=engine,
                     topology=self._probe.parse_topology(answer) or self.observation.topology,

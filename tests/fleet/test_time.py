@@ -182,11 +182,14 @@ async def test_the_next_try_is_kept_by_the_next_controller(desk):
 async def test_a_lost_task_that_may_goes_on_elsewhere_and_is_ended_when_its_node_is_back(desk):
     async with desk.running() as controller:
         task = await started(controller, "sleep 600", "1x", retries=1, retry_on=("lost",), backoff=0.0)
-        first = controller.core.find(task)
-        link = controller.core.links[first.node]
-        link.offline_since = desk.clock.now() - FAR
+        link = controller.core.links[controller.core.find(task).node]
+        node = desk.fleet.nodes[link.node.name]
+        node.cut()
+        await until(lambda: not link.online)
+        link.offline_since -= FAR
         controller.core.lose_silent()
-        link.offline_since = None
+        await node.restore()
+        await link.ready()
         await until(lambda: controller.core.task(task).state == "killed")
         again = controller.core.find(task)
         assert (again.id, again.live) == (f"{task}-2", True)

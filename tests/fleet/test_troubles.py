@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
 
 import asyncssh
 import orjson
@@ -52,6 +56,36 @@ async def test_a_second_stop_that_gives_up_does_not_begin_a_third(desk):
         assert controller.actions.resume_stops() == []
         await controller.actions.stop(task, "kill")
         assert (await first).state == "killed"
+
+
+async def test_an_answer_that_a_hung_driver_kept_does_not_replace_a_newer_one(desk):
+    async with desk.running() as controller:
+        link = controller.core.links["n1"]
+        link.pace("the test", 600.0)  # nothing but the full look asks
+        desk.fleet.nodes["n1"].hang_gpu()
+        looking = asyncio.create_task(link.refresh())
+        await until(lambda: hung(desk))
+        desk.fleet.nodes["n1"].heal_gpu()
+        before = link.observation.sampled_at
+        link.pace("the test", 0.01)
+        await until(lambda: link.observation.sampled_at > before)
+        link.pace("the test", 600.0)
+        for pid in hung(desk):
+            os.kill(pid, signal.SIGTERM)
+        await looking
+        assert link.observation.sample.error is None
+
+
+def hung(desk):
+    """The stand-ins of nvidia-smi that hang on n1."""
+    mine = f"\0AGENTLESS_STANDIN_DIR={desk.fleet.nodes['n1'].env['AGENTLESS_STANDIN_DIR']}\0".encode()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words, env = (process.joinpath(name).read_bytes() for name in ("cmdline", "environ"))
+            if words == b"sleep\x003600\0" and mine in b"\0" + env:
+                found.append(int(process.name))
+    return found
 
 
 async def test_an_engine_that_stops_takes_only_itself_away(desk):
