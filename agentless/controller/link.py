@@ -195,13 +195,12 @@ class Link:
                 # Else a driver that hung has kept this answer for so long that there is a newer one.
                 seen = replace(seen, sample=self._probe.parse(answer), sampled_at=self._clock.now())
             self._observe(
-                Observation(
+                replace(
+                    seen,
                     error=None,
-                    sample=seen.sample,
-                    sampled_at=seen.sampled_at,
                     host=hostfacts.parse(answer),
                     engine=engine,
-                    topology=self._probe.parse_topology(answer) or self.observation.topology,
+                    topology=self._probe.parse_topology(answer) or seen.topology,
                     xids=self._probe.parse_xids(answer),
                 )
             )

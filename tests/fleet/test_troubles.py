@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
 import signal
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from agentless.model.command import Command
 from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
 from tests.fleet.client import until
+from tests.lab.processes import kill, marked, processes
 
 STAYS = "sleep 600"
 
@@ -70,22 +69,16 @@ async def test_an_answer_that_a_hung_driver_kept_does_not_replace_a_newer_one(de
         link.pace("the test", 0.01)
         await until(lambda: link.observation.sampled_at > before)
         link.pace("the test", 600.0)
-        for pid in hung(desk):
-            os.kill(pid, signal.SIGTERM)
+        kill(hung(desk), signal.SIGTERM)
         await looking
         assert link.observation.sample.error is None
 
 
 def hung(desk):
     """The stand-ins of nvidia-smi that hang on n1."""
-    mine = f"\0AGENTLESS_STANDIN_DIR={desk.fleet.nodes['n1'].env['AGENTLESS_STANDIN_DIR']}\0".encode()
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            words, env = (process.joinpath(name).read_bytes() for name in ("cmdline", "environ"))
-            if words == b"sleep\x003600\0" and mine in b"\0" + env:
-                found.append(int(process.name))
-    return found
+    mark, everyone = "AGENTLESS_STANDIN_DIR", processes()
+    mine = marked(mark, Path(desk.fleet.nodes["n1"].env[mark]), everyone)
+    return {pid for pid in mine if everyone[pid].command == "sleep 3600"}
 
 
 async def test_an_engine_that_stops_takes_only_itself_away(desk):

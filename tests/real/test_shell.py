@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from tests.keyboard import at_terminal
+from tests.keyboard import WITHIN, at_terminal
 from tests.real.cli import Cli, inventory_of, until
 
 BEGUN = "echo begun; exec sleep 4321"
@@ -63,7 +63,7 @@ def test_a_shell_has_a_terminal_its_keys_its_size_and_its_own_exit_code(agentles
             keyboard.resize(101, 33)
             return b"size 42\r\n" in keyboard.output
 
-        until(is_resized)
+        until(is_resized, WITHIN)
         keyboard.type(b"sleep 4321\n")
         until(lambda: "sleep 4321" in inside(node, task))
         keyboard.type(b"\x03")
