@@ -189,7 +189,7 @@ def test_when_it_is_terminated_the_terminal_is_as_it_was(task):
 def test_it_can_be_terminated_while_the_program_takes_no_keys(task):
     with at(task, "--", "sh", "-c", "stty raw -echo; echo begun; exec sleep 600") as keyboard:
         keyboard.sees(b"begun")
-        typing = threading.Thread(target=keyboard.type, args=(b"x" * 4_000_000,), daemon=True)
+        typing = threading.Thread(target=keyboard.type, args=(b"x" * 8_000_000,), daemon=True)
         typing.start()
         typing.join(2)
         assert typing.is_alive(), "they were all taken"
