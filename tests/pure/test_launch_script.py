@@ -97,6 +97,16 @@ def test_a_launch_runs_the_container_and_says_its_id(node: Node) -> None:
     assert (container["id"], container["state"], container["command"]) == (found, "running", ["true"])
 
 
+def test_a_shell_that_has_no_room_to_look_at_who_holds_what_starts_nothing(node: Node) -> None:
+    """Bash puts a long list into a file, older ones any list."""
+    node.launch(assigning("t1", owner="a" * 100_000))
+    (node.state / "runs").unlink()
+    node.shell = ["bash", "-c", "trap '' XFSZ; ulimit -f 64; exec bash"]
+    with pytest.raises(RuntimeFailed):
+        node.launch(assigning("t2"))
+    assert node.runs() == []
+
+
 @in_each_shell
 def test_a_gpu_that_is_held_is_refused_with_its_holder_and_nothing_is_run(node: Node) -> None:
     node.launch(assigning("t1", "node1::0,1", owner="ann@there"))
