@@ -97,6 +97,7 @@ def test_a_launch_runs_the_container_and_says_its_id(node: Node) -> None:
     assert (container["id"], container["state"], container["command"]) == (found, "running", ["true"])
 
 
+@pytest.mark.parametrize("node", [["bash"]], indirect=True, ids=" ".join)
 def test_a_shell_that_has_no_room_to_look_at_who_holds_what_starts_nothing(node: Node) -> None:
     """Bash puts a long list into a file, older ones any list."""
     node.launch(assigning("t1", owner="a" * 100_000))
