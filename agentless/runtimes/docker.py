@@ -23,6 +23,7 @@ from agentless.model.spec import Mount
 from agentless.model.task import Placement, Task
 from agentless.render import Renderer
 from agentless.runtimes._complaints import explain
+from agentless.runtimes.images import Images
 
 LOCK_WAIT = 20
 """Seconds a launch waits for other launches on the same node."""
@@ -79,6 +80,7 @@ class Docker:
         self._controller = controller
         self._docker = list(node.docker)
         self._renderer = renderer
+        self.images = Images(node, renderer, self.complaint)
 
     # ------------------------------------------------------------------ asking
 
