@@ -93,6 +93,7 @@ def submit(
         str | None, typer.Option(metavar="NAME", help="Whose it is; default: $AGENTLESS_OWNER, else you, as user@host.")
     ] = None,
     image: Annotated[str | None, typer.Option(help="The container image; default: the inventory's.")] = None,
+    container: Annotated[str | None, typer.Option(help="NULL: on the node itself, by systemd.")] = None,
     name: Annotated[str | None, typer.Option(help="A name to refer to it by.")] = None,
     cores: Annotated[float | None, typer.Option(help="CPU cores for it, like 4 or 0.5.")] = None,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for it, like 8GB or 16GiB.")] = None,
@@ -165,6 +166,7 @@ def submit(
         zipped=zipped,
         owner=owner,
         image=image,
+        container=container,
         name=name,
         cores=cores,
         memory=memory,

@@ -88,14 +88,14 @@ class Intake:
         for spec in request.specs:
             node = core.link(spec.needs.node).node if spec.needs.node else None
             image = spec.image or (node.image if node else core.image)
-            if image is None:
+            if image is None and not spec.on_node_itself:
                 raise UsageError(
                     f"no image: add --image, or 'image:' under 'defaults:' of the inventory ({spec.needs})"
                 )
             now = core.clock.now()
             self._last_id = new_task_id(now, self._last_id)
             batch = tasks[0].id if tasks else self._last_id
-            whole = replace(spec, image=image, mounts=self._mounts(spec))
+            whole = spec if spec.on_node_itself else replace(spec, image=image, mounts=self._mounts(spec))
             tasks.append(Task(self._last_id, whole, batch, owner, now))
         return tasks
 
@@ -117,7 +117,7 @@ class Intake:
         target = str(task.spec.needs)
         if isinstance(found, tuple):
             return StartView(target, None, *found)
-        command = self._core.link(found.node).runtime.launch(task, found, secrets)
+        command = self._core.link(found.node).runtime_of(task).launch(task, found, secrets)
         return StartView(target, None, 0, "", command.text(masked=True), str(found))
 
     def _waits(self, cluster: Cluster, task: Task) -> tuple[int, str]:

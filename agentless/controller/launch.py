@@ -13,6 +13,7 @@ from agentless.controller.together import Together
 from agentless.errors import AgentlessError, IllegalMove, Refused, RuntimeFailed, TemplateError
 from agentless.model.event import Event, Launched, LaunchFailed, Step, Unplaced
 from agentless.model.task import Assigning, Lost, Task
+from agentless.ports import Runtime
 from agentless.rules.reconcile import LAUNCH_BOUND
 from agentless.runtimes.docker import Held, ImageMissing
 from agentless.session import Stream
@@ -46,13 +47,13 @@ class Launcher:
         core = self._core
         task = core.tasks.get(task_id)
         link = core.links.get(task.node or "") if task else None
-        if link is None:
+        if task is None or link is None:
             return
 
         def is_settled() -> bool:
             return task_id not in core.tasks or not isinstance(core.tasks[task_id].status, Assigning)
 
-        look = self._spawn(_look(link, task_id))
+        look = self._spawn(_look(link, task_id, link.runtime_of(task)))
         await core.hub.until(is_settled, ANSWER_WITHIN)
         if not is_settled():
             look.cancel()
@@ -112,7 +113,7 @@ class Launcher:
 
     async def _answered(self, link: Link, task_id: str, container: str) -> None:
         try:
-            await self._together.apply(task_id, Launched(container), f"docker run on {link.node.name} answered")
+            await self._together.apply(task_id, Launched(container), f"the launch on {link.node.name} answered")
         except IllegalMove as error:
             # No refusal of the node: the task was seen there before the answer came, and is what it was seen to be.
             _log.info("task %s: %s", task_id, error)
@@ -124,8 +125,9 @@ class Launcher:
     async def _try(self, link: Link, task: Task) -> str:
         if task.placement is None:
             raise AssertionError("a task is placed before it is launched")
-        command = link.runtime.launch(task, task.placement, self._core.secrets.get(task.id))
-        return link.runtime.parse_launch(task, await link.run(command))
+        runtime = link.runtime_of(task)
+        command = runtime.launch(task, task.placement, self._core.secrets.get(task.id))
+        return runtime.parse_launch(task, await link.run(command))
 
     async def _pull(self, link: Link, task: Task) -> None:
         image = task.spec.image or ""
@@ -183,9 +185,9 @@ async def _drain(stream: Stream) -> bytes:
     return words
 
 
-async def _look(link: Link, task: str) -> None:
+async def _look(link: Link, task: str, runtime: Runtime) -> None:
     await link.ready()
     try:
-        await link.look(task)
+        await link.look(task, runtime)
     except AgentlessError as error:
         _log.info("%s: looking for %s: %s", link.node.name, task, error)

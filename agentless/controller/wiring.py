@@ -48,6 +48,7 @@ from agentless.probes.nvidia import Nvidia
 from agentless.render import Renderer
 from agentless.rules.publish import timestamp
 from agentless.runtimes.docker import Docker
+from agentless.runtimes.systemd import Systemd
 from agentless.session import Session
 from agentless.stores.gate import GateStore
 from agentless.stores.history import History
@@ -251,6 +252,7 @@ class Controller:
             Session(transport, node.name),
             Nvidia(),
             Docker(node, self._renderer, self.core.controller),
+            Systemd(node, self._renderer, self.core.controller),
             self._clock,
             self.core.node_changed,
             self.core.sighted,

@@ -16,6 +16,9 @@ from agentless.model.terms import MAX_RETRIES, Terms, parse_retry_on, parse_sign
 MAX_SPEC = 120_000
 """Bytes of a spec as JSON: one label carries all of it, and Linux gives a program arguments of at most 128 KiB."""
 
+NULL = "NULL"
+"""The container of a task that runs on its node itself."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LABEL_KEY = re.compile(r"[a-z0-9A-Z][a-z0-9A-Z._/-]*")
@@ -47,11 +50,13 @@ class TaskSpec:
     Sizes in bytes, times in seconds; None: as the engine, the image or the node has it. `cores` and `memory` are what
     it may use, and what is set aside for it on its node. With `share` its GPUs may be in use by processes outside
     agentless. `parameters` are the values that its command has where those of its batch have others, by name.
+    With NULL as `container` it runs on the node itself, by systemd.
     `secret_env` holds only names: values of secrets are never part of what is shown, stored or published.
     """
 
     command: tuple[str, ...]
     image: str | None = None
+    container: str | None = None
     name: str | None = None
     cores: float | None = None
     memory: int | None = None
@@ -69,6 +74,11 @@ class TaskSpec:
     parameters: Mapping[str, str] = field(default_factory=dict)
     needs: Needs = field(default_factory=Needs)
     terms: Terms = field(default_factory=Terms)
+
+    @property
+    def on_node_itself(self) -> bool:
+        """Whether it has no container."""
+        return self.container == NULL
 
     @property
     def ends_within(self) -> float | None:
@@ -141,12 +151,35 @@ def check_spec(spec: TaskSpec) -> None:
             raise UsageError(f"--{option} {size}: a size is more than 0 bytes, and less than 8 EiB")
     if not 0 <= spec.stop_grace < math.inf:
         raise UsageError(f"--stop-grace {spec.stop_grace:g}: a time cannot be negative or endless")
+    if spec.on_node_itself:
+        _check_without_container(spec)
     _check_needs(spec.needs)
     if spec.share and spec.needs.gpu_share > 1:
         raise UsageError(
             "--share is about processes outside agentless and --gpu-share about tasks; leave out one of them"
         )
     _check_terms(spec.terms)
+
+
+def _check_without_container(spec: TaskSpec) -> None:
+    asked = {
+        "image": spec.image,
+        "mount": spec.mounts,
+        "network": spec.network,
+        "privileged": spec.privileged,
+        "shm-size": spec.shm_size,
+    }
+    for option, value in asked.items():
+        if value:
+            raise UsageError(f"--{option} is about a container, and --container NULL is none; leave out one of them")
+    if spec.workdir is not None and not spec.workdir.startswith("/"):
+        raise UsageError(
+            f"--workdir {spec.workdir[:80]!r}: with --container NULL write a folder of the node, like /data"
+        )
+    if "CUDA_VISIBLE_DEVICES" in spec.env_names:
+        raise UsageError(
+            "CUDA_VISIBLE_DEVICES is set by agentless with --container NULL; say with --gpus what you need"
+        )
 
 
 def _check_needs(needs: Needs) -> None:

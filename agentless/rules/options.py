@@ -137,6 +137,7 @@ class Options(TypedDict, total=False):
     zipped: bool
     owner: Owner
     image: str | None
+    container: str | None
     name: str | None
     cores: float | None
     memory: Size

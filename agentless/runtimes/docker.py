@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 import orjson
@@ -18,9 +17,11 @@ from agentless.errors import NoAnswer, Refused, RuntimeFailed
 from agentless.model.claim import TASK, labels_of
 from agentless.model.command import Command, Result, Section
 from agentless.model.container import Container
+from agentless.model.log_query import LogQuery
 from agentless.model.node import EngineFacts, NodeConfig
 from agentless.model.spec import Mount
 from agentless.model.task import Placement, Task
+from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.runtimes._complaints import explain
 from agentless.runtimes.images import Images
@@ -32,7 +33,7 @@ CLOCKS_AGREE = 1.0
 
 _HELD, _LOCKED, _UNCLEAR = 75, 76, 78
 # The claim before the words that others chose: a bar in those cannot hide it.
-_LIVE = (
+LIVE = (
     '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}'
     '|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}'
     '|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}'
@@ -60,16 +61,6 @@ class ImageMissing(RuntimeFailed):
 
 class Held(Refused):
     """Another task holds one of the GPUs, or wants the node alone, and no container of this task lives on the node."""
-
-
-@dataclass(frozen=True, slots=True)
-class LogQuery:
-    """Which part of a log: the last `tail` lines, `since` Unix seconds, and whether to stay for more."""
-
-    follow: bool = False
-    tail: int | None = None
-    since: float | None = None
-    timestamps: bool = False
 
 
 class Docker:
@@ -174,6 +165,10 @@ class Docker:
             timestamps=query.timestamps,
         )
 
+    def reading(self, _query: LogQuery) -> Reading:
+        """What that prints is the task's output as it is."""
+        return _as_it_is
+
     def shell(self, container: str, command: Sequence[str], mark: str, *, terminal: bool) -> Command:
         """A program in the container, with the input and the terminal of the script; when those break off, it ends.
 
@@ -227,7 +222,7 @@ class Docker:
             "docker-launch.sh.j2",
             docker=self._docker,
             lock_wait=LOCK_WAIT,
-            format=_LIVE,
+            format=LIVE,
             state_format=_STATE,
             name=task.container_name,
             task=task.id,
@@ -251,12 +246,7 @@ class Docker:
             if ids:
                 return str(ids[-1])
             raise NoAnswer(f"{self._node.name} said nothing about the container it started")
-        if result.exit_code == _HELD:
-            raise Held(self._held(task, result.out))
-        if result.exit_code == _LOCKED:
-            raise Refused(f"{self._node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
-        if result.exit_code == _UNCLEAR or result.exit_code > 127:
-            raise NoAnswer(f"{self._node.name} may have started task {task.id}, or not: the launch was interrupted")
+        check_claims(task, self._node, result)
         complaint = result.err.strip()
         if "No such image" in complaint or "Unable to find image" in complaint:
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
@@ -316,19 +306,34 @@ class Docker:
     def _script(self, template: str, **values: object) -> Command:
         return Command(self._renderer.script(template, docker=self._docker, **values) + "\n")
 
-    def _held(self, task: Task, output: str) -> str:
-        placement = task.placement or Placement(self._node.name)
-        index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
-        held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
-        words = [
-            f"GPU {index.get(gpu, gpu)} is held by task {other} of {owner}"
-            if gpu
-            else f"{self._node.name} is shared with nobody, and task {other} of {owner} is there"
-            for gpu, other, owner in held
-        ]
-        full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
-        words += [f"GPU {index.get(gpu, gpu)} has no share left beside the {count} it has given" for gpu, count in full]
-        return f"{task.spec.needs}: " + "; ".join(words)
+
+def _as_it_is(fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
+    return ((fd, data),)
+
+
+def check_claims(task: Task, node: NodeConfig, result: Result) -> None:
+    """Raise what a launch that failed says of the lock and of those who hold GPUs, as `parse_launch` does."""
+    if result.exit_code == _HELD:
+        raise Held(_held(task, node, result.out))
+    if result.exit_code == _LOCKED:
+        raise Refused(f"{node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
+    if result.exit_code == _UNCLEAR or result.exit_code > 127:
+        raise NoAnswer(f"{node.name} may have started task {task.id}, or not: the launch was interrupted")
+
+
+def _held(task: Task, node: NodeConfig, output: str) -> str:
+    placement = task.placement or Placement(node.name)
+    index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
+    held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
+    words = [
+        f"GPU {index.get(gpu, gpu)} is held by task {other} of {owner}"
+        if gpu
+        else f"{node.name} is shared with nobody, and task {other} of {owner} is there"
+        for gpu, other, owner in held
+    ]
+    full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
+    words += [f"GPU {index.get(gpu, gpu)} has no share left beside the {count} it has given" for gpu, count in full]
+    return f"{task.spec.needs}: " + "; ".join(words)
 
 
 def _mount(mount: Mount) -> str:
