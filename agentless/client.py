@@ -187,16 +187,31 @@ class Client:
         wanted = target(f"/v1/tasks/{task}/terminal", {"command": command, "size": size})
         if len(wanted) > TARGET:
             raise UsageError("the command is too long; put it into a file in the container, and run that")
+        return self._talk(wanted, "the controller went away, and the terminal with it; the task runs on")
+
+    def transfer(self, place: str, **query: object) -> Terminal:
+        """Begin the program at the other end of a copy, see `controller/routes/files`; `place` is a node or a task."""
+        wanted = target(f"/v1/files/{place}/transfer", query)
+        if len(wanted) > TARGET:
+            raise UsageError("the path is too long; go to a folder nearer to it first")
+        return self._talk(wanted, "the controller went away, and the copy broke off; run it again")
+
+    def _talk(self, wanted: str, gone: str) -> Terminal:
         # One that is read while it is answered has to say where each part of it ends.
         way = ("Host: agentless", "Connection: close", "Transfer-Encoding: chunked")
         head = self._head(f"POST {wanted} HTTP/1.1", *way)
         connection = self._connected()
         try:
             with whole():
-                return Terminal(connection, self._answer(connection, head))
+                return Terminal(connection, self._answer(connection, head), gone)
         except BaseException:
             connection.close()
             raise
+
+    def setting(self) -> dict[str, str | None]:
+        """What another program needs to ask the same controller, in the name of the same owner."""
+        inventory = None if self._inventory is None else str(self._inventory)
+        return {"state": str(self._state), "inventory": inventory, "owner": self._owner}
 
     def warned(self, text: str) -> None:
         """Take down what the controller wants said along with an answer."""

@@ -23,6 +23,7 @@ PARTS = {
     "tasks": ("show", "wait", "retry", "stop", "kill", "pause", "resume", "rm"),
     "logs": ("logs",),
     "shell": ("shell",),
+    "cp": ("cp",),
     "events": ("events",),
     "reservations": ("reserve", "reservations", "unreserve"),
     "dashboard": ("dashboard", "top"),

@@ -51,3 +51,10 @@ def targets(incomplete: str) -> list[tuple[str, str]]:
         return nodes(incomplete)
     free = [gpu for gpu in _ask("/v1/gpus") if gpu["node"] == node and gpu["state"] == "free"]
     return [(f"{node}::{gpu['index']}", f"{gpu['name']}, free") for gpu in free]
+
+
+def places(incomplete: str) -> list[tuple[str, str]]:
+    """Nodes and tasks, as the beginning of a path there; what is after the colon only they know."""
+    if ":" in incomplete or "/" in incomplete:
+        return []
+    return [(f"{word}:", words) for word, words in (*nodes(incomplete), *tasks(incomplete))]

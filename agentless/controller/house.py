@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from agentless.controller.actions import Actions
 from agentless.controller.core import Core
+from agentless.controller.files import Files
 from agentless.controller.gate import Gate
 from agentless.controller.intake import Intake
 from agentless.controller.reservations import Reservations
@@ -43,6 +44,7 @@ class House(Protocol):
     usage: Usage
     trust: Trust
     terminals: Terminals
+    files: Files
     leaving: bool
 
     def describe(self) -> ControllerView:

@@ -101,3 +101,10 @@ class ResumeRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     gpu: int | None = None
+
+
+class LookRequest(BaseModel):
+    """Paths at a place, each percent-encoded, for they may be any bytes."""
+
+    model_config = ConfigDict(extra="forbid")
+    paths: list[str]

@@ -22,6 +22,7 @@ from agentless import __version__, paths, plugins
 from agentless.controller import api
 from agentless.controller.actions import Actions
 from agentless.controller.core import Core
+from agentless.controller.files import Files
 from agentless.controller.gate import Gate
 from agentless.controller.hub import Hub
 from agentless.controller.idle import IdleWatch
@@ -48,6 +49,7 @@ from agentless.probes.nvidia import Nvidia
 from agentless.render import Renderer
 from agentless.rules.publish import timestamp
 from agentless.runtimes.docker import Docker
+from agentless.runtimes.files import NodeFiles
 from agentless.runtimes.systemd import Systemd
 from agentless.session import Session
 from agentless.stores.gate import GateStore
@@ -115,6 +117,7 @@ class Controller:
         self.usage = Usage(self.core)
         self.trust = Trust(self._known_hosts)
         self.terminals = Terminals(self.core)
+        self.files = Files(self.core, NodeFiles(self._renderer))
         self.traffic = Traffic(last=self._clock.now())
         self.port = Port(Counting(only_metrics(self.metrics), self.traffic))
 

@@ -178,6 +178,10 @@ class Docker:
         command = command or ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
         return self._script("docker-shell.sh.j2", container=container, command=command, mark=mark, terminal=terminal)
 
+    def copy(self, container: str, path: str, *, into: bool) -> Command:
+        """A tar stream of what is at a path in the container, or one that goes `into` a folder there."""
+        return self._words("docker-cp.j2", container=container, path=path, into=into)
+
     # ---------------------------------------------------------------- changing
 
     def launch(self, task: Task, placement: Placement, secrets: Mapping[str, str]) -> Command:
