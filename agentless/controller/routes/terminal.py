@@ -30,13 +30,13 @@ def add_to(app: FastAPI, house: House) -> None:
     ) -> Response:
         """A program in the container of a running task; without a `size` it has no terminal."""
         opening = house.terminals.open(task, command, None if size is None else Size.parse(size), me)
-        return _Talk(opening, lambda: house.core.hub.until(lambda: house.leaving))
+        return Talk(opening, lambda: house.core.hub.until(lambda: house.leaving))
 
 
 _Leaving = Callable[[], Coroutine[Any, Any, None]]
 
 
-class _Talk(Response):
+class Talk(Response):
     """The answer, which begins when the program has, and ends with it, or once the controller is `leaving`."""
 
     def __init__(self, opening: AbstractAsyncContextManager[Program], leaving: _Leaving) -> None:
