@@ -29,6 +29,7 @@ PARTS = {
     "dashboard": ("dashboard", "top"),
     "nodes": ("gpus", "nodes", "doctor"),
     "usage": ("usage",),
+    "env": ("env",),
     "inventory": ("init", "inventory"),
     "controller": ("controller",),
     "recover": ("recover",),

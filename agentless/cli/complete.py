@@ -36,6 +36,16 @@ def nodes(incomplete: str) -> list[tuple[str, str]]:
     ]
 
 
+def envs(incomplete: str) -> list[tuple[str, str]]:
+    """Names of envs and, after a colon, their versions."""
+    found = []
+    for env in _ask("/v1/envs"):
+        found.append((env["name"], f"version {env['version']}" if env["version"] else "no version yet"))
+        if incomplete.startswith(f"{env['name']}:"):
+            found += [(f"{env['name']}:{v['version']}", v["message"] or v["at"]) for v in env["versions"]]
+    return [each for each in found if each[0].startswith(incomplete)]
+
+
 def reservations(incomplete: str) -> list[tuple[str, str]]:
     """Ids of reservations, each with what it is for."""
     found = _ask("/v1/reservations")

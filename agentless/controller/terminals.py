@@ -1,4 +1,4 @@
-"""Programs in the containers of running tasks, each with somebody who types to it."""
+"""Programs in containers, of running tasks and of envs, each with somebody who types to it."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ class Terminals:
                 f"task {task.id} has no container to open a shell in (--container NULL): it runs on {link.node.name} "
                 f"itself; log in there, and set CUDA_VISIBLE_DEVICES={gpus}"
             )
-        async with _started(link, task.container_ref, command, size) as program:
+        async with started(link, task.container_ref, command, size) as program:
             self._core.publish(task, "shell-opened", f"agentless shell, by {owner or self._core.owner}")
             yield program
 
 
 @asynccontextmanager
-async def _started(link: Link, container: str, command: Sequence[str], size: Size | None) -> AsyncIterator[Program]:
+async def started(link: Link, container: str, command: Sequence[str], size: Size | None) -> AsyncIterator[Program]:
     """A program that has begun in this container."""
     await link.ready()
     if not link.online:

@@ -22,6 +22,10 @@ from agentless import __version__, paths, plugins
 from agentless.controller import api
 from agentless.controller.actions import Actions
 from agentless.controller.core import Core
+from agentless.controller.env_builds import Builds
+from agentless.controller.env_moves import Moves
+from agentless.controller.env_tidy import Tidy
+from agentless.controller.envs import Envs
 from agentless.controller.files import Files
 from agentless.controller.gate import Gate
 from agentless.controller.hub import Hub
@@ -37,6 +41,7 @@ from agentless.controller.samples import Samples
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.scrape import scrape
 from agentless.controller.server import Server
+from agentless.controller.sync import Sync
 from agentless.controller.terminals import Terminals
 from agentless.controller.timer import Timer
 from agentless.controller.trust import Trust
@@ -52,6 +57,7 @@ from agentless.runtimes.docker import Docker
 from agentless.runtimes.files import NodeFiles
 from agentless.runtimes.systemd import Systemd
 from agentless.session import Session
+from agentless.stores.envs import EnvStore
 from agentless.stores.gate import GateStore
 from agentless.stores.history import History
 from agentless.stores.logs import LogStore
@@ -103,10 +109,14 @@ class Controller:
         history = History(state / "history.sqlite")
         self.core = Core(owner, store, history, SecretStore(state / "secrets"), Hub(), self._clock)
         self.gate = Gate(self.core, GateStore(store.storage))
-        launcher = Launcher(self.core)
+        self.envs = Envs(self.core, EnvStore(store.storage))
+        self.moves = Moves(self.envs, Sync(self.core))
+        self.builds = Builds(self.envs, self.moves)
+        self.tidy = Tidy(self.envs)
+        launcher = Launcher(self.core, self.moves)
         self.past = Past(self.core, self._inventory.half_life)
         self.scheduler = Scheduler(self.core, launcher.begin, self.past)
-        self.intake = Intake(self.core, self.scheduler, launcher)
+        self.intake = Intake(self.core, self.scheduler, launcher, self.envs)
         logs = LogStore(state / "logs")
         self.actions = Actions(self.core, logs)
         self.timer = Timer(self.core, self.actions)
@@ -236,6 +246,7 @@ class Controller:
         self.core.links = {name: kept.get(name) or self._link(node) for name, node in inventory.nodes.items()}
         self.core.shared_dir = inventory.shared_dir
         self.core.image = inventory.image
+        self.core.container = inventory.container
         self.scheduler.policy = inventory.policy
         self.keeper.keep = inventory.keep
         self.gate.policy = inventory.health

@@ -138,6 +138,7 @@ class Options(TypedDict, total=False):
     owner: Owner
     image: str | None
     container: str | None
+    pull: str | None
     name: str | None
     cores: float | None
     memory: Size

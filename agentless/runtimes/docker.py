@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 
 import orjson
 
@@ -24,6 +23,8 @@ from agentless.model.task import Placement, Task
 from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.runtimes._complaints import explain
+from agentless.runtimes._times import seconds
+from agentless.runtimes.envs import EnvWords
 from agentless.runtimes.images import Images
 
 LOCK_WAIT = 20
@@ -31,7 +32,7 @@ LOCK_WAIT = 20
 CLOCKS_AGREE = 1.0
 """Seconds by which a node's clock may differ from ours before its times are corrected."""
 
-_HELD, _LOCKED, _UNCLEAR = 75, 76, 78
+_HELD, _LOCKED, _UNCLEAR, _OTHER_IMAGE = 75, 76, 78, 79
 # The claim before the words that others chose: a bar in those cannot hide it.
 LIVE = (
     '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}'
@@ -39,6 +40,7 @@ LIVE = (
     '|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}'
 )
 _STATE = "{{.State.Status}}"
+_ID = "{{.Id}}"
 _LISTING = "{{.ID}} {{.Status}}"
 _LISTED = re.compile("[0-9a-f]{64} ")
 _INSPECT = (
@@ -52,7 +54,6 @@ _INFO = (
     ',"time":{{json .SystemTime}}{{end}}}'
 )
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
-_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
 
 
 class ImageMissing(RuntimeFailed):
@@ -72,6 +73,7 @@ class Docker:
         self._docker = list(node.docker)
         self._renderer = renderer
         self.images = Images(node, renderer, self.complaint)
+        self.envs = EnvWords(node, renderer)
 
     # ------------------------------------------------------------------ asking
 
@@ -111,7 +113,7 @@ class Docker:
         if not listed.ok:
             return EngineFacts(version, error=self.complaint(listed.out))
         nvidia = "nvidia" in (fields.get("runtimes") or {}) or any("/nvidia-c" in line for line in others)
-        clock = _ahead(_seconds(fields.get("time")), asked, answered)
+        clock = _ahead(seconds(fields.get("time")), asked, answered)
         return EngineFacts(version, nvidia, None, None, self.parse_list(listed), clock)
 
     def containers(self, task: str) -> Command:
@@ -235,6 +237,9 @@ class Docker:
             sharing=spec.needs.sharing,
             gpu_total=placement.gpu_total,
             run=run,
+            image=spec.image,
+            image_id=spec.image_id,
+            image_format=_ID,
         )
         return Command(script + "\n", secrets=dict(secrets), timeout=LOCK_WAIT + 100.0)
 
@@ -252,6 +257,8 @@ class Docker:
             raise NoAnswer(f"{self._node.name} said nothing about the container it started")
         check_claims(task, self._node, result)
         complaint = result.err.strip()
+        if result.exit_code == _OTHER_IMAGE:
+            raise ImageMissing(f"{task.spec.image} is not on {self._node.name}, or is another image there")
         if "No such image" in complaint or "Unable to find image" in complaint:
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
         raise RuntimeFailed(f"{self._node.name}: {self.complaint(complaint)}")
@@ -360,9 +367,9 @@ def _container(fields: Mapping[str, object], clock: float) -> Container:
         exit_code=int(exit_code) if ended and isinstance(exit_code, int) else None,
         oom_killed=bool(state.get("OOMKilled")),
         error=str(state.get("Error") or ""),
-        created_at=_seconds(fields.get("created")),
-        started_at=_seconds(state.get("StartedAt")),
-        finished_at=_seconds(state.get("FinishedAt")),
+        created_at=seconds(fields.get("created")),
+        started_at=seconds(state.get("StartedAt")),
+        finished_at=seconds(state.get("FinishedAt")),
         clock=clock,
     )
 
@@ -372,12 +379,3 @@ def _ahead(clock: float | None, asked: float, answered: float) -> float:
     if clock is None or asked - CLOCKS_AGREE <= clock <= answered + CLOCKS_AGREE:
         return 0.0
     return clock - (asked + answered) / 2
-
-
-def _seconds(text: object) -> float | None:
-    """Unix seconds of the engine's RFC 3339 time; its zero time (year 1) means never."""
-    match = _RFC3339.fullmatch(str(text))
-    if match is None or match[1].startswith("0001"):
-        return None
-    fraction = float(f"0.{match[2]}") if match[2] else 0.0
-    return datetime.fromisoformat(match[1] + match[3].replace("Z", "+00:00")).timestamp() + fraction
