@@ -186,7 +186,7 @@ class Moves:
                 made = loaded
             else:
                 envs.check_free(link, name, ref)
-                command = words.adopt(ref, loaded, labels, words.passing(passing, mark))
+                command = words.adopt(ref, labels, words.passing(passing, mark))
                 made = words.parse_named(ref, await link.run(command))
             await envs.look_at(link)
         if not known:
