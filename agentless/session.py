@@ -127,13 +127,21 @@ class Session:
         Timeout, and after a cancellation, nothing that it had started is left on the node.
         """
         if command.stdin is not None:
-            return await self._finish(await self._open(), command)
+            return await self._finish(await self._open(), command, _pieces(command.stdin))
         async with self._slots:
             while self._idle:
                 worker = self._idle.pop()
                 with contextlib.suppress(_NeverStarted):
                     return await self._finish(worker, command)
             return await self._finish(await self._open(), command)
+
+    async def feed(self, command: Command, data: AsyncIterator[bytes]) -> Result:
+        """Run a script that reads what comes out of `data`, in a shell of its own, to its end.
+
+        No more is asked of `data` than the node takes. When that raises, or the caller is cancelled, all that the
+        script has started is killed; when the link breaks, its input ends. Else as `run`; `stdin` has no meaning here.
+        """
+        return await self._finish(await self._open(), command, data)
 
     @contextlib.asynccontextmanager
     async def stream(self, command: Command) -> AsyncIterator[Stream]:
@@ -177,12 +185,12 @@ class Session:
         finally:
             await terminal.close()
 
-    async def _finish(self, worker: _Worker, command: Command) -> Result:
+    async def _finish(self, worker: _Worker, command: Command, data: AsyncIterator[bytes] | None = None) -> Result:
         """Run it in this shell, which is idle afterwards or gone."""
         try:
             with self._noticing():
                 async with asyncio.timeout(command.timeout):
-                    return await worker.run(command)
+                    return await worker.run(command, data)
         except TimeoutError:
             raise Timeout(
                 f"{self._name} did not finish a command within {command.timeout:g} s; what it had started was ended"
@@ -312,35 +320,43 @@ class _Worker:
             raise _NeverStarted("the shell on the node ended at once") from None
         await self.shell.write(_PRELUDE.encode())
 
-    async def run(self, command: Command) -> Result:
+    async def run(self, command: Command, data: AsyncIterator[bytes] | None = None) -> Result:
         """Run one command. The end of the shell itself is an end like any other: a script may kill it."""
         self.busy, self.idle = True, False
         number = secrets.token_hex(16)
         guard = str(math.ceil(command.timeout + GUARD_GRACE))
-        after = b" </dev/null\n" if command.stdin is None else b"; exit\n"
+        after = b" </dev/null\n" if data is None else b"; exit\n"
         await self.shell.write(_line("_al_run", guard, number, command.text()) + after)
         try:
             await self._until(f"{number}<")
         except _Ended:
             self.busy = False
             raise _NeverStarted("the shell on the node ended before it took the command") from None
-        # Only now: a shell may have read ahead while it was looking for the end of the line.
-        feeding = asyncio.create_task(self._feed(command.stdin)) if command.stdin is not None else None
         try:
-            result = Result(*await self._until(f"{number}>"))
-            self.busy, self.idle = False, command.stdin is None
+            # Only now: a shell may have read ahead while it was looking for the end of the line.
+            ending = self._until(f"{number}>")
+            result = Result(*await (ending if data is None else self._fed(data, ending)))
+            self.busy, self.idle = False, data is None
             return result
         except _Ended as end:
             return Result(await self.shell.wait(), end.out, end.err)
-        finally:
-            if feeding is not None:
-                feeding.cancel()
-                await asyncio.gather(feeding, return_exceptions=True)
 
-    async def _feed(self, data: bytes) -> None:
-        view = memoryview(data)
-        for start in range(0, len(data), CHUNK):
-            await self.shell.write(bytes(view[start : start + CHUNK]))
+    async def _fed(self, data: AsyncIterator[bytes], ending: Coroutine[Any, Any, _T]) -> _T:
+        """What comes of `ending` while the data goes in; raises what goes wrong with the data."""
+        both = asyncio.create_task(ending), asyncio.create_task(self._feed(data))
+        try:
+            done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if both[0] not in done:
+                both[1].result()
+            return await both[0]
+        finally:
+            for task in both:
+                task.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+
+    async def _feed(self, data: AsyncIterator[bytes]) -> None:
+        async for piece in data:
+            await self.shell.write(piece)
         await self.shell.write_eof()
 
     async def _until(self, mark: str) -> tuple[int, bytes, bytes]:
@@ -364,6 +380,12 @@ class _Worker:
                 out, err = (found[fd][1] if fd in found else bytes(self._seen[fd]) for fd in (1, 2))
                 raise _Ended(out, err)
             self._seen[chunk[0]] += chunk[1]
+
+
+async def _pieces(data: bytes) -> AsyncIterator[bytes]:
+    view = memoryview(data)
+    for start in range(0, len(data), CHUNK):
+        yield bytes(view[start : start + CHUNK])
 
 
 def _line(*words: str) -> bytes:

@@ -1,15 +1,20 @@
-"""Images on their way from node to node."""
+"""An image on its way from one node to others: how far it has come, and what it took in the end."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+Via = Literal["auto", "controller", "straight", "shared"]
+"""Which way an image takes; `auto` is through the controller unless that is slow and there is a straight way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far it has come to one node: `done` of `total` bytes of the image, `sent` of which went over the link.
+    """How far a transfer to one node is.
 
-    `rate` is bytes a second, `eta` seconds; None: not known.
+    `step` is in words. `done` and `total` are bytes of layers as they are unpacked, `total` is None until it is known;
+    `sent` are bytes that went over the network to the node. `rate` is in bytes of `sent` per second, `eta` in seconds.
     """
 
     node: str
@@ -23,9 +28,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How an image came to a node: `sent` bytes for an image of `size`, in so many seconds.
+    """What a transfer to one node took.
 
-    `how` is current (it was there), layers (those that it lacked), whole, straight (from node to node) or shared.
+    `sent` are bytes over the network, `size` is the size of the image there. `how`: `current` (it had the image
+    already), `layers` (only those that it lacked), `whole` (the whole archive), `straight` (from node to node),
+    `shared` (through a folder that both have).
     """
 
     node: str

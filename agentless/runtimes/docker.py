@@ -24,6 +24,7 @@ from agentless.render import Renderer
 from agentless.runtimes._complaints import explain
 from agentless.runtimes._times import seconds
 from agentless.runtimes.envs import EnvWords
+from agentless.runtimes.images import Images
 
 LOCK_WAIT = 20
 """Seconds a launch waits for other launches on the same node."""
@@ -81,6 +82,7 @@ class Docker:
         self._docker = list(node.docker)
         self._renderer = renderer
         self.envs = EnvWords(node, renderer)
+        self.images = Images(node, renderer, self.complaint)
 
     # ------------------------------------------------------------------ asking
 
