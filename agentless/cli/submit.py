@@ -100,8 +100,9 @@ def submit(
         ),
     ] = None,
     pull: Annotated[
-        str, typer.Option(metavar="WHEN", help="When the --image is fetched: missing, always, never.")
-    ] = "missing",
+        str | None,
+        typer.Option(metavar="WHEN", help="When the --image is fetched: missing (the default), always, never."),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="A name to refer to it by.")] = None,
     cores: Annotated[float | None, typer.Option(help="CPU cores for it, like 4 or 0.5.")] = None,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for it, like 8GB or 16GiB.")] = None,

@@ -15,7 +15,7 @@ from agentless.model.sharing import MAX_SHARES
 from agentless.model.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
 
 PULL = ("missing", "always", "never")
-"""When a plain image is fetched."""
+"""When a plain image is fetched; None is the first of these."""
 MAX_SPEC = 120_000
 """Bytes of a spec as JSON: one label carries all of it, and Linux gives a program arguments of at most 128 KiB."""
 
@@ -60,7 +60,7 @@ class TaskSpec:
     image: str | None = None
     container: str | None = None
     image_id: str | None = None
-    pull: str = "missing"
+    pull: str | None = None
     name: str | None = None
     cores: float | None = None
     memory: int | None = None
@@ -191,10 +191,10 @@ def _check_container(spec: TaskSpec) -> None:
     if spec.container is None:
         if spec.image_id is not None:
             raise UsageError("image_id says which image an env has to be, and no env is named; leave it out")
-        if spec.pull not in PULL:
-            raise UsageError(f"--pull {spec.pull[:80]!r}: write {', '.join(PULL[:-1])} or {PULL[-1]}")
+        if spec.pull not in (None, *PULL):
+            raise UsageError(f"--pull {str(spec.pull)[:80]!r}: write {', '.join(PULL[:-1])} or {PULL[-1]}")
         return
-    if spec.pull != PULL[0]:
+    if spec.pull is not None:
         raise UsageError("--pull is about an --image; an env is brought from the nodes that have it; leave one out")
     if spec.container == NULL:
         return

@@ -104,6 +104,17 @@ WORDS: dict[str, Case] = {
     "docker-pause.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "pause", v["container"]]),
     "docker-unpause.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "unpause", v["container"]]),
     "docker-pull.j2": ({"docker": some, "image": values}, lambda v: [*v["docker"], "pull", "--quiet", v["image"]]),
+    "env-export.j2": ({"docker": some, "image": values}, lambda v: [*v["docker"], "save", v["image"]]),
+    "env-image.j2": (
+        {"docker": some, "image": values, "format": values},
+        lambda v: [*v["docker"], "image", "inspect", "--format", v["format"], v["image"]],
+    ),
+    "env-image-rm.j2": ({"docker": some, "image": values}, lambda v: [*v["docker"], "image", "rm", v["image"]]),
+    "env-start.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "start", v["container"]]),
+    "env-top.j2": (
+        {"docker": some, "container": values},
+        lambda v: [*v["docker"], "top", v["container"], "-eo", "pid,args"],
+    ),
     "docker-rm.j2": (
         {"docker": some, "container": values, "force": st.booleans()},
         lambda v: [*v["docker"], "rm", *["--force"] * v["force"], "--volumes", v["container"]],
@@ -149,6 +160,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "sharing": st.just(Sharing(3, 8 << 30)),
         "gpu_total": st.just(16 << 30),
         "run": some,
+        "image_id": st.none(),
     },
     "docker-lock.sh.j2": {"lock_wait": st.just(1)},
     "docker-reap.sh.j2": {
@@ -183,6 +195,39 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "command": some,
         "terminal": st.booleans(),
     },
+}
+_FRESH: dict[str, st.SearchStrategy[Any]] = {
+    "docker": lists,
+    "fresh": values,
+    "unlabelled": values.filter(bool),
+    "name": values,
+}
+_NAMED: dict[str, st.SearchStrategy[Any]] = {
+    "docker": lists,
+    "lock_wait": st.just(1),
+    "image": values,
+    "fresh": values,
+    "format": values,
+}
+_LABELLED: dict[str, st.SearchStrategy[Any]] = {**_FRESH, "env": values, "changes": some}
+SCRIPTS |= {
+    "env-adopt.sh.j2": {**_LABELLED, **_NAMED},
+    "env-build.sh.j2": {**_LABELLED, **_NAMED, "mark": values, "dockerfile": values},
+    "env-create.sh.j2": {
+        "docker": lists,
+        "env": values,
+        "name": values,
+        "old": maybe,
+        "image": values,
+        "entrypoint": st.booleans(),
+    },
+    "env-diff.sh.j2": {"docker": lists, "container": values, "most": st.integers(1, 99)},
+    "env-fresh.sh.j2": _FRESH,
+    "env-label.sh.j2": _LABELLED,
+    "env-load.sh.j2": {"docker": lists, "mark": values, "fresh": values, "format": values},
+    "env-look.sh.j2": {"docker": lists, "image_format": values, "container_format": values},
+    "env-name.sh.j2": _NAMED,
+    "env-save.sh.j2": {**_NAMED, "container": values, "changes": some, "unlabelled": st.none()},
 }
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 ALL = {**{name: case[0] for name, case in WORDS.items()}, **SCRIPTS}
