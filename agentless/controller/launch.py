@@ -5,29 +5,32 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.controller.together import Together
+from agentless.controller.uploads import Uploads
 from agentless.errors import AgentlessError, IllegalMove, Refused, RuntimeFailed, TemplateError
 from agentless.model.event import Event, Launched, LaunchFailed, Step, Unplaced
 from agentless.model.task import Assigning, Lost, Task
 from agentless.rules.reconcile import LAUNCH_BOUND
-from agentless.runtimes.docker import Held, ImageMissing
+from agentless.runtimes.docker import FilesMissing, Held, ImageMissing
 from agentless.session import Stream
 
 ANSWER_WITHIN = 15.0
 """Seconds a submit waits for the truth after the answer to its launch was lost."""
 
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Launcher:
     """Starts tasks that are placed, and finds out what became of a start when the answer got lost."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, uploads: Uploads) -> None:
         self._core = core
+        self._uploads = uploads
         self._together = Together(core)
         self._background: set[asyncio.Task[None]] = set()
         core.relaunch = self._relaunch
@@ -100,6 +103,9 @@ class Launcher:
             link = core.link(task.node or "")
             try:
                 container = await self._try(link, task)
+            except FilesMissing:
+                self._uploads.forget(link)
+                container = await self._try(link, task)
             except ImageMissing:
                 await self._pull(link, task)
                 container = await self._try(link, task)
@@ -124,26 +130,37 @@ class Launcher:
     async def _try(self, link: Link, task: Task) -> str:
         if task.placement is None:
             raise AssertionError("a task is placed before it is launched")
-        command = link.runtime.launch(task, task.placement, self._core.secrets.get(task.id))
+        preparing = self._uploads.prepare(link, task, lambda words: self._tell(task.id, words))
+        prepared = await self._unless_stopped(task.id, preparing) if task.spec.uploads else await preparing
+        command = link.runtime.launch(task, task.placement, self._core.secrets.get(task.id), prepared)
         return link.runtime.parse_launch(task, await link.run(command))
 
     async def _pull(self, link: Link, task: Task) -> None:
         image = task.spec.image or ""
         self._settle(task.id, Step(f"pulling {image}"), f"image not on {link.node.name}")
         async with link.stream(link.runtime.pull(image)) as stream:
-            reading, stopping = asyncio.create_task(_drain(stream)), asyncio.create_task(self._stopped(task.id))
-            try:
-                await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                if not reading.done():
-                    raise RuntimeFailed("stopped before it started")
-                words = reading.result()
-            finally:
-                reading.cancel()
-                stopping.cancel()
-                await asyncio.gather(reading, stopping, return_exceptions=True)
+            words = await self._unless_stopped(task.id, _drain(stream))
         if stream.exit_code != 0:
             why = link.runtime.complaint(words.decode("utf-8", "replace"))
             raise RuntimeFailed(f"image {image} is not on {link.node.name} and cannot be pulled: {why}")
+
+    async def _unless_stopped(self, task_id: str, work: Coroutine[Any, Any, T]) -> T:
+        """What the work gives; raises RuntimeFailed when somebody wants the task to end before that."""
+        working, stopping = asyncio.create_task(work), asyncio.create_task(self._stopped(task_id))
+        try:
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise RuntimeFailed("stopped before it started")
+            return working.result()
+        finally:
+            working.cancel()
+            stopping.cancel()
+            await asyncio.gather(working, stopping, return_exceptions=True)
+
+    def _tell(self, task_id: str, words: str) -> None:
+        task = self._core.tasks.get(task_id)
+        if task and isinstance(task.status, Assigning):
+            self._core.apply(task_id, Step(words), words)
 
     async def _stopped(self, task_id: str) -> None:
         """Wait until somebody wants the task to end."""

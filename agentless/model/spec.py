@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from agentless.errors import UsageError
+from agentless.model.files import Output, Upload, within
 from agentless.model.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.sharing import MAX_SHARES
 from agentless.model.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
@@ -59,6 +60,8 @@ class TaskSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     secret_env: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
+    uploads: tuple[Upload, ...] = ()
+    outputs: tuple[Output, ...] = ()
     workdir: str | None = None
     user: str | None = None
     network: str | None = None
@@ -108,7 +111,9 @@ def check_spec(spec: TaskSpec) -> None:
         raise UsageError("no command: write it after '--', for example: agentless submit node1::0 -- python train.py")
     words = (*spec.command, *spec.env.values(), *spec.labels.values(), *map(str, spec.mounts))
     plain = (spec.image, spec.workdir, spec.user, spec.network)
-    _check_text((*words, *(p for p in plain if p)))
+    files = (*map(str, spec.uploads), *map(str, spec.outputs))
+    _check_text((*words, *files, *(p for p in plain if p)))
+    _check_uploads(spec)
     length = len(json.dumps(asdict(spec)))
     if length > MAX_SPEC:
         raise UsageError(
@@ -147,6 +152,17 @@ def check_spec(spec: TaskSpec) -> None:
             "--share is about processes outside agentless and --gpu-share about tasks; leave out one of them"
         )
     _check_terms(spec.terms)
+
+
+def _check_uploads(spec: TaskSpec) -> None:
+    for upload in spec.uploads:
+        goes = within(spec.workdir or "/", upload.target)
+        for mount in spec.mounts:
+            if goes == mount.target or goes.startswith(mount.target.rstrip("/") + "/"):
+                raise UsageError(
+                    f"--upload {upload.source}: {goes} is in the mount {mount}, which is a folder of the node; "
+                    "choose another place, as PATH:DEST"
+                )
 
 
 def _check_needs(needs: Needs) -> None:

@@ -11,6 +11,22 @@ from agentless.model.gpu import GpuProcess
 
 
 @dataclass(frozen=True, slots=True)
+class OutputView:
+    """A path of the container that is brought back to `local`.
+
+    `state` is `waiting` for the task's end, `coming`, `here`, `stuck` (it is tried again) or `missing` (it will not
+    come), and `words` say more; `files` and `bytes` are what was written.
+    """
+
+    path: str
+    local: str
+    state: str
+    words: str
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class TaskView:
     """A task. `gpus` are the indices at placing time, `gpu_uuids` what it holds; `cores`, `memory_bytes` its limits.
 
@@ -19,7 +35,7 @@ class TaskView:
     with `about`, that rests on how long earlier tasks took. `moved` is whether the place was given by hand.
     `scheduled_for` is when it goes into the queue. It is try number `attempt`, `retries` more than one are allowed, and
     the next one is the task `retried_as`. `parameters` are the values by which its command differs from those of its
-    batch. `idle_since` is since when none of its GPUs is used, once that is reported.
+    batch. `idle_since` is since when none of its GPUs is used, once that is reported. `outputs` are brought back.
     """
 
     id: str
@@ -57,6 +73,7 @@ class TaskView:
     moved: bool
     idle_since: str | None
     about: bool
+    outputs: tuple[OutputView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from agentless.model.node import EngineFacts, NodeConfig
 from agentless.model.spec import Mount
 from agentless.model.task import Placement, Task
 from agentless.render import Renderer
+from agentless.runtimes import files
 from agentless.runtimes._complaints import explain
 
 LOCK_WAIT = 20
@@ -57,6 +58,10 @@ class ImageMissing(RuntimeFailed):
     """The image is not on the node; it has to be pulled before the launch is tried again."""
 
 
+class FilesMissing(RuntimeFailed):
+    """The image with the task's files is not on the node any more; it has to be made again."""
+
+
 class Held(Refused):
     """Another task holds one of the GPUs, or wants the node alone, and no container of this task lives on the node."""
 
@@ -79,6 +84,7 @@ class Docker:
         self._controller = controller
         self._docker = list(node.docker)
         self._renderer = renderer
+        self.files = files.Files(node.docker, renderer)
 
     # ------------------------------------------------------------------ asking
 
@@ -183,9 +189,12 @@ class Docker:
 
     # ---------------------------------------------------------------- changing
 
-    def launch(self, task: Task, placement: Placement, secrets: Mapping[str, str]) -> Command:
+    def launch(
+        self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: files.Prepared | None = None
+    ) -> Command:
         """Lock, check, `docker run -d` as one script; `parse_launch` reads its answer.
 
+        `prepared` has the files of a task that has some.
         Raises RuntimeFailed when the value of a secret is gone: docker would leave the variable out without a word.
         """
         spec = task.spec
@@ -213,12 +222,12 @@ class Docker:
             memory=spec.memory,
             shm_size=spec.shm_size,
             mounts=[_mount(mount) for mount in spec.mounts],
-            workdir=spec.workdir,
+            workdir=prepared.workdir if prepared else spec.workdir,
             user=spec.user,
             network=spec.network,
             privileged=spec.privileged,
             stop_grace=max(1, round(spec.stop_grace)),
-            image=spec.image,
+            image=prepared.image if prepared else spec.image,
             command=spec.command,
         )
         script = self._renderer.script(
@@ -256,6 +265,8 @@ class Docker:
         if result.exit_code == _UNCLEAR or result.exit_code > 127:
             raise NoAnswer(f"{self._node.name} may have started task {task.id}, or not: the launch was interrupted")
         complaint = result.err.strip()
+        if f"{files.NAME}/" in complaint and "image" in complaint:
+            raise FilesMissing(f"the files of task {task.id} are not on {self._node.name} any more")
         if "No such image" in complaint or "Unable to find image" in complaint:
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
         raise RuntimeFailed(f"{self._node.name}: {self.complaint(complaint)}")
