@@ -20,7 +20,7 @@ from typing import Any, Self
 from agentless import paths
 from agentless.client import Client
 from agentless.errors import UsageError
-from agentless.model.files import INSTEAD, MAX_BYTES, MAX_FILES, Entry, Upload, rows_of
+from agentless.model.files import INSTEAD, MAX_BYTES, MAX_FILES, UNFINISHED, Entry, Upload, rows_of
 from agentless.rules.ignored import Ignored
 from agentless.rules.options import Submission
 
@@ -104,7 +104,7 @@ def _folder(top: Path, below: str, prefix: str, ignored: Ignored, found: Scan, k
     for child in children:
         path = f"{below}/{child.name}" if below else child.name
         is_folder = child.is_dir(follow_symlinks=False)
-        if child.name == ".git" or ignored.has(prefix + path, folder=is_folder):
+        if child.name == ".git" or child.name.startswith(UNFINISHED) or ignored.has(prefix + path, folder=is_folder):
             continue
         try:
             path.encode()

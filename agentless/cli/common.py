@@ -88,9 +88,15 @@ def tell_end(task: dict[str, Any]) -> None:
     """How a task that somebody waited for has ended, if not well: an exit code alone says too little."""
     if line := ending(task):
         say(printable(line))
+    tell_outputs(task)
+
+
+def tell_outputs(task: dict[str, Any], *, here: bool = True) -> None:
+    """What has come back of it; without `here` only what has not."""
     for output in task.get("outputs") or ():
-        where = f" in {output['local']}" if output["state"] == "here" else ""
-        say(printable(f"{task['id']}  {output['path']}: {output['words']}{where}"))
+        if here or output["state"] != "here":
+            where = f" in {output['local']}" if output["files"] else ""
+            say(printable(f"{task['id']}  {output['path']}: {output['words']}{where}"))
 
 
 def print_json(value: Any) -> None:

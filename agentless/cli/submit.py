@@ -15,7 +15,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.batch import show_results, tell, wait_for_batch, worst
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.common import Json, client, own_code, print_json, say, tell_end
+from agentless.cli.common import Json, client, own_code, print_json, say, tell_end, tell_outputs
 from agentless.cli.logs import copy_log
 from agentless.client import Client
 from agentless.errors import UsageError
@@ -281,6 +281,8 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], *, wait: bool, as
         tell(tasks)
     if wait:
         tasks = wait_for_batch(served, tasks[0]["batch"])
+    for task in tasks if wait else ():
+        tell_outputs(task, here=False)
     if as_json:
         print_json(tasks)
     elif wait:

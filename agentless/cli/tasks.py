@@ -57,7 +57,7 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
         "variables": ", ".join(variables(asked)),
         "uploads": ", ".join(f"{each['source']}:{each['target']}" for each in asked["uploads"]),
         "outputs": "; ".join(
-            f"{each['path']}: {each['words']}" + (f" in {each['local']}" if each["state"] == "here" else "")
+            f"{each['path']}: {each['words']}" + (f" in {each['local']}" if each["files"] else "")
             for each in found["outputs"]
         ),
         "mounts": ", ".join(str(Mount(**mount)) for mount in asked["mounts"]),

@@ -14,7 +14,7 @@ from pathlib import Path
 from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError
-from agentless.model.files import Output, Upload, within
+from agentless.model.files import UNFINISHED, Output, Upload, within
 from agentless.model.task import Ended, Task
 from agentless.model.view import OutputView
 from agentless.rules.files import changed_paths
@@ -111,7 +111,7 @@ class Outputs:
         link = self._core.links.get(task.node or "")
         if link is None:
             return "stuck", f"{task.node} is not in the inventory any more"
-        if not link.online:
+        if not link.online and link.answered.is_set():
             return "stuck", f"it comes when {link.node.name} answers again"
         if problem := self._problems.get(task.id):
             return "stuck", f"{problem}; it is tried again"
@@ -203,9 +203,9 @@ def _room(output: Output, task: str) -> Iterator[Path]:
     local = Path(output.local)
     beside = local if output.local.endswith("/") or local.is_dir() else local.parent
     beside.mkdir(parents=True, exist_ok=True)
-    for left in beside.glob(f".agentless-{task}-*"):
+    for left in beside.glob(f"{UNFINISHED}{task}-*"):
         shutil.rmtree(left, ignore_errors=True)
-    room = Path(tempfile.mkdtemp(prefix=f".agentless-{task}-", dir=beside))
+    room = Path(tempfile.mkdtemp(prefix=f"{UNFINISHED}{task}-", dir=beside))
     try:
         yield room
     finally:
@@ -213,4 +213,4 @@ def _room(output: Output, task: str) -> Iterator[Path]:
 
 
 def _said(output: Output, brought: Brought) -> str:
-    return f"{output.path}: {brought.words}" + (f" in {os.path.normpath(output.local)}" if brought.here else "")
+    return f"{output.path}: {brought.words}" + (f" in {os.path.normpath(output.local)}" if brought.files else "")

@@ -47,7 +47,7 @@ HELPER_KEPT = 24 * 3600.0
 """Seconds after which a container that an image was to be made of is none any more that somebody is at work on."""
 TIDY_EVERY = 3600.0
 BEGIN_WITHIN = 60.0
-TELL_EVERY = 1.0
+TELL_EVERY = 3.0
 """Seconds between two words about how far an upload is."""
 _PIECE = 1 << 20
 _SENT = 1 << 18

@@ -24,6 +24,9 @@ MAX_BYTES = 1 << 30
 INSTEAD = "put it on the nodes and see it there with --mount, or leave it out by a line in .gitignore"
 """What to do about an upload that is too large."""
 
+UNFINISHED = ".agentless-"
+"""How the names of folders begin in which outputs arrive: they are never uploaded."""
+
 _LETTERS: dict[str, Kind] = {"f": "file", "d": "folder", "l": "link"}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

@@ -155,6 +155,8 @@ def check_spec(spec: TaskSpec) -> None:
 
 
 def _check_uploads(spec: TaskSpec) -> None:
+    if getattr(spec, "container", None) == "NULL" and (spec.uploads or spec.outputs):
+        raise UsageError("--upload and --output are about a container, and with --container NULL there is none")
     for upload in spec.uploads:
         goes = within(spec.workdir or "/", upload.target)
         for mount in spec.mounts:

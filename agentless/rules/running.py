@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -23,7 +24,8 @@ def in_folder(asked: Submission, folder: str) -> Submission:
     It works in a folder of that name of its own, unless it was said where: so whatever is there is the user's.
     """
     spec = asked.spec
-    workdir = spec.workdir or posixpath.join(WORKDIR, posixpath.basename(folder))
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", posixpath.basename(folder)).strip(".-") or "folder"
+    workdir = spec.workdir or posixpath.join(WORKDIR, name)
     back = brought_to(Output(".", ""), folder, several=len(asked.sweep) * max(1, len(asked.targets)) > 1)
     return replace(
         asked,

@@ -20,6 +20,8 @@ from agentless.render import Renderer
 
 NAME = "agentless-files"
 """The repository of images with files, and what the containers that they are made of are called."""
+WITHIN = 300.0
+"""Seconds that looking through a large container, or removing an image, may take."""
 _IMAGE = (
     '{"id":{{json .Id}},"user":{{json .Config.User}},"workdir":{{json .Config.WorkingDir}}'
     ',"volumes":{{json .Config.Volumes}}}'
@@ -123,10 +125,11 @@ class Files:
         return "no such container" in said or "could not find the file" in said or "no such file or dir" in said
 
     def _words(self, template: str, **values: object) -> Command:
-        return Command(shlex.join(self._renderer.words(template, docker=self._docker, **values)) + "\n")
+        words = self._renderer.words(template, docker=self._docker, **values)
+        return Command(shlex.join(words) + "\n", timeout=WITHIN)
 
     def _script(self, template: str, **values: object) -> Command:
-        return Command(self._renderer.script(template, docker=self._docker, **values) + "\n")
+        return Command(self._renderer.script(template, docker=self._docker, **values) + "\n", timeout=WITHIN)
 
 
 def parse_listing(words: str) -> tuple[FilesImage, ...]:
