@@ -67,6 +67,11 @@ def _logs(v: dict[str, Any]) -> list[str]:
 
 
 WORDS: dict[str, Case] = {
+    "docker-copy-out.j2": (
+        {"docker": some, "container": values, "path": values},
+        lambda v: [*v["docker"], "cp", "--follow-link", f"{v['container']}:{v['path']}", "-"],
+    ),
+    "docker-diff.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "diff", v["container"]]),
     "docker-events.j2": (
         {"docker": some, "since": values, "format": values},
         lambda v: [
@@ -147,6 +152,17 @@ WORDS: dict[str, Case] = {
 SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "docker-containers.sh.j2": {"docker": lists, "filters": lists, "format": values},
     "docker-facts.sh.j2": {"docker": lists, "format": values},
+    "docker-files-look.sh.j2": {"docker": lists, "format": values, "image": values, "listing": values, "name": values},
+    "docker-files-make.sh.j2": {"docker": lists, "helper": values, "base": values, "image": values, "mark": values},
+    "docker-files-tidy.sh.j2": {
+        "docker": lists,
+        "images": some,
+        "helpers": some,
+        "listing": values,
+        "name": values,
+        "helper_format": values,
+        "helper_name": values,
+    },
     "docker-log-ends.sh.j2": {"docker": lists, "container": values, "of_stdout": some, "of_stderr": some},
     "docker-launch.sh.j2": {
         "docker": lists,
@@ -352,6 +368,21 @@ def test_asking_for_facts_gives_docker_every_value_as_it_was(
     v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-facts.sh.j2"]))
     script = renderer.script("docker-facts.sh.j2", **v | {"docker": [str(fake.docker), *v["docker"]]})
     assert fake.run(script, shell) == (0, [[*v["docker"], "info", "--format", v["format"]]])
+
+
+@shells
+@given(data=st.data())
+@settings(max_examples=15)
+def test_making_an_image_with_files_gives_docker_every_value_as_it_was(
+    fake: FakeDocker, shell: list[str], data: st.DataObject
+) -> None:
+    v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-files-make.sh.j2"]))
+    script = renderer.script("docker-files-make.sh.j2", **v | {"docker": [str(fake.docker), *v["docker"]]})
+    docker, helper = v["docker"], v["helper"]
+    remove = [*docker, "rm", "--force", "--volumes", helper]
+    create = [*docker, "create", "--pull", "never", "--network", "none", "--name", helper, v["base"], "true"]
+    copy, commit = [*docker, "cp", "-", f"{helper}:/"], [*docker, "commit", helper, v["image"]]
+    assert fake.run(script, shell) == (0, [remove, create, copy, commit, remove])
 
 
 @shells
