@@ -19,6 +19,21 @@ done
 # Nobody may be listening any more: then another try may have come meanwhile, and its task may be over and removed.
 printf ' ' >&2 || exit 76
 live=$(sudo docker ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 77
+# Those who hold GPUs without Docker say so in an argument of a process that lives as long as they do. Only shells and
+# conmon are looked into (who asks a process that a driver has hung may hang as well), and none inside a container, which
+# has a PID more than we have: one in each namespace it is in.
+holders() {
+  ours=$(sed -n 's/^NSpid://p' /proc/self/status | wc -w)
+  shells=$(grep -lsx -e sh -e conmon /proc/[0-9]*/comm | sed 's/comm$/cmdline/')
+  for file in $(grep -ls agentless-claim= $shells /dev/null); do
+    theirs=$(sed -n 's/^NSpid://p' "${file%cmdline}status" | wc -w)
+    if [ "$theirs" -eq "$ours" ]; then
+      tr '\000\n' '\n ' < "$file" | sed -n 's/^agentless-claim=//p'
+    fi
+  done | sort -u
+} 2> /dev/null
+live="$live
+$(holders)"
 held=
 unstarted=
 seen=
