@@ -67,6 +67,14 @@ def _logs(v: dict[str, Any]) -> list[str]:
 
 
 WORDS: dict[str, Case] = {
+    "docker-cp.j2": (
+        {"docker": some, "container": values, "path": values, "into": st.booleans()},
+        lambda v: [
+            *v["docker"], "cp",
+            *(["-", f"{v['container']}:{v['path']}"] if v["into"]
+              else ["--follow-link", f"{v['container']}:{v['path']}", "-"]),
+        ],
+    ),
     "docker-events.j2": (
         {"docker": some, "since": values, "format": values},
         lambda v: [
@@ -157,6 +165,10 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "format": values,
         "container": values.filter(bool),
     },
+    "files-look.sh.j2": {"paths": lists},
+    "files-receive.sh.j2": {"folder": values, "name": values, "mark": values},
+    "files-rsync.sh.j2": {"folder": values, "make": maybe, "file": maybe, "arguments": some, "partial": values},
+    "files-send.sh.j2": {"folder": values, "name": maybe},
     "docker-shell.sh.j2": {
         "docker": lists,
         "container": values,
