@@ -72,6 +72,14 @@ WORDS: dict[str, Case] = {
         lambda v: [*v["docker"], "cp", "--follow-link", f"{v['container']}:{v['path']}", "-"],
     ),
     "docker-diff.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "diff", v["container"]]),
+    "docker-cp.j2": (
+        {"docker": some, "container": values, "path": values, "into": st.booleans()},
+        lambda v: [
+            *v["docker"], "cp",
+            *(["-", f"{v['container']}:{v['path']}"] if v["into"]
+              else ["--follow-link", f"{v['container']}:{v['path']}", "-"]),
+        ],
+    ),
     "docker-events.j2": (
         {"docker": some, "since": values, "format": values},
         lambda v: [
@@ -210,6 +218,10 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
     "image-save.sh.j2": {"docker": lists, "image": values, "skip": values, "pack": st.none() | some},
     "image-source.sh.j2": {"docker": lists, "image": values, "image_format": values, "info_format": values},
+    "files-look.sh.j2": {"paths": lists},
+    "files-receive.sh.j2": {"folder": values, "name": values, "mark": values},
+    "files-rsync.sh.j2": {"folder": values, "make": maybe, "file": maybe, "arguments": some, "partial": values},
+    "files-send.sh.j2": {"folder": values, "name": maybe},
     "docker-shell.sh.j2": {
         "docker": lists,
         "container": values,
