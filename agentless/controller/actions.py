@@ -155,7 +155,7 @@ class Actions:
             await link.ready()
             # Not by force unless it was asked for: somebody may have started it again meanwhile.
             result = await link.run(link.runtime.remove(task.container_ref, force=force))
-            if not result.ok and "No such container" not in result.err:
+            if not result.ok and "no such container" not in result.err.lower():
                 link.runtime.check(result)
         self._logs.remove(task.id)
         self._core.forget(task, "removed", "agentless rm")

@@ -48,6 +48,7 @@ from agentless.probes.nvidia import Nvidia
 from agentless.render import Renderer
 from agentless.rules.publish import timestamp
 from agentless.runtimes.docker import Docker
+from agentless.runtimes.podman import Podman
 from agentless.session import Session
 from agentless.stores.gate import GateStore
 from agentless.stores.history import History
@@ -250,7 +251,7 @@ class Controller:
             node,
             Session(transport, node.name),
             Nvidia(),
-            Docker(node, self._renderer, self.core.controller),
+            (Podman if node.has_podman else Docker)(node, self._renderer, self.core.controller),
             self._clock,
             self.core.node_changed,
             self.core.sighted,

@@ -78,6 +78,13 @@ class Lab:
                 list(pool.map(lambda node: node.add_engine(network, image), nodes))
         return nodes
 
+    def add_podman(self, name: str, gpus: int = 2) -> Node:
+        """A node with podman in Docker's place."""
+        node = self._add_host(name, gpus, True, "")
+        self._write_ssh_files()
+        node.add_podman(self._shared_network(), self._image())
+        return node
+
     def add_user(self, name: str, docker_group: bool = False, sudo: bool = False) -> str:
         """A user of this machine, and so of each node, that the lab's key opens; gives its login name.
 
