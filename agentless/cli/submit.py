@@ -93,6 +93,15 @@ def submit(
         str | None, typer.Option(metavar="NAME", help="Whose it is; default: $AGENTLESS_OWNER, else you, as user@host.")
     ] = None,
     image: Annotated[str | None, typer.Option(help="The container image; default: the inventory's.")] = None,
+    container: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[:N]", help="The env to run in, brought to the node if need be.", autocompletion=complete.envs
+        ),
+    ] = None,
+    pull: Annotated[
+        str, typer.Option(metavar="WHEN", help="When the --image is fetched: missing, always, never.")
+    ] = "missing",
     name: Annotated[str | None, typer.Option(help="A name to refer to it by.")] = None,
     cores: Annotated[float | None, typer.Option(help="CPU cores for it, like 4 or 0.5.")] = None,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for it, like 8GB or 16GiB.")] = None,
@@ -165,6 +174,8 @@ def submit(
         zipped=zipped,
         owner=owner,
         image=image,
+        container=container,
+        pull=pull,
         name=name,
         cores=cores,
         memory=memory,

@@ -15,9 +15,9 @@ from agentless.model.claim import claim_of
 from agentless.model.command import Command
 from agentless.model.container import Container
 from agentless.model.keep import Keep
+from agentless.model.log_query import LogQuery
 from agentless.model.task import Task
 from agentless.rules.keep import Chores, chores, cut_note, split_tail
-from agentless.runtimes.docker import LogQuery
 from agentless.stores.logs import LogStore, LogWriter
 
 RETRY_AFTER = 60.0
@@ -179,16 +179,18 @@ class Keeper:
         await asyncio.to_thread(self._logs.shrink, self.keep.logs)
 
     async def _copy(self, link: Link, task: Task, log: LogWriter) -> None:
-        words = b""
-        async with link.stream(link.runtime.logs(task.container_ref, LogQuery())) as stream:
+        words, runtime = b"", link.runtime_of(task)
+        reading = runtime.reading(LogQuery())
+        async with link.stream(runtime.logs(task.container_ref, LogQuery())) as stream:
             async for fd, data in stream:
-                log.add(fd, data)
+                for stream_number, part in reading(fd, data):
+                    log.add(stream_number, part)
                 if log.full:
                     return
                 if fd == 2:
                     words = (words + data)[-2000:]
         if stream.exit_code != 0:
-            raise RuntimeFailed(link.runtime.complaint(words.decode("utf-8", "replace")))
+            raise RuntimeFailed(runtime.complaint(words.decode("utf-8", "replace")))
 
     async def _copy_end(self, link: Link, task: Task, log: LogWriter, cap: int) -> None:
         """The end of a log that is longer than what is kept: counted and cut on the node, to spare the link."""
@@ -197,7 +199,7 @@ class Keeper:
         def count(fd: int, data: bytes) -> None:
             counts[fd] += data
 
-        await _run(link, link.runtime.log_sizes(task.container_ref), count)
+        await _run(link, link.runtime_of(task).log_sizes(task.container_ref), count)
         left = {fd: int(counts[fd]) - log.head[fd] for fd in counts}
         end = split_tail(left, log.room)
         log.cut(cut_note({fd: left[fd] - end[fd] for fd in left}, cap))
@@ -207,14 +209,15 @@ class Keeper:
             missing[fd] -= len(data)
             log.put(fd, data)
 
-        await _run(link, link.runtime.log_ends(task.container_ref, end[1], end[2]), put)
+        await _run(link, link.runtime_of(task).log_ends(task.container_ref, end[1], end[2]), put)
         if any(missing.values()):
             raise RuntimeFailed("its log changed while it was read")
 
     async def _remove(self, link: Link, task: Task) -> None:
-        result = await link.run(link.runtime.remove(task.container_ref))
+        runtime = link.runtime_of(task)
+        result = await link.run(runtime.remove(task.container_ref))
         if not result.ok and "no such container" not in result.err.lower():
-            link.runtime.check(result)
+            runtime.check(result)
         # The node's own news of it are still on their way.
         self._not_before[task.id] = self._core.clock.now() + RETRY_AFTER
         _log.info("%s: removed the container of task %s, whose log is kept", link.node.name, task.id)

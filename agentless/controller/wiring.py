@@ -22,6 +22,11 @@ from agentless import __version__, paths, plugins
 from agentless.controller import api
 from agentless.controller.actions import Actions
 from agentless.controller.core import Core
+from agentless.controller.env_builds import Builds
+from agentless.controller.env_moves import Moves
+from agentless.controller.env_tidy import Tidy
+from agentless.controller.envs import Envs
+from agentless.controller.files import Files
 from agentless.controller.gate import Gate
 from agentless.controller.hub import Hub
 from agentless.controller.idle import IdleWatch
@@ -36,6 +41,7 @@ from agentless.controller.samples import Samples
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.scrape import scrape
 from agentless.controller.server import Server
+from agentless.controller.sync import Sync
 from agentless.controller.terminals import Terminals
 from agentless.controller.timer import Timer
 from agentless.controller.trust import Trust
@@ -48,8 +54,11 @@ from agentless.probes.nvidia import Nvidia
 from agentless.render import Renderer
 from agentless.rules.publish import timestamp
 from agentless.runtimes.docker import Docker
+from agentless.runtimes.files import NodeFiles
 from agentless.runtimes.podman import Podman
+from agentless.runtimes.systemd import Systemd
 from agentless.session import Session
+from agentless.stores.envs import EnvStore
 from agentless.stores.gate import GateStore
 from agentless.stores.history import History
 from agentless.stores.logs import LogStore
@@ -101,10 +110,14 @@ class Controller:
         history = History(state / "history.sqlite")
         self.core = Core(owner, store, history, SecretStore(state / "secrets"), Hub(), self._clock)
         self.gate = Gate(self.core, GateStore(store.storage))
-        launcher = Launcher(self.core)
+        self.envs = Envs(self.core, EnvStore(store.storage))
+        self.moves = Moves(self.envs, Sync(self.core))
+        self.builds = Builds(self.envs, self.moves)
+        self.tidy = Tidy(self.envs)
+        launcher = Launcher(self.core, self.moves)
         self.past = Past(self.core, self._inventory.half_life)
         self.scheduler = Scheduler(self.core, launcher.begin, self.past)
-        self.intake = Intake(self.core, self.scheduler, launcher)
+        self.intake = Intake(self.core, self.scheduler, launcher, self.envs)
         logs = LogStore(state / "logs")
         self.actions = Actions(self.core, logs)
         self.timer = Timer(self.core, self.actions)
@@ -115,6 +128,7 @@ class Controller:
         self.usage = Usage(self.core)
         self.trust = Trust(self._known_hosts)
         self.terminals = Terminals(self.core)
+        self.files = Files(self.core, NodeFiles(self._renderer))
         self.traffic = Traffic(last=self._clock.now())
         self.port = Port(Counting(only_metrics(self.metrics), self.traffic))
 
@@ -233,6 +247,7 @@ class Controller:
         self.core.links = {name: kept.get(name) or self._link(node) for name, node in inventory.nodes.items()}
         self.core.shared_dir = inventory.shared_dir
         self.core.image = inventory.image
+        self.core.container = inventory.container
         self.scheduler.policy = inventory.policy
         self.keeper.keep = inventory.keep
         self.gate.policy = inventory.health
@@ -252,6 +267,7 @@ class Controller:
             Session(transport, node.name),
             Nvidia(),
             (Podman if node.has_podman else Docker)(node, self._renderer, self.core.controller),
+            Systemd(node, self._renderer, self.core.controller),
             self._clock,
             self.core.node_changed,
             self.core.sighted,

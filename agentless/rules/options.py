@@ -137,6 +137,8 @@ class Options(TypedDict, total=False):
     zipped: bool
     owner: Owner
     image: str | None
+    container: str | None
+    pull: str | None
     name: str | None
     cores: float | None
     memory: Size

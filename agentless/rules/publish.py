@@ -44,6 +44,7 @@ def task_view(
         gpus=placement.gpus if placement else task.spec.needs.indices,
         gpu_uuids=placement.gpu_uuids if placement else (),
         image=task.spec.image,
+        env=task.spec.container,
         command=task.spec.command,
         env_names=task.spec.env_names,
         batch=task.batch,

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 import orjson
 
@@ -18,25 +16,31 @@ from agentless.errors import NoAnswer, Refused, RuntimeFailed
 from agentless.model.claim import TASK, labels_of
 from agentless.model.command import Command, Result, Section
 from agentless.model.container import Container
+from agentless.model.log_query import LogQuery
 from agentless.model.node import EngineFacts, NodeConfig
 from agentless.model.spec import Mount
 from agentless.model.task import Placement, Task
+from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.runtimes._complaints import explain
+from agentless.runtimes._times import seconds
+from agentless.runtimes.envs import EnvWords
+from agentless.runtimes.images import Images
 
 LOCK_WAIT = 20
 """Seconds a launch waits for other launches on the same node."""
 CLOCKS_AGREE = 1.0
 """Seconds by which a node's clock may differ from ours before its times are corrected."""
 
-_HELD, _LOCKED, _UNCLEAR = 75, 76, 78
+_HELD, _LOCKED, _UNCLEAR, _OTHER_IMAGE = 75, 76, 78, 79
 # The claim before the words that others chose: a bar in those cannot hide it.
-_LIVE = (
+LIVE = (
     '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}'
     '|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}'
     '|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}'
 )
 _STATE = "{{.State.Status}}"
+_ID = "{{.Id}}"
 _LISTING = "{{.ID}} {{.Status}}"
 _LISTED = re.compile("[0-9a-f]{64} ")
 _INSPECT = (
@@ -50,7 +54,6 @@ _INFO = (
     ',"time":{{json .SystemTime}}{{end}}}'
 )
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
-_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
 
 
 class ImageMissing(RuntimeFailed):
@@ -61,16 +64,6 @@ class Held(Refused):
     """Another task holds one of the GPUs, or wants the node alone, and no container of this task lives on the node."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogQuery:
-    """Which part of a log: the last `tail` lines, `since` Unix seconds, and whether to stay for more."""
-
-    follow: bool = False
-    tail: int | None = None
-    since: float | None = None
-    timestamps: bool = False
-
-
 class Docker:
     """The Docker engine of one node, spoken to by the `docker` command as the inventory writes it.
 
@@ -79,13 +72,15 @@ class Docker:
     """
 
     keeps_envs = True
-    _live, _state, _inspected, _info = _LIVE, _STATE, _INSPECT, _INFO
+    _live, _state, _inspected, _info = LIVE, _STATE, _INSPECT, _INFO
 
     def __init__(self, node: NodeConfig, renderer: Renderer, controller: str) -> None:
         self._node = node
         self._controller = controller
         self._docker = list(node.docker)
         self._renderer = renderer
+        self.images = Images(node, renderer, self.complaint)
+        self.envs = EnvWords(node, renderer)
 
     # ------------------------------------------------------------------ asking
 
@@ -177,6 +172,10 @@ class Docker:
             timestamps=query.timestamps,
         )
 
+    def reading(self, _query: LogQuery) -> Reading:
+        """What that prints is the task's output as it is."""
+        return _as_it_is
+
     def shell(self, container: str, command: Sequence[str], mark: str, *, terminal: bool) -> Command:
         """A program in the container, with the input and the terminal of the script; when those break off, it ends.
 
@@ -185,6 +184,10 @@ class Docker:
         """
         command = command or ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
         return self._script("docker-shell.sh.j2", container=container, command=command, mark=mark, terminal=terminal)
+
+    def copy(self, container: str, path: str, *, into: bool) -> Command:
+        """A tar stream of what is at a path in the container, or one that goes `into` a folder there."""
+        return self._words("docker-cp.j2", container=container, path=path, into=into)
 
     # ---------------------------------------------------------------- changing
 
@@ -240,6 +243,9 @@ class Docker:
             sharing=spec.needs.sharing,
             gpu_total=placement.gpu_total,
             run=run,
+            image=spec.image,
+            image_id=spec.image_id,
+            image_format=_ID,
         )
         return Command(script + "\n", secrets=dict(secrets), timeout=LOCK_WAIT + 100.0)
 
@@ -255,13 +261,10 @@ class Docker:
             if ids:
                 return str(ids[-1])
             raise NoAnswer(f"{self._node.name} said nothing about the container it started")
-        if result.exit_code == _HELD:
-            raise Held(self._held(task, result.out))
-        if result.exit_code == _LOCKED:
-            raise Refused(f"{self._node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
-        if result.exit_code == _UNCLEAR or result.exit_code > 127:
-            raise NoAnswer(f"{self._node.name} may have started task {task.id}, or not: the launch was interrupted")
+        check_claims(task, self._node, result)
         complaint = result.err.strip()
+        if result.exit_code == _OTHER_IMAGE:
+            raise ImageMissing(f"{task.spec.image} is not on {self._node.name}, or is another image there")
         if self._lacks_image(complaint):
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
         raise RuntimeFailed(f"{self._node.name}: {self.complaint(complaint)}")
@@ -361,19 +364,34 @@ class Docker:
     def _script(self, template: str, **values: object) -> Command:
         return Command(self._renderer.script(self._template(template), **{"docker": self._docker, **values}) + "\n")
 
-    def _held(self, task: Task, output: str) -> str:
-        placement = task.placement or Placement(self._node.name)
-        index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
-        held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
-        words = [
-            f"GPU {index.get(gpu, gpu)} is held by task {other} of {owner}"
-            if gpu
-            else f"{self._node.name} is shared with nobody, and task {other} of {owner} is there"
-            for gpu, other, owner in held
-        ]
-        full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
-        words += [f"GPU {index.get(gpu, gpu)} has no share left beside the {count} it has given" for gpu, count in full]
-        return f"{task.spec.needs}: " + "; ".join(words)
+
+def _as_it_is(fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
+    return ((fd, data),)
+
+
+def check_claims(task: Task, node: NodeConfig, result: Result) -> None:
+    """Raise what a launch that failed says of the lock and of those who hold GPUs, as `parse_launch` does."""
+    if result.exit_code == _HELD:
+        raise Held(_held(task, node, result.out))
+    if result.exit_code == _LOCKED:
+        raise Refused(f"{node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
+    if result.exit_code == _UNCLEAR or result.exit_code > 127:
+        raise NoAnswer(f"{node.name} may have started task {task.id}, or not: the launch was interrupted")
+
+
+def _held(task: Task, node: NodeConfig, output: str) -> str:
+    placement = task.placement or Placement(node.name)
+    index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
+    held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
+    words = [
+        f"GPU {index.get(gpu, gpu)} is held by task {other} of {owner}"
+        if gpu
+        else f"{node.name} is shared with nobody, and task {other} of {owner} is there"
+        for gpu, other, owner in held
+    ]
+    full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
+    words += [f"GPU {index.get(gpu, gpu)} has no share left beside the {count} it has given" for gpu, count in full]
+    return f"{task.spec.needs}: " + "; ".join(words)
 
 
 def _mount(mount: Mount) -> str:
@@ -409,12 +427,3 @@ def ahead(clock: float | None, asked: float, answered: float) -> float:
     if clock is None or asked - CLOCKS_AGREE <= clock <= answered + CLOCKS_AGREE:
         return 0.0
     return clock - (asked + answered) / 2
-
-
-def seconds(text: object) -> float | None:
-    """Unix seconds of the engine's RFC 3339 time; its zero time (year 1) means never."""
-    match = _RFC3339.fullmatch(str(text))
-    if match is None or match[1].startswith("0001"):
-        return None
-    fraction = float(f"0.{match[2]}") if match[2] else 0.0
-    return datetime.fromisoformat(match[1] + match[3].replace("Z", "+00:00")).timestamp() + fraction

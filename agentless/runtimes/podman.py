@@ -3,7 +3,7 @@
 It has no engine that runs: each command does its own work, and a `conmon` process stays with each container. So
 
 - a user's podman knows that user's containers alone. What others hold is read off the arguments of their `conmon`, of
-  which the container's name is one: it says what the container claims (`podman-holders.sh.j2` reads it);
+  which the container's name is one: it says what the container claims (`podman-live.sh.j2` reads it);
 - after a reboot a container that ran is `created` again, with the time of its start: here it has ended with 255.
 
 Formats are those of podman 4.1 to 5, `tests/pure/data/podman` has answers of 4.3.
@@ -23,7 +23,8 @@ from agentless.model.container import Container, ContainerState
 from agentless.model.node import EngineFacts
 from agentless.model.task import Placement, Task
 from agentless.runtimes._podman_complaints import explain
-from agentless.runtimes.docker import Docker, ahead, container_of_fields, seconds
+from agentless.runtimes._times import seconds
+from agentless.runtimes.docker import Docker, ahead, container_of_fields
 
 OLDEST = (4, 1)
 """The first podman that hands out devices by CDI."""
@@ -39,7 +40,7 @@ _INFO = (
     ',"cgroups":{{json .Host.CgroupsVersion}}}'
 )
 # One that ran when the node went down holds nothing.
-_LIVE = (
+LIVE = (
     '{{$state := .ListContainer.State}}{{$down := and (eq $state "created") (gt .StartedAt 0)}}'
     '{{.ID}}|{{.Names}}|{{if $down}}Down{{else if eq $state "initialized"}}Created{{else}}{{.Status}}{{end}}'
     '|{{if not $down}}{{index .Labels "agentless.gpus"}}{{end}}'
@@ -63,7 +64,7 @@ class Podman(Docker):
     """The podman of one user of a node."""
 
     keeps_envs = False
-    _live, _state, _inspected, _info = _LIVE, _STATE, _INSPECTED, _INFO
+    _live, _state, _inspected, _info = LIVE, _STATE, _INSPECTED, _INFO
 
     def events(self, since: float) -> Command:
         """As Docker's; a line of a container that is none of ours is empty."""

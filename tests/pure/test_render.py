@@ -157,6 +157,25 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "format": values,
         "container": values.filter(bool),
     },
+    "image-forget.sh.j2": {"docker": lists, "label": values},
+    "image-load.sh.j2": {
+        "docker": lists,
+        "image": values,
+        "unpack": st.none() | some,
+        "id_format": values,
+        "label": values,
+    },
+    "image-look.sh.j2": {
+        "docker": lists,
+        "image": values,
+        "tags": lists,
+        "bottom": values,
+        "id_format": values,
+        "info_format": values,
+        "layers_format": values,
+    },
+    "image-save.sh.j2": {"docker": lists, "image": values, "skip": values, "pack": st.none() | some},
+    "image-source.sh.j2": {"docker": lists, "image": values, "image_format": values, "info_format": values},
     "docker-shell.sh.j2": {
         "docker": lists,
         "container": values,
@@ -237,7 +256,10 @@ def fake() -> Any:
 def test_a_script_is_one_that_shells_can_read(shell: list[str], name: str, data: st.DataObject) -> None:
     drawn = data.draw(st.fixed_dictionaries(SCRIPTS[name]))
     # Each begins with a program: a list that begins with `fi` would be a word of the shell's.
-    commands = {key: ["docker", *drawn.get(key, [])] for key in ("docker", "run", "of_stdout", "of_stderr")}
+    commands = {
+        key: ["docker", *(drawn.get(key) or [])]
+        for key in ("docker", "run", "of_stdout", "of_stderr", "pack", "unpack")
+    }
     script = renderer.script(name, **drawn | commands)
     checked = subprocess.run([*shell, "-n"], input=script.encode(), capture_output=True, check=False)
     assert (checked.returncode, checked.stderr) == (0, b"")

@@ -1,0 +1,142 @@
+"""Layers on their way through the controller: written once, read by each node at its own pace and in its own order.
+
+They lie in a file without a name, packed as they came, so that nothing is left of them whatever ends this process. The
+order is why: `docker save` writes layers in the order of their hashes, and what a broken link leaves behind on a node
+can be used only from the bottom up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentless.errors import AgentlessError, RuntimeFailed, StateError
+
+CHUNK = 1 << 20
+
+
+@dataclass(slots=True)
+class Parcel:
+    """A layer: `size` unpacked, `start` and `stored` its bytes in the file so far, of which `unpacked` are made."""
+
+    size: int
+    start: int
+    stored: int = 0
+    unpacked: int = 0
+    whole: bool = False
+
+    def unpacked_at(self, at: int) -> int:
+        """About how much of it is in its first bytes."""
+        return min(self.size, self.unpacked * at // self.stored) if self.stored else 0
+
+
+class Depot:
+    """The layers of one image, by diff id, and its configuration."""
+
+    def __init__(self) -> None:
+        folder = "/var/tmp" if os.access("/var/tmp", os.W_OK) else None  # noqa: S108 - a file without a name
+        try:
+            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by `close`
+        except OSError as error:
+            raise _full(error) from None
+        self.config = b""
+        self._parcels: dict[str, Parcel] = {}
+        self._end = 0
+        self._news = asyncio.Event()
+        self._error: AgentlessError | None = None
+        self._complete = False
+
+    @property
+    def parcels(self) -> dict[str, Parcel]:
+        """What has begun to come."""
+        return self._parcels
+
+    def begin(self, name: str, size: int) -> Parcel:
+        """A layer begins to come. One at a time."""
+        parcel = self._parcels[name] = Parcel(size, self._end)
+        self._tell()
+        return parcel
+
+    def rename(self, name: str, layer: str) -> None:
+        """A layer that came under a name of its own turns out to be this one."""
+        if name in self._parcels:
+            self._parcels.setdefault(layer, self._parcels.pop(name))
+            self._tell()
+
+    async def put(self, parcel: Parcel, data: bytes, unpacked: int) -> None:
+        """More of it; `unpacked` is what is made of all that has come by now."""
+        try:
+            await asyncio.to_thread(_write, self._file.fileno(), data, self._end)
+        except OSError as error:
+            raise _full(error) from None
+        self._end += len(data)
+        parcel.stored += len(data)
+        parcel.unpacked = unpacked
+        self._tell()
+
+    def end(self, parcel: Parcel) -> None:
+        """It has come."""
+        parcel.whole, parcel.unpacked = True, parcel.size
+        self._tell()
+
+    def finish(self, error: AgentlessError | None = None) -> None:
+        """All has come, or nothing more will."""
+        self._complete, self._error = True, error
+        self._tell()
+
+    async def find(self, layer: str) -> Parcel:
+        """The parcel of a layer, as soon as it begins to come."""
+        while layer not in self._parcels:
+            await self._wait(f"the archive of the image lacks its layer {layer}")
+        return self._parcels[layer]
+
+    async def configuration(self) -> bytes:
+        """The configuration of the image."""
+        while not self.config:
+            await self._wait("the archive of the image lacks its configuration")
+        return self.config
+
+    async def read(self, parcel: Parcel) -> AsyncIterator[bytes]:
+        """The bytes of a parcel as they come."""
+        at = 0
+        while True:
+            size = min(CHUNK, parcel.stored - at)
+            if size:
+                yield await asyncio.to_thread(os.pread, self._file.fileno(), size, parcel.start + at)
+                at += size
+            elif parcel.whole:
+                return
+            else:
+                await self._wait("the archive of the image broke off")
+
+    def close(self) -> None:
+        """Let go of the file, and so of its bytes."""
+        self._file.close()
+
+    async def _wait(self, otherwise: str) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._complete:
+            raise RuntimeFailed(otherwise)
+        await self._news.wait()
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+def _write(fd: int, data: bytes, at: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(fd, view, at)
+        view, at = view[written:], at + written
+
+
+def _full(error: OSError) -> StateError:
+    return StateError(
+        f"an image on its way needs room in {Path(tempfile.gettempdir())} or /var/tmp here: {error.strerror}"
+    )

@@ -1,0 +1,130 @@
+"""What comes out of `templates/image-save.sh.j2`, taken apart and put into a depot."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable
+
+from agentless.controller.depot import CHUNK, Depot
+from agentless.errors import Timeout
+from agentless.rules import layers, packed
+from agentless.rules.layers import Image
+from agentless.session import Stream
+
+SMALL = 4 << 20
+SILENCE = 600.0
+"""Seconds without a byte after which a node is given up."""
+FIRST_SILENCE = 3600.0
+"""The same before the first byte: Docker writes the whole image to its disk before it hands out any of it."""
+_LINE = re.compile(rb"([pr]) (\d+) ([\w./-]+)")
+
+
+class BrokenOffError(Exception):
+    """The source ended in the middle; `words` is what it said about that."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        self.words = words
+
+
+class _Reader:
+    """The standard output of a stream, in pieces of the reader's choice."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._data = b""
+        self._said = b""
+        self._patience = FIRST_SILENCE
+
+    async def line(self) -> bytes:
+        """Up to the next newline."""
+        while b"\n" not in self._data:
+            if len(self._data) > 4096:
+                raise BrokenOffError("its answer cannot be read")
+            self._data += await self._more()
+        line, _, self._data = self._data.partition(b"\n")
+        return line
+
+    async def some(self) -> bytes:
+        """The next bytes."""
+        data, self._data = self._data or await self._more(), b""
+        return data
+
+    def back(self, data: bytes) -> None:
+        """Bytes that were too many."""
+        self._data = data
+
+    async def _more(self) -> bytes:
+        while True:
+            try:
+                async with asyncio.timeout(self._patience):
+                    fd, data = await anext(self._stream)
+            except StopAsyncIteration:
+                raise BrokenOffError(self._said.decode("utf-8", "replace")) from None
+            except TimeoutError:
+                raise Timeout(f"nothing came of the image for {self._patience:.0f} s; it was given up") from None
+            self._patience = SILENCE
+            if fd == 1:
+                return data
+            self._said = (self._said + data)[-4000:]
+
+
+async def fetch(stream: Stream, image: Image, packer: str | None, depot: Depot, told: Callable[[], None]) -> None:
+    """Put into the depot what the stream brings. Raises BrokenOffError, NoAnswer or StateError."""
+    reader, known = _Reader(stream), layers.names(image)
+    small: dict[str, bytes] = {}
+    try:
+        while (line := await reader.line()) != b".":
+            match = _LINE.fullmatch(line)
+            if match is None:
+                raise BrokenOffError("its answer cannot be read")
+            kind, size, name = match[1], int(match[2]), match[3].decode()
+            told()
+            if kind == b"r" and name not in known and size <= SMALL:
+                small[name] = (await _all(reader, layers.padded(size)))[:size]
+                if hashlib.sha256(small[name]).hexdigest() == image.id.partition(":")[2]:
+                    depot.config = small[name]
+                continue
+            await _layer(reader, depot, known.get(name, name), size, packer, is_packed=kind == b"p")
+        for name, layer in layers.by_manifest(small.pop("manifest.json", b""), image).items():
+            depot.rename(name, layer)
+            if name in small and layer not in depot.parcels:
+                await _small(depot, layer, small[name], packer)
+    except ValueError as error:
+        raise BrokenOffError(f"its archive of the image cannot be read: {error}") from None
+
+
+async def _all(reader: _Reader, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += await reader.some()
+    reader.back(data[size:])
+    return data[:size]
+
+
+async def _small(depot: Depot, layer: str, data: bytes, packer: str | None) -> None:
+    size = len(data)
+    parcel = depot.begin(layer, size)
+    await depot.put(parcel, packed.pack(packer, data.ljust(layers.padded(size), b"\0")), size)
+    depot.end(parcel)
+
+
+async def _layer(reader: _Reader, depot: Depot, name: str, size: int, packer: str | None, *, is_packed: bool) -> None:
+    if packer and not is_packed:
+        await _small(depot, name, (await _all(reader, layers.padded(size)))[:size], packer)
+        return
+    parcel, piece = depot.begin(name, size), packed.piece(packer, layers.padded(size))
+    waiting: list[bytes] = []
+    length = 0
+    while not piece.over:
+        data = await reader.some()
+        taken = piece.feed(data)
+        waiting.append(data[:taken])
+        length += taken
+        reader.back(data[taken:])
+        if length >= CHUNK // 2 or piece.over:
+            await depot.put(parcel, b"".join(waiting), min(piece.unpacked, size))
+            waiting, length = [], 0
+    depot.end(parcel)

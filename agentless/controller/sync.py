@@ -1,0 +1,214 @@
+"""An image from one node to others: the source is read once, and each gets the layers that it lacks.
+
+Through the controller, layers lie in a `Depot` meanwhile, from which each node is served at its own pace. What a node
+has taken when its link breaks is kept there as an image without a name, so that the next try goes on from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agentless.controller.core import Core
+from agentless.controller.delivery import Delivery
+from agentless.controller.depot import Depot
+from agentless.controller.link import Link
+from agentless.controller.parcels import BrokenOffError, fetch
+from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed
+from agentless.model.command import Command, Result
+from agentless.model.transfer import Progress, Sent, Via
+from agentless.rules import layers
+from agentless.rules.layers import Image
+from agentless.runtimes.images import LayerMissing, Place, short
+
+AT_ONCE = 8
+"""Nodes that are sent to at the same time, in all."""
+TRIES = 3
+KNOWN = 256
+"""Images whose description is remembered: it never changes."""
+
+Tell = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What is to be sent: from where, and which tags it has afterwards."""
+
+    image: Image
+    source: Link
+    tags: tuple[str, ...]
+    tell: Tell
+
+
+def _silent(_: Progress) -> None:
+    pass
+
+
+class Sync:
+    """Brings images from node to node."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._going: dict[tuple[str, str], asyncio.Event] = {}
+        self._known: dict[tuple[str, str], Image] = {}
+
+    async def send(
+        self,
+        image: str,
+        source: Link,
+        targets: Sequence[Link],
+        *,
+        tags: Sequence[str],
+        tell: Tell = _silent,
+        shared_dir: str | None = None,
+        via: Via = "auto",
+    ) -> dict[str, Sent | AgentlessError]:
+        """Bring the image with this id to the targets, which have it with these tags afterwards.
+
+        Gives for each target what it took, or why it failed; raises only what went wrong with the source. `tell` hears
+        of the progress. Cancelled, it ends everything that it has begun on the nodes.
+        """
+        if via in {"straight", "shared"}:
+            raise Refused(f"{via} is not there yet ({shared_dir})")
+        began = asyncio.get_running_loop().time()
+        names = tuple(tag if ":" in tag.rpartition("/")[2] else f"{tag}:latest" for tag in tags)
+        job = _Job(await self._describe(image, source), source, names, tell)
+        found: dict[str, Sent | AgentlessError] = {}
+        waiting, whole = {link.node.name: link for link in targets}, set[str]()
+        for left in reversed(range(TRIES)):
+            places = await self._look(job, waiting)
+            found |= {name: place for name, place in places.items() if isinstance(place, AgentlessError)}
+            found |= {
+                name: _present(job, name, place, asyncio.get_running_loop().time() - began)
+                for name, place in places.items()
+                if isinstance(place, Place) and place.present
+            }
+            lacking = {name: place for name, place in places.items() if isinstance(place, Place) and not place.present}
+            sent = await self._round(job, waiting, lacking, whole)
+            again = {name for name, outcome in sent.items() if isinstance(outcome, LayerMissing) and left}
+            whole |= again
+            found |= {name: outcome for name, outcome in sent.items() if name not in again}
+            waiting = {name: waiting[name] for name in (*again, *(lacking.keys() - sent.keys()))}
+            if not waiting:
+                break
+        return found
+
+    # ------------------------------------------------------------------ looking
+
+    async def _describe(self, image: str, source: Link) -> Image:
+        key = source.node.name, image
+        if key not in self._known:
+            images = source.runtime.images
+            found = images.parse_description(image, await _run(source, images.describe(image)))
+            while len(self._known) >= KNOWN:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = found
+        return self._known[key]
+
+    async def _look(self, job: _Job, links: Mapping[str, Link]) -> dict[str, Place | AgentlessError]:
+        async def look(link: Link) -> Place | AgentlessError:
+            images = link.runtime.images
+            try:
+                place = images.parse_look(job.image, await _run(link, images.look(job.image, job.tags)))
+            except AgentlessError as error:
+                return error
+            if not place.present and place.containerd != job.image.containerd:
+                return _other_store(job, link, place)
+            return place
+
+        places = await asyncio.gather(*(look(link) for link in links.values()))
+        return dict(zip(links, places, strict=True))
+
+    # ------------------------------------------------------------------ sending
+
+    async def _round(
+        self, job: _Job, links: Mapping[str, Link], places: Mapping[str, Place], whole: set[str]
+    ) -> dict[str, Sent | AgentlessError]:
+        """Send to those that lack something. Who is being sent the same by another request is waited for instead."""
+        busy = [self._going[job.image.id, name] for name in places if (job.image.id, name) in self._going]
+        mine = {name: place for name, place in places.items() if (job.image.id, name) not in self._going}
+        ended = asyncio.Event()
+        self._going |= {(job.image.id, name): ended for name in mine}
+        try:
+            sent: dict[str, Sent | AgentlessError] = {}
+            if mine:
+                sent = await self._through(job, {name: links[name] for name in mine}, mine, whole)
+        finally:
+            for name in mine:
+                del self._going[job.image.id, name]
+            ended.set()
+        for other in busy:
+            await other.wait()
+        return sent
+
+    async def _through(
+        self, job: _Job, links: Mapping[str, Link], places: Mapping[str, Place], whole: set[str]
+    ) -> dict[str, Sent | AgentlessError]:
+        """Through the controller."""
+        packer = _packer(job.image, places)
+        kept = {name: 0 if name in whole else place.kept for name, place in places.items()}
+        with contextlib.closing(Depot()) as depot:
+            reading = asyncio.create_task(self._read(job, min(kept.values()), packer, depot))
+            sending = {
+                name: asyncio.create_task(
+                    self._deliver(Delivery(job.image, links[name], kept[name], packer, job.tags, depot, job.tell))
+                )
+                for name in places
+            }
+            try:
+                await asyncio.wait({reading, *sending.values()}, return_when=asyncio.FIRST_EXCEPTION)
+                if reading.done():
+                    reading.result()
+                await asyncio.wait(sending.values())
+                return {name: task.result() for name, task in sending.items()}
+            finally:
+                for task in (reading, *sending.values()):
+                    task.cancel()
+                await asyncio.gather(reading, *sending.values(), return_exceptions=True)
+
+    async def _deliver(self, delivery: Delivery) -> Sent | AgentlessError:
+        async with self._slots:
+            try:
+                return await delivery.run()
+            except AgentlessError as error:
+                if not isinstance(error, NoAnswer):
+                    await delivery.forget()
+                return error
+
+    async def _read(self, job: _Job, kept: int, packer: str | None, depot: Depot) -> None:
+        images = job.source.runtime.images
+        command = images.save(job.image.id, layers.unwanted(job.image, kept), packer)
+        try:
+            async with job.source.stream(command) as stream:
+                await fetch(stream, job.image, packer, depot, lambda: None)
+            depot.finish()
+        except BrokenOffError as error:
+            self._known.pop((job.source.node.name, job.image.id), None)
+            raise images.save_failed(job.image.id, error.words) from None
+
+
+async def _run(link: Link, command: Command) -> Result:
+    await link.ready()
+    return await link.run(command)
+
+
+def _present(job: _Job, node: str, place: Place, seconds: float) -> Sent:
+    return Sent(node, job.image.id, 0, place.size or job.image.size, 0, len(job.image.layers), seconds, "current")
+
+
+def _packer(image: Image, places: Mapping[str, Place]) -> str | None:
+    """What both ends have; gzip is slower than many a network."""
+    everyone = image.packers.intersection(*(place.packers for place in places.values()))
+    return "zstd" if "zstd" in everyone else None
+
+
+def _other_store(job: _Job, link: Link, place: Place) -> RuntimeFailed:
+    source, target = job.source.node.name, link.node.name
+    one, other = (target, source) if place.containerd else (source, target)
+    return RuntimeFailed(
+        f"Docker on {one} keeps images in containerd's store and on {other} in its own, where the same image has "
+        f"another id: {short(job.image.id)} cannot come from {source} to {target}"
+    )

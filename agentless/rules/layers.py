@@ -1,0 +1,154 @@
+"""Which layers of an image have to travel, and the archive that `docker load` makes the image of.
+
+A layer is known by the SHA-256 of its tar file, its diff id. Docker keeps a layer together with those below it: what
+an engine can reuse is a chain from the bottom. The archive that it loads is a tar of `manifest.json` (which names the
+other files), the configuration of the image, whose SHA-256 is the image's id, and a tar per layer; layers that the
+engine has may be left out. https://github.com/moby/docker-image-spec
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tarfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+BLOCK = 512
+PARTIAL = "agentless.partial"
+"""The label of an image that holds the lower layers of one that is still on its way, whose id is the value."""
+END = bytes(2 * BLOCK)
+UTC = "1970-01-01T00:00:00Z"
+
+_EMPTY = {
+    "Hostname": "",
+    "Domainname": "",
+    "User": "",
+    "AttachStdin": False,
+    "AttachStdout": False,
+    "AttachStderr": False,
+    "Tty": False,
+    "OpenStdin": False,
+    "StdinOnce": False,
+    "Env": None,
+    "Cmd": None,
+    "Image": "",
+    "Volumes": None,
+    "WorkingDir": "",
+    "Entrypoint": None,
+    "OnBuild": None,
+    "Labels": None,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """An image as its engine describes it: `layers` are its diff ids from the bottom, `size` its bytes unpacked.
+
+    `zone` is the hour there at Unix second 0 as RFC 3339, by which old engines name layers; `containerd` says that the
+    engine keeps images in containerd's store, which has other ids and takes whole archives only. `packers` are the
+    programs there that compress.
+    """
+
+    id: str
+    layers: tuple[str, ...]
+    size: int
+    zone: str = UTC
+    containerd: bool = False
+    packers: frozenset[str] = frozenset()
+    architecture: str = ""
+    os: str = ""
+
+
+def common(wanted: Sequence[str], stores: Iterable[Sequence[str]]) -> int:
+    """How many layers of an image, from its bottom, are those of another one, at most."""
+    best = 0
+    for chain in stores:
+        same = 0
+        for ours, theirs in zip(wanted, chain, strict=False):
+            if ours != theirs:
+                break
+            same += 1
+        best = max(best, same)
+    return best
+
+
+def names(image: Image) -> dict[str, str]:
+    """The files in which `docker save` writes the layers, each with the diff id.
+
+    Engines since 25 name a file by its own hash. Those before derived the name of a layer from those below it, and that
+    of the top one from the whole image: so that one is not among these, nor is any when the engine lives in a time zone
+    of its own. Whoever meets an unknown name has to wait for the manifest, which comes last.
+    """
+    found = {f"blobs/sha256/{layer.partition(':')[2]}": layer for layer in image.layers}
+    for zone in {image.zone, UTC}:
+        chain = parent = ""
+        for layer in image.layers[:-1]:
+            chain = f"sha256:{_sha256(f'{chain} {layer}')}" if chain else layer
+            fields: dict[str, object] = {"container_config": _EMPTY, "created": zone, "layer_id": chain}
+            if parent:
+                fields["parent"] = parent
+            name = _sha256(json.dumps(fields, separators=(",", ":")))
+            parent = f"sha256:{name}"
+            found.setdefault(f"{name}/layer.tar", layer)
+    return found
+
+
+def unwanted(image: Image, kept: int) -> list[str]:
+    """The files of layers that nobody needs who has so many from the bottom. A layer may be in an image twice."""
+    needed = set(image.layers[kept:])
+    return [name for name, layer in names(image).items() if layer not in needed]
+
+
+def by_manifest(manifest: bytes, image: Image) -> dict[str, str]:
+    """The files of an archive with their diff ids, as its manifest says."""
+    [entry] = json.loads(manifest)
+    return dict(zip(entry["Layers"], image.layers, strict=True))
+
+
+def padded(size: int) -> int:
+    """Bytes that a file of this size takes in a tar."""
+    return -(-size // BLOCK) * BLOCK
+
+
+def file(name: str, size: int) -> bytes:
+    """The header of a file in a tar."""
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode = size, 0o644
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+def layer_file(layer: str) -> str:
+    """What a layer is called in an archive of ours."""
+    return f"{layer.partition(':')[2]}.tar"
+
+
+def head_of(config: bytes, layers: Sequence[str], tags: Sequence[str]) -> bytes:
+    """All of an archive but the layers; it may come after them."""
+    name = f"{hashlib.sha256(config).hexdigest()}.json"
+    manifest = [{"Config": name, "RepoTags": list(tags) or None, "Layers": [layer_file(layer) for layer in layers]}]
+    return _whole(name, config) + _whole("manifest.json", json.dumps(manifest).encode()) + END
+
+
+def partial(image: Image, kept: int) -> bytes:
+    """The configuration of an image that holds the lowest layers of another one, so that a next try finds them."""
+    fields = {
+        "architecture": image.architecture,
+        "config": {"Labels": {PARTIAL: image.id}},
+        "os": image.os,
+        "rootfs": {"type": "layers", "diff_ids": list(image.layers[:kept])},
+    }
+    return json.dumps(fields).encode()
+
+
+def id_of(config: bytes) -> str:
+    """The id of the image with this configuration."""
+    return f"sha256:{hashlib.sha256(config).hexdigest()}"
+
+
+def _whole(name: str, data: bytes) -> bytes:
+    return file(name, len(data)) + data.ljust(padded(len(data)), b"\0")
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

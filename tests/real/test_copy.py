@@ -1,0 +1,150 @@
+"""`agentless cp` with real nodes: there and back, by rsync and by tar, and what goes wrong on the way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.real.cli import Cli
+
+NAMES = [
+    "plain", ".hidden", "a b", "ta\tb", "new\nline", "-rf", "*", "[a]?", "back\\slash", "q'u\"ote", "$HOME", "é",
+    os.fsdecode(b"\xff\xfe"), "~", "a:b", "%41",
+]  # fmt: skip
+WAYS = ["rsync", "tar", "busybox"]
+
+
+@pytest.fixture(params=WAYS)
+def way(request, lab):
+    """How files travel: by what the node has."""
+    if request.param == "rsync":
+        yield request.param
+        return
+    hidden = lab.nodes["node1"].dir / "bin/rsync"
+    hidden.write_text("#!/bin/sh\nexit 127\n")
+    hidden.chmod(0o755)
+    tar = lab.nodes["node1"].dir / "bin/tar"
+    if request.param == "busybox":
+        tar.write_text('#!/bin/sh\nexec busybox tar "$@"\n')
+        tar.chmod(0o755)
+    yield request.param
+    hidden.unlink()
+    tar.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def agentless(lab):
+    return Cli(lab).settle()
+
+
+@pytest.fixture
+def far(lab, tmp_path):
+    """A folder of the node."""
+    folder = lab.nodes["node1"].dir / "far"
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)
+
+
+def plant(root: Path) -> Path:
+    """A tree with all that a tree may have."""
+    (root / "sub/empty").mkdir(parents=True)
+    for number, name in enumerate(NAMES):
+        (root / name).write_bytes(os.urandom(100 * number))
+        (root / "sub" / (name * 3)).write_text(name, "utf-8", "surrogateescape")
+    (root / "plain").chmod(0o640)
+    (root / "a b").chmod(0o555)
+    (root / "deep").mkdir()
+    (root / "deep" / ("x" * 200)).mkdir()
+    (root / "deep" / ("x" * 200) / ("y" * 200)).write_text("long")
+    (root / "link").symlink_to("sub")
+    (root / "links").mkdir()
+    (root / "links/nowhere").symlink_to("/nonexistent/$x")
+    (root / "sub/empty").chmod(0o750)
+    for path in [*root.rglob("*"), root]:
+        if not path.is_symlink():
+            os.utime(path, (1_500_000_000, 1_500_000_000))
+    return root
+
+
+def tree(root: Path) -> dict[bytes, tuple[object, ...]]:
+    """All that matters of what is in a folder."""
+    found = {}
+    for folder, folders, files in os.walk(os.fsencode(root)):
+        for name in [*folders, *files, b"."]:
+            path = os.path.join(folder, name)
+            status = os.lstat(path)
+            if stat.S_ISLNK(status.st_mode):
+                content: object = os.readlink(path)
+            else:
+                kept = Path(os.fsdecode(path)).read_bytes() if stat.S_ISREG(status.st_mode) else b""
+                content = (kept, oct(status.st_mode), int(status.st_mtime))
+            found[os.path.relpath(path, os.fsencode(root))] = (content,)
+    return found
+
+
+def test_a_tree_goes_there_and_back(agentless, far, way, tmp_path):
+    source = plant(tmp_path / "so*urce")
+    agentless("cp", str(source), f"node1:{far}/new")
+    if way == "busybox":  # its tar makes such links last of all, when it has set the time of their folder
+        os.utime(far / "new/links", (1_500_000_000, 1_500_000_000))
+    assert tree(far / "new") == tree(source)
+    agentless("cp", f"node1:{far}/new", str(tmp_path / "back"))
+    assert tree(tmp_path / "back") == tree(source)
+    assert [path.name for path in far.iterdir()] == ["new"]
+
+
+def test_what_is_there_goes_below_a_folder_and_replaces_a_file(agentless, far, way, tmp_path):
+    for folder in (tmp_path, far):
+        (folder / "box").mkdir()
+        (folder / "box/old").write_text("old")
+        (folder / "file").write_text("old")
+    (tmp_path / "box/new").write_text("new")
+    far.joinpath("box").chmod(0o1777)
+    agentless("cp", str(tmp_path / "box"), str(tmp_path / "file"), f"node1:{far}")
+    agentless("cp", f"{tmp_path}/box/.", f"node1:{far}")
+    (tmp_path / "file").write_text("other")
+    agentless("cp", str(tmp_path / "file"), f"node1:{far}/file")
+    found = {str(path.relative_to(far)) for path in far.rglob("*")}
+    assert found == {"box", "box/old", "box/new", "old", "new", "file"}
+    assert (far / "file").read_text() == "other"
+    assert stat.S_IMODE((far / "box").stat().st_mode) == 0o1777
+    back = tmp_path / "back"
+    back.mkdir(0o750)
+    agentless("cp", f"node1:{far}/box", f"node1:{far}/file", str(back))
+    agentless("cp", f"node1:{far}/box/.", str(back))
+    (far / "file").write_text("changed")
+    agentless("cp", f"node1:{far}/file", str(back / "file"))
+    assert {str(path.relative_to(back)) for path in back.rglob("*")} == found
+    assert (back / "file").read_text() == "changed"
+    assert stat.S_IMODE(back.stat().st_mode) == 0o750
+
+
+def test_what_cannot_be_copied_is_a_sentence(agentless, lab, far, way, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("x")
+    (far / "folder").mkdir()
+    (far / "file").write_text("x")
+    os.mkfifo(far / "pipe")
+
+    def fails(*words: str) -> str:
+        done = agentless("cp", *words, code=None)
+        assert done.code in (1, 2), done
+        assert done.err.startswith("agentless: ")
+        return done.err
+
+    assert f"node1:{far}/none: no such file or folder" in fails(f"node1:{far}/none", str(tmp_path))
+    assert f"{tmp_path}/none: no such file or folder" in fails(f"{tmp_path}/none", f"node1:{far}")
+    assert "there is no such folder to put it into" in fails(f"{tmp_path}/file", f"node1:{far}/no/file")
+    assert "there is no such folder to put it into" in fails(f"node1:{far}/file", f"{tmp_path}/no/file")
+    assert "is a file, and" in fails(f"{tmp_path}/folder", f"node1:{far}/file")
+    assert "is neither a file nor a folder" in fails(f"node1:{far}/pipe", str(tmp_path))
+    (far / "folder/file").mkdir()
+    assert "is a folder, which a file does not replace" in fails(f"{tmp_path}/file", f"node1:{far}/folder")
+    assert "is no folder" in fails(f"{tmp_path}/file", f"{tmp_path}/folder", f"node1:{far}/file")
+    assert "are both here" in fails("a", "b")
+    assert "no task 'nodeX'" in fails("nodeX:a", ".")
