@@ -7,6 +7,7 @@ import re
 from agentless.model.node import NodeConfig
 from agentless.runtimes import _complaints
 
+HIDDEN = "/proc on {node} hides who holds a GPU (hidepid): log in as root there, or mount /proc without it"
 _KNOWN: tuple[tuple[str, str], ...] = (
     (
         r"sudo: .*(password is required|terminal is required|must have a tty|no tty|authentication is required)",
@@ -61,10 +62,7 @@ _KNOWN: tuple[tuple[str, str], ...] = (
             "sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {user}"
         ),
     ),
-    (
-        r"hidepid: processes of others cannot be seen",
-        ("/proc on {node} hides who holds a GPU (hidepid): write 'docker: sudo podman' for it in the inventory"),
-    ),
+    (r"hidepid: processes of others cannot be seen", HIDDEN),
 )
 _LOG_LINE = re.compile(r'^time="[^"]*" level=\w+ msg=.*\n?', re.MULTILINE)
 

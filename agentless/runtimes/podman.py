@@ -20,16 +20,15 @@ from agentless.errors import RuntimeFailed
 from agentless.model.claim import TASK
 from agentless.model.command import Command, Result
 from agentless.model.container import Container, ContainerState
+from agentless.model.env import is_ours
 from agentless.model.node import EngineFacts
 from agentless.model.task import Placement, Task
-from agentless.runtimes._podman_complaints import explain
+from agentless.runtimes._podman_complaints import HIDDEN, explain
 from agentless.runtimes._times import seconds
 from agentless.runtimes.docker import Docker, ahead, container_of_fields
 
 OLDEST = (4, 1)
 """The first podman that hands out devices by CDI."""
-KEPT = "agentless/"
-"""Images of this name are environments."""
 DOWN = 255
 """The exit code of what ran when the node went down, as Docker has it."""
 
@@ -76,10 +75,10 @@ class Podman(Docker):
         return all(re.search(rf'no such (object: "?|container:? "?){re.escape(one)}', words) for one in missing)
 
     def launch(self, task: Task, placement: Placement, secrets: Mapping[str, str]) -> Command:
-        """As Docker's; raises RuntimeFailed also for an environment."""
-        if (task.spec.image or "").startswith(KEPT):
+        """As Docker's; raises RuntimeFailed also for an env."""
+        if is_ours(task.spec.image or ""):
             raise RuntimeFailed(
-                f"{self._node.name} has podman, which keeps no environments: take a node with Docker, or --image"
+                f"{self._node.name} has podman, which keeps no envs; take a node with Docker, or --image"
             )
         return super().launch(task, placement, secrets)
 
@@ -135,6 +134,8 @@ class Podman(Docker):
         as_root = "write 'docker: sudo podman' for it in the inventory"
         if _numbers(version) < OLDEST:
             return f"podman {version} on {name} is too old: 4.1 or newer can hand out GPUs"
+        if "hidepid" in others:
+            return HIDDEN.format(node=name)
         if not rootless:
             return None
         if fields.get("cgroups") != "v2":
@@ -144,8 +145,6 @@ class Podman(Docker):
                 f"containers of {user} on {name} would end with his last session; on the node run: "
                 f"sudo loginctl enable-linger {user}, or {as_root}"
             )
-        if "hidepid" in others:
-            return f"/proc on {name} hides who holds a GPU (hidepid): {as_root}"
         return None
 
     def _container(self, fields: Mapping[str, object], clock: float) -> Container:
