@@ -79,6 +79,11 @@ class Breaker:
                     self._open.shutdown(socket.SHUT_RDWR)
 
 
+def coming(task: dict[str, Any]) -> bool:
+    """Whether outputs of an ended task are on their way."""
+    return any(output["state"] == "coming" for output in task.get("outputs") or ())
+
+
 class BrokenOff(Exception):
     """Nobody waits for this request any more."""
 
@@ -168,10 +173,21 @@ class Client:
         while True:
             turn = WAIT_TURN if until is None else max(0.0, min(WAIT_TURN, until - time.monotonic()))
             found = self._turn(f"/v1/tasks/{task}/wait", turn)
-            if found["ended_at"] is not None or (until is not None and time.monotonic() >= until):
+            over = found["ended_at"] is not None and not coming(found)
+            if over or (until is not None and time.monotonic() >= until):
                 return found
             if not task.startswith(first_try(found["id"])):
                 task = first_try(found["id"])  # a name may soon be another task's, and the number of a try changes
+
+    def send(self, path: str, length: int, body: Iterator[bytes]) -> Any:
+        """The JSON answer to a POST of so many bytes."""
+        about = ("Content-Type: application/octet-stream", f"Content-Length: {length}")
+        head = self._head(f"POST {target(path, {})} HTTP/1.0", *about)
+        with self._connected() as connection, whole():
+            connection.sendall(head)
+            for data in body:
+                connection.sendall(data)
+            return json.loads(self._answer(connection, b"").read())
 
     def until_empty(self, node: str) -> Iterator[dict[str, Any]]:
         """The drained node, turn by turn, until no task lives there any more; raises Refused when it was resumed."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from agentless.model.command import Command, Result, Section
 from agentless.model.container import Container
+from agentless.model.files import Prepared
 from agentless.model.gpu import GpuSample, GpuTopology, Xid
 from agentless.model.log_query import LogQuery
 from agentless.model.task import Placement, Task
@@ -91,8 +92,13 @@ class Runtime(Protocol):
     `container` is what `parse_launch` gave, or the name that the task's container has.
     """
 
-    def launch(self, task: Task, placement: Placement, secrets: Mapping[str, str]) -> Command:
-        """Under the node's lock: see that nobody holds its GPUs, and start it. The same task is never started twice."""
+    def launch(
+        self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
+    ) -> Command:
+        """Under the node's lock: see that nobody holds its GPUs, and start it. The same task is never started twice.
+
+        `prepared` has the files of a task that has some.
+        """
 
     def parse_launch(self, task: Task, result: Result) -> str:
         """What has been started. Raises Refused, RuntimeFailed when nothing of it is there, or NoAnswer."""

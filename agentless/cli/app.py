@@ -15,6 +15,7 @@ from agentless import __version__
 from agentless.errors import AgentlessError, UsageError
 
 PARTS = {
+    "run": ("run",),
     "submit": ("submit",),
     "span": ("span",),
     "ps": ("ps",),
@@ -45,7 +46,6 @@ _MEANT = {
     "delete": "rm",
     "list": "ps",
     "ls": "ps",
-    "run": "submit",
     "status": "ps or show TASK",
     "top": "gpus, or queue top TASK",
 }

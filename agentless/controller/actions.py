@@ -11,6 +11,7 @@ from typing import Any
 
 from agentless.controller.core import Core
 from agentless.controller.link import Link
+from agentless.controller.outputs import Outputs
 from agentless.errors import Refused, RuntimeFailed, StateError, Unreachable
 from agentless.model.command import Command
 from agentless.model.event import Queued, StopAsked
@@ -43,9 +44,10 @@ KILL_WITHIN = 15.0
 class Actions:
     """The verbs. Each returns the task as it is when the node has answered."""
 
-    def __init__(self, core: Core, logs: LogStore) -> None:
+    def __init__(self, core: Core, logs: LogStore, outputs: Outputs) -> None:
         self._core = core
         self._logs = logs
+        self._outputs = outputs
         self._stopping: Counter[str] = Counter()
 
     async def stop(self, reference: str, how: StopKind, grace: float | None = None) -> TaskView:
@@ -129,6 +131,8 @@ class Actions:
         """
         task = self._core.find(reference)
         tries = [task] if reference == numbered(task.id) else [*self._earlier(task), task]
+        if late := next((each for each in tries if self._outputs.coming(each) and not force), None):
+            raise Refused(f"the outputs of task {late.id} are on their way; agentless wait {late.id}, or rm --force")
         if live := next((each for each in tries if each.live and not force), None):
             raise Refused(f"task {live.id} is {live.state}; agentless stop {live.id} first, or rm --force")
         for each in tries:
@@ -160,6 +164,7 @@ class Actions:
             if not result.ok and "no such container" not in result.err.lower():
                 runtime.check(result)
         self._logs.remove(task.id)
+        self._outputs.forget(task)
         self._core.forget(task, "removed", "agentless rm")
         return task
 
@@ -175,10 +180,14 @@ class Actions:
         return ScriptView(link.node.name, address_of(link.node), command.text(masked=True))
 
     async def wait(self, reference: str, within: float | None = None) -> Task:
-        """The task once it has ended, or as it is after `within` seconds; of one that is tried again the last try."""
+        """The task once it has ended and its outputs are here, or what keeps them from coming is known.
+
+        As it is after `within` seconds; of one that is tried again the last try.
+        """
         task = self._core.find(reference).id
-        wanted = reference if reference == numbered(task) else first_try(task)
-        return await self._until_over(partial(self._core.find, wanted), within)
+        wanted = partial(self._core.find, reference if reference == numbered(task) else first_try(task))
+        await self._core.hub.until(lambda: not wanted().live and not self._outputs.coming(wanted()), within)
+        return wanted()
 
     async def logs(self, reference: str, query: LogQuery) -> AsyncIterator[tuple[int, bytes]]:
         """The task's output as (1 or 2, bytes), as it arrives; with `follow` until the last try of it has ended.

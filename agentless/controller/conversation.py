@@ -9,17 +9,13 @@ from agentless.errors import RuntimeFailed
 from agentless.model.command import Result
 from agentless.ports import Shell
 
-LAST = 4000
-"""Bytes of what it said that are kept for the case that it fails."""
-
 
 async def conversed(
     shell: Shell, mark: str, data: AsyncIterable[bytes], heard: Callable[[bytes], None] | None = None
 ) -> Result:
     """Write to a script what it waits for once its mark has come, and give what it says after that.
 
-    With `heard` this is told as it comes, up to a second mark, and what follows that one is given; without a second
-    mark the last that was heard counts as an error.
+    With `heard` this is told as it comes, up to a second mark, and only what follows that one is given.
     """
     reader = _Reader(shell, f"{mark};".encode(), heard)
     await reader.begin()
@@ -43,7 +39,6 @@ class _Reader:
     def __init__(self, shell: Shell, mark: bytes, heard: Callable[[bytes], None] | None) -> None:
         self.out, self.err = b"", b""
         self._shell, self._mark, self._heard = shell, mark, heard
-        self._last = b""
 
     async def begin(self) -> None:
         """Up to the mark; raises RuntimeFailed when it never comes."""
@@ -59,8 +54,8 @@ class _Reader:
         while await self._more():
             self._hear()
         if self._heard:
-            self._tell(self.out)
-            self.out, self.err = b"", self.err + self._last
+            self._heard(self.out)
+            self.out = b""
 
     async def _more(self) -> bool:
         chunk = await self._shell.read()
@@ -76,16 +71,11 @@ class _Reader:
             return
         before, mark, after = self.out.partition(self._mark)
         if mark:
-            self._tell(before)
+            self._heard(before)
             self.out, self._heard = after, None
         elif (end := len(self.out) - len(self._mark) + 1) > 0:
-            self._tell(self.out[:end])
+            self._heard(self.out[:end])
             self.out = self.out[end:]
-
-    def _tell(self, said: bytes) -> None:
-        if self._heard and said:
-            self._last = (self._last + said)[-LAST:]
-            self._heard(said)
 
 
 async def _feed(shell: Shell, data: AsyncIterable[bytes]) -> None:

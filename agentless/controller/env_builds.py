@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
@@ -114,11 +115,14 @@ class Builds:
             mark, words = secrets.token_hex(8), link.runtime.envs
             tell({"kind": "say", "text": f"building {ref} on {link.node.name}"})
 
+            decoded = codecs.getincrementaldecoder("utf-8")("replace")
+
             def heard(data: bytes) -> None:
-                tell({"kind": "output", "text": data.replace(b"\0", b"").decode("utf-8", "replace")})
+                if text := decoded.decode(data.translate(None, b"\0\r")):
+                    tell({"kind": "output", "text": text})
 
             async with link.session.dialogue(words.build(ref, wish.dockerfile, labels, mark)) as shell:
-                made = words.parse_named(ref, await conversed(shell, mark, context, heard))
+                made = words.parse_built(ref, await conversed(shell, mark, context, heard))
             await envs.look_at(link)
             envs.publish(name, "built", f"{ref} on {link.node.name}, by {by}")
             kept = await self._follow(name, ref, made)

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 from agentless.controller.conversation import conversed
 from agentless.controller.envs import Envs, Tell
@@ -26,10 +26,8 @@ from agentless.model.env import (
     labels_of_version,
 )
 from agentless.model.node import unreachable
-from agentless.model.transfer import Progress, Sent
+from agentless.model.transfer import Progress, Sent, Via
 from agentless.rules.envs import next_number, version_named
-
-Via = Literal["auto", "controller", "straight", "shared"]
 
 
 class Delivery:
@@ -187,7 +185,7 @@ class Moves:
                 made = loaded
             else:
                 envs.check_free(link, name, ref)
-                command = words.adopt(ref, loaded, labels, words.passing(passing, mark))
+                command = words.adopt(ref, labels, words.passing(passing, mark))
                 made = words.parse_named(ref, await link.run(command))
             await envs.look_at(link)
         if not known:

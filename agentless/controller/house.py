@@ -22,6 +22,7 @@ from agentless.controller.samples import Samples
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.terminals import Terminals
 from agentless.controller.trust import Trust
+from agentless.controller.uploads import Uploads
 from agentless.controller.usage import Usage
 from agentless.model.owner import check_owner
 from agentless.model.view import ControllerView, TaskView
@@ -53,6 +54,7 @@ class House(Protocol):
     builds: Builds
     moves: Moves
     tidy: Tidy
+    uploads: Uploads
     leaving: bool
 
     def describe(self) -> ControllerView:

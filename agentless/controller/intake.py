@@ -10,7 +10,9 @@ from typing import TypeVar
 from agentless.controller.core import Core
 from agentless.controller.envs import Envs
 from agentless.controller.launch import Launcher
+from agentless.controller.outputs import Outputs
 from agentless.controller.scheduler import POLICIES, Scheduler
+from agentless.controller.uploads import Uploads
 from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable, UsageError
 from agentless.model.cluster import Cluster
 from agentless.model.env import NULL
@@ -44,11 +46,15 @@ class Submit:
 class Intake:
     """Takes tasks in."""
 
-    def __init__(self, core: Core, scheduler: Scheduler, launcher: Launcher, envs: Envs) -> None:
+    def __init__(
+        self, core: Core, scheduler: Scheduler, launcher: Launcher, envs: Envs, uploads: Uploads, outputs: Outputs
+    ) -> None:
         self._core = core
         self._scheduler = scheduler
         self._launcher = launcher
         self._envs = envs
+        self._uploads = uploads
+        self._outputs = outputs
         self._last_id = ""
 
     async def submit(self, request: Submit) -> list[StartView]:
@@ -60,6 +66,8 @@ class Intake:
             if unknown := sorted(set(request.secrets).difference(spec.secret_env)):
                 raise UsageError(f"the secret {unknown[0]!r} is not among the task's secret_env")
         tasks = self._tasks(replace(request, specs=await self._in_envs(request.specs)))
+        if not request.dry_run:
+            self._uploads.check(tasks)
         await asyncio.gather(*(self._hear(task) for task in tasks))
         # No await from here until the allocations are on disk: nobody else can be given these GPUs in between.
         placements = self._scheduler.look([task for task in tasks if not self._is_for_later(task)]).starts
@@ -161,12 +169,14 @@ class Intake:
         try:
             for task in kept:
                 core.secrets.put(task.id, secrets)
+                self._outputs.want(task)
             core.launching.update(begun)
             core.add_all(events, f"submitted by {kept[0].owner}" if kept else "")
         except AgentlessError as error:
             core.launching.difference_update(begun)
             for task in kept:
                 core.secrets.remove(task.id)
+                self._outputs.forget(task)
             return [refused.get(task.id) or error for task in tasks]
         return [refused.get(task.id) for task in tasks]
 

@@ -10,6 +10,7 @@ from typing import Any
 from agentless.controller.core import Core
 from agentless.controller.hub import News
 from agentless.controller.link import Link
+from agentless.controller.outputs import Outputs
 from agentless.errors import AgentlessError, NoAnswer, RuntimeFailed, StateError
 from agentless.model.claim import claim_of
 from agentless.model.command import Command
@@ -34,11 +35,12 @@ class Keeper:
     `keep` are the settings in force; `trouble` is why a log cannot be kept here at present.
     """
 
-    def __init__(self, core: Core, logs: LogStore) -> None:
+    def __init__(self, core: Core, logs: LogStore, outputs: Outputs) -> None:
         self.keep = Keep()
         self.trouble: str | None = None
         self._core = core
         self._logs = logs
+        self._outputs = outputs
         self._known: dict[str, Task | None] = {}
         self._not_before: dict[str, float] = {}
         self._idle: dict[str, tuple[tuple[Container, ...], Keep, float]] = {}
@@ -61,6 +63,7 @@ class Keeper:
         self._known = {container: task for container, task in self._known.items() if container in there}
         if not self._not_before:
             self.trouble = None
+        self._outputs.settle_lost()
         for link in self._core.links.values():
             self._begin(link)
 
@@ -117,7 +120,7 @@ class Keeper:
         found = [self._ended(container) for container in link.containers if container.over]
         ended = {task.id: task for task in found if task and self._not_before.get(task.id, 0.0) <= now}
         untried = [c for c in link.containers if self._not_before.get(c.id, 0.0) <= now]
-        return chores(untried, self._core.tasks, ended, self._logs, now, self.keep)
+        return chores(untried, self._core.tasks, ended, self._logs, now, self.keep, self._outputs)
 
     def _ended(self, container: Container) -> Task | None:
         """The task of a container if it has ended here. Looked up once, for that is a query to the history."""
@@ -134,6 +137,8 @@ class Keeper:
         """Until there is nothing left to do, or the node does not answer: it is begun again when it does."""
         try:
             while todo := self._chores(link):
+                for task in todo.bring:
+                    await self._try(link, task, self._outputs.bring(link, task))
                 for task in todo.fetch:
                     await self._try(link, task, self._fetch(link, task))
                 for task in todo.remove:

@@ -11,6 +11,7 @@ from agentless.controller.core import Core
 from agentless.controller.env_moves import Moves
 from agentless.controller.link import Link
 from agentless.controller.together import Together
+from agentless.controller.uploads import Uploads
 from agentless.errors import AgentlessError, IllegalMove, NoAnswer, Refused, RuntimeFailed, TemplateError
 from agentless.model.env import EnvRef, is_ours, parse_ref
 from agentless.model.event import Event, Launched, LaunchFailed, Step, Unplaced
@@ -19,7 +20,7 @@ from agentless.model.transfer import Progress
 from agentless.model.units import format_duration, format_size
 from agentless.ports import Runtime
 from agentless.rules.reconcile import LAUNCH_BOUND
-from agentless.runtimes.docker import Held, ImageMissing
+from agentless.runtimes.docker import FilesMissing, Held, ImageMissing
 from agentless.session import Stream
 
 ANSWER_WITHIN = 15.0
@@ -35,9 +36,10 @@ _log = logging.getLogger(__name__)
 class Launcher:
     """Starts tasks that are placed, and finds out what became of a start when the answer got lost."""
 
-    def __init__(self, core: Core, moves: Moves) -> None:
+    def __init__(self, core: Core, moves: Moves, uploads: Uploads) -> None:
         self._core = core
         self._moves = moves
+        self._uploads = uploads
         self._together = Together(core)
         self._background: set[asyncio.Task[None]] = set()
         core.relaunch = self._relaunch
@@ -112,6 +114,9 @@ class Launcher:
                 await self._pull(link, task)
             try:
                 container = await self._try(link, task)
+            except FilesMissing:
+                self._uploads.forget(link)
+                container = await self._try(link, task)
             except ImageMissing:
                 await self._provide(link, task)
                 container = await self._try(link, task)
@@ -136,8 +141,13 @@ class Launcher:
     async def _try(self, link: Link, task: Task) -> str:
         if task.placement is None:
             raise AssertionError("a task is placed before it is launched")
+        prepared = None
+        if task.spec.uploads:
+            prepared = await self._unless_stopped(
+                task, self._uploads.prepare(link, task, lambda words: self._tell(task.id, words))
+            )
         runtime = link.runtime_of(task)
-        command = runtime.launch(task, task.placement, self._core.secrets.get(task.id))
+        command = runtime.launch(task, task.placement, self._core.secrets.get(task.id), prepared)
         return runtime.parse_launch(task, await link.run(command))
 
     async def _provide(self, link: Link, task: Task) -> None:
@@ -200,6 +210,11 @@ class Launcher:
             doing.cancel()
             stopping.cancel()
             await asyncio.gather(doing, stopping, return_exceptions=True)
+
+    def _tell(self, task_id: str, words: str) -> None:
+        task = self._core.tasks.get(task_id)
+        if task and isinstance(task.status, Assigning):
+            self._core.apply(task_id, Step(words), words)
 
     async def _stopped(self, task_id: str) -> None:
         """Wait until somebody wants the task to end."""

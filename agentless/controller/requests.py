@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, field_validator
 
 from agentless.model.spec import TaskSpec, on_targets
+from agentless.model.transfer import Via
 from agentless.rules.nearest import nearest
 
 
@@ -117,7 +117,7 @@ class PushEnvRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     nodes: list[str] = []
-    via: Literal["auto", "controller", "straight", "shared"] = "auto"
+    via: Via = "auto"
 
 
 class PruneEnvsRequest(BaseModel):

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agentless.controller.core import Core
 from agentless.controller.delivery import Delivery
@@ -89,7 +90,7 @@ class Sync:
             lacking = {name: place for name, place in places.items() if isinstance(place, Place) and not place.present}
             sent = await self._round(job, waiting, lacking, whole)
             again = {name for name, outcome in sent.items() if isinstance(outcome, LayerMissing) and left}
-            whole |= again
+            whole |= again if left == 1 else set()
             found |= {name: outcome for name, outcome in sent.items() if name not in again}
             waiting = {name: waiting[name] for name in (*again, *(lacking.keys() - sent.keys()))}
             if not waiting:
@@ -152,22 +153,20 @@ class Sync:
         kept = {name: 0 if name in whole else place.kept for name, place in places.items()}
         with contextlib.closing(Depot()) as depot:
             reading = asyncio.create_task(self._read(job, min(kept.values()), packer, depot))
-            sending = {
-                name: asyncio.create_task(
-                    self._deliver(Delivery(job.image, links[name], kept[name], packer, job.tags, depot, job.tell))
-                )
-                for name in places
-            }
+            deliveries = [
+                Delivery(job.image, links[name], kept[name], packer, job.tags, depot, job.tell) for name in places
+            ]
+            sending = asyncio.gather(*(self._deliver(delivery) for delivery in deliveries))
             try:
-                await asyncio.wait({reading, *sending.values()}, return_when=asyncio.FIRST_EXCEPTION)
+                both: set[asyncio.Future[Any]] = {reading, sending}
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 if reading.done():
                     reading.result()
-                await asyncio.wait(sending.values())
-                return {name: task.result() for name, task in sending.items()}
+                return dict(zip(places, await sending, strict=True))
             finally:
-                for task in (reading, *sending.values()):
-                    task.cancel()
-                await asyncio.gather(reading, *sending.values(), return_exceptions=True)
+                reading.cancel()
+                sending.cancel()
+                await asyncio.gather(reading, sending, return_exceptions=True)
 
     async def _deliver(self, delivery: Delivery) -> Sent | AgentlessError:
         async with self._slots:

@@ -34,6 +34,7 @@ from agentless.controller.intake import Intake
 from agentless.controller.keeper import Keeper
 from agentless.controller.launch import Launcher
 from agentless.controller.link import Link
+from agentless.controller.outputs import Outputs
 from agentless.controller.past import Past
 from agentless.controller.port import Port, only_metrics
 from agentless.controller.reservations import Reservations
@@ -45,6 +46,7 @@ from agentless.controller.sync import Sync
 from agentless.controller.terminals import Terminals
 from agentless.controller.timer import Timer
 from agentless.controller.trust import Trust
+from agentless.controller.uploads import Uploads
 from agentless.controller.usage import Usage
 from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
 from agentless.inventory import Inventory, load, stamp_of
@@ -62,9 +64,11 @@ from agentless.stores.envs import EnvStore
 from agentless.stores.gate import GateStore
 from agentless.stores.history import History
 from agentless.stores.logs import LogStore
+from agentless.stores.outputs import OutputStore
 from agentless.stores.reservations import ReservationStore
 from agentless.stores.samples import SampleStore
 from agentless.stores.secrets import SecretStore
+from agentless.stores.snapshots import SnapshotStore
 from agentless.stores.tinydb import TaskStore
 from agentless.transports import SshFiles
 
@@ -114,14 +118,19 @@ class Controller:
         self.moves = Moves(self.envs, Sync(self.core))
         self.builds = Builds(self.envs, self.moves)
         self.tidy = Tidy(self.envs)
-        launcher = Launcher(self.core, self.moves)
+        outputs = OutputStore(state / "outputs.sqlite")
+        snapshots = SnapshotStore(state / "snapshots")
+        self.uploads = Uploads(self.core, snapshots, outputs)
+        self.outputs = Outputs(self.core, outputs, snapshots)
+        self.core.outputs = self.outputs.view
+        launcher = Launcher(self.core, self.moves, self.uploads)
         self.past = Past(self.core, self._inventory.half_life)
         self.scheduler = Scheduler(self.core, launcher.begin, self.past)
-        self.intake = Intake(self.core, self.scheduler, launcher, self.envs)
+        self.intake = Intake(self.core, self.scheduler, launcher, self.envs, self.uploads, self.outputs)
         logs = LogStore(state / "logs")
-        self.actions = Actions(self.core, logs)
+        self.actions = Actions(self.core, logs, self.outputs)
         self.timer = Timer(self.core, self.actions)
-        self.keeper = Keeper(self.core, logs)
+        self.keeper = Keeper(self.core, logs, self.outputs)
         self.reservations = Reservations(self.core, ReservationStore(store))
         self.idle = IdleWatch(self.core)
         self.samples = Samples(self.core, SampleStore(state / "samples.sqlite"))
@@ -195,6 +204,7 @@ class Controller:
         await self.timer.close()
         await self.scheduler.close()
         await self.keeper.close()
+        await self.uploads.close()
         await self.port.close()
         await self.samples.close()
         self.usage.write()
@@ -202,6 +212,7 @@ class Controller:
         await asyncio.gather(*(link.close() for link in self.core.links.values()))
         self.gate.flush()
         self.core.history.close()
+        self.outputs.store.close()
 
     async def tick(self, *, for_ever: bool) -> None:
         """What is looked after from time to time: silent nodes lose their tasks, an idle controller leaves."""
@@ -213,6 +224,7 @@ class Controller:
                 self.core.lose_silent()
                 self.reservations.tick()
                 self.keeper.tick()
+                self.uploads.tick()
                 self.idle.tick()
                 self.samples.tick()
                 self.usage.tick()

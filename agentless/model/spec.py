@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass, field, replace
 
 from agentless.errors import UsageError
 from agentless.model.env import NULL, parse_ref
+from agentless.model.files import Output, Upload, within
 from agentless.model.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.sharing import MAX_SHARES
 from agentless.model.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
 
 PULL = ("missing", "always", "never")
-"""When a plain image is fetched."""
+"""When a plain image is fetched; None is the first of these."""
 MAX_SPEC = 120_000
 """Bytes of a spec as JSON: one label carries all of it, and Linux gives a program arguments of at most 128 KiB."""
 
@@ -60,7 +61,7 @@ class TaskSpec:
     image: str | None = None
     container: str | None = None
     image_id: str | None = None
-    pull: str = "missing"
+    pull: str | None = None
     name: str | None = None
     cores: float | None = None
     memory: int | None = None
@@ -68,6 +69,8 @@ class TaskSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     secret_env: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
+    uploads: tuple[Upload, ...] = ()
+    outputs: tuple[Output, ...] = ()
     workdir: str | None = None
     user: str | None = None
     network: str | None = None
@@ -123,7 +126,9 @@ def check_spec(spec: TaskSpec) -> None:
     words = (*spec.command, *spec.env.values(), *spec.labels.values(), *map(str, spec.mounts))
     _check_container(spec)
     plain = (spec.image, spec.workdir, spec.user, spec.network)
-    _check_text((*words, *(p for p in plain if p)))
+    files = (*map(str, spec.uploads), *map(str, spec.outputs))
+    _check_text((*words, *files, *(p for p in plain if p)))
+    _check_uploads(spec)
     length = len(json.dumps(asdict(spec)))
     if length > MAX_SPEC:
         raise UsageError(
@@ -191,15 +196,28 @@ def _check_container(spec: TaskSpec) -> None:
     if spec.container is None:
         if spec.image_id is not None:
             raise UsageError("image_id says which image an env has to be, and no env is named; leave it out")
-        if spec.pull not in PULL:
-            raise UsageError(f"--pull {spec.pull[:80]!r}: write {', '.join(PULL[:-1])} or {PULL[-1]}")
+        if spec.pull not in (None, *PULL):
+            raise UsageError(f"--pull {str(spec.pull)[:80]!r}: write {', '.join(PULL[:-1])} or {PULL[-1]}")
         return
-    if spec.pull != PULL[0]:
+    if spec.pull is not None:
         raise UsageError("--pull is about an --image; an env is brought from the nodes that have it; leave one out")
     if spec.container == NULL:
         return
     if spec.image not in (None, parse_ref(spec.container).image):
         raise UsageError("--container and --image both say what to run it in; leave one of them out")
+
+
+def _check_uploads(spec: TaskSpec) -> None:
+    if spec.on_node_itself and (spec.uploads or spec.outputs):
+        raise UsageError("--upload and --output are about a container, and with --container NULL there is none")
+    for upload in spec.uploads:
+        goes = within(spec.workdir or "/", upload.target)
+        for mount in spec.mounts:
+            if goes == mount.target or goes.startswith(mount.target.rstrip("/") + "/"):
+                raise UsageError(
+                    f"--upload {upload.source}: {goes} is in the mount {mount}, which is a folder of the node; "
+                    "choose another place, as PATH:DEST"
+                )
 
 
 def _check_needs(needs: Needs) -> None:

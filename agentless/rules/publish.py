@@ -11,7 +11,7 @@ from agentless.model.node import NodeConfig
 from agentless.model.reservation import Reservation
 from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
 from agentless.model.units import format_duration
-from agentless.model.view import CheckView, GpuView, NodeView, ReservationView, TaskView
+from agentless.model.view import CheckView, GpuView, NodeView, OutputView, ReservationView, TaskView
 from agentless.rules.idle import words
 from agentless.rules.plan import Outlook
 
@@ -32,6 +32,7 @@ def task_view(
     retried_as: str | None = None,
     idle: Idle | None = None,
     now: float = 0.0,
+    outputs: tuple[OutputView, ...] = (),
 ) -> TaskView:
     """The task as people and scripts see it."""
     status, placement = task.status, task.placement
@@ -73,6 +74,7 @@ def task_view(
         moved=task.rank is not None and isinstance(status, Pending),
         idle_since=timestamp(idle.all_since) if idle else None,
         about=outlook.promise.about if outlook.promise else False,
+        outputs=outputs,
     )
 
 

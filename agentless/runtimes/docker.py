@@ -16,6 +16,7 @@ from agentless.errors import NoAnswer, Refused, RuntimeFailed
 from agentless.model.claim import TASK, labels_of
 from agentless.model.command import Command, Result, Section
 from agentless.model.container import Container
+from agentless.model.files import Prepared
 from agentless.model.log_query import LogQuery
 from agentless.model.node import EngineFacts, NodeConfig
 from agentless.model.spec import Mount
@@ -26,6 +27,7 @@ from agentless.runtimes._complaints import explain
 from agentless.runtimes._times import seconds
 from agentless.runtimes.envs import EnvWords
 from agentless.runtimes.images import Images
+from agentless.runtimes.workspace import NAME, Workspace
 
 LOCK_WAIT = 20
 """Seconds a launch waits for other launches on the same node."""
@@ -60,6 +62,10 @@ class ImageMissing(RuntimeFailed):
     """The image is not on the node; it has to be pulled before the launch is tried again."""
 
 
+class FilesMissing(RuntimeFailed):
+    """The image with the task's files is not on the node any more; it has to be made again."""
+
+
 class Held(Refused):
     """Another task holds one of the GPUs, or wants the node alone, and no container of this task lives on the node."""
 
@@ -81,6 +87,7 @@ class Docker:
         self._renderer = renderer
         self.images = Images(node, renderer, self.complaint)
         self.envs = EnvWords(node, renderer)
+        self.workspace = Workspace(node.docker, renderer)
 
     # ------------------------------------------------------------------ asking
 
@@ -191,9 +198,12 @@ class Docker:
 
     # ---------------------------------------------------------------- changing
 
-    def launch(self, task: Task, placement: Placement, secrets: Mapping[str, str]) -> Command:
+    def launch(
+        self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
+    ) -> Command:
         """Lock, check, `docker run -d` as one script; `parse_launch` reads its answer.
 
+        `prepared` has the files of a task that has some.
         Raises RuntimeFailed when the value of a secret is gone: docker would leave the variable out without a word.
         """
         spec = task.spec
@@ -222,12 +232,12 @@ class Docker:
             memory=spec.memory,
             shm_size=spec.shm_size,
             mounts=[_mount(mount) for mount in spec.mounts],
-            workdir=spec.workdir,
+            workdir=prepared.workdir if prepared else spec.workdir,
             user=spec.user,
             network=spec.network,
             privileged=spec.privileged,
             stop_grace=max(1, round(spec.stop_grace)),
-            image=spec.image,
+            image=prepared.image if prepared else spec.image,
             command=spec.command,
         )
         script = self._renderer.script(
@@ -265,6 +275,8 @@ class Docker:
         complaint = result.err.strip()
         if result.exit_code == _OTHER_IMAGE:
             raise ImageMissing(f"{task.spec.image} is not on {self._node.name}, or is another image there")
+        if f"{NAME}/" in complaint and "image" in complaint:
+            raise FilesMissing(f"the files of task {task.id} are not on {self._node.name} any more")
         if self._lacks_image(complaint):
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
         raise RuntimeFailed(f"{self._node.name}: {self.complaint(complaint)}")

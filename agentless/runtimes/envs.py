@@ -54,7 +54,9 @@ _CONTAINER = (
     '{"container":{{json .Id}},"name":{{json .Name}},"image":{{json .Image}},"state":{{json .State.Status}}'
     ',"created":{{json .Created}},"labels":{{json .Config.Labels}}}'
 )
-_PASSING = re.compile(rf"{NAMESPACE}[^:]+:{FRESH}[0-9a-f]{{16}}(-2)?")
+_PASSING = re.compile(rf"{NAMESPACE}[^:]+:{FRESH}[0-9a-f]{{16}}(?:-2)?")
+SECOND = "-2"
+"""Ends the passing name of what is made of something that has a passing name already."""
 _TAKEN = 75
 _GPUS = "NVIDIA_VISIBLE_DEVICES"
 
@@ -172,6 +174,7 @@ class EnvWords:
         return self._script(
             "env-save.sh.j2",
             container=container,
+            unlabelled=None,
             changes=[*_as_before(base), *_labelled(labels)],
             fresh=self.passing(ref, mark),
             image=ref.image,
@@ -186,14 +189,23 @@ class EnvWords:
         """
         return self._script(
             "env-build.sh.j2",
+            env=ref.name,
+            name=container_of_env(ref.name) + IMPORT,
             dockerfile=dockerfile,
-            labels=dict(labels),
-            fresh=self.passing(ref, mark),
+            changes=_labelled(labels),
+            unlabelled=self.passing(ref, mark),
+            fresh=self.passing(ref, mark) + SECOND,
             image=ref.image,
             mark=mark,
             lock_wait=LOCK_WAIT,
             format=_FACTS,
         )
+
+    def parse_built(self, ref: EnvRef, result: Result) -> ImageFacts:
+        """The version that was built; of a build that failed the output has told why."""
+        if not result.ok and not result.err.strip():
+            raise RuntimeFailed(f"{self._node.name}: the build failed")
+        return self.parse_named(ref, result)
 
     def parse_named(self, ref: EnvRef, result: Result) -> ImageFacts:
         """The version that was made; raises Refused when somebody else was faster with its number."""
@@ -227,17 +239,16 @@ class EnvWords:
             raise RuntimeFailed(f"{self._node.name} said nothing about the image in the archive")
         return _facts(found)
 
-    def adopt(self, ref: EnvRef, loaded: ImageFacts, labels: Mapping[str, str] | None, passing: str) -> Command:
+    def adopt(self, ref: EnvRef, labels: Mapping[str, str] | None, passing: str) -> Command:
         """Make what was loaded a version: as it is, or with other labels. `parse_named` reads the answer."""
-        command = list(loaded.command) or ([] if loaded.entrypoint else ["sh"])
         return self._script(
             "env-adopt.sh.j2",
             timeout=LONG,
             env=ref.name,
             name=container_of_env(ref.name) + IMPORT,
-            loaded=passing,
-            fresh=passing if labels is None else f"{passing}-2",
-            changes=[] if labels is None else [f"CMD {json.dumps(command)}", *_labelled(labels)],
+            unlabelled=None if labels is None else passing,
+            fresh=passing if labels is None else passing + SECOND,
+            changes=_labelled(labels or {}),
             image=ref.image,
             lock_wait=LOCK_WAIT,
             format=_FACTS,

@@ -29,7 +29,7 @@ _LAYERS = "layers {{json .RootFS.Layers}}"
 _INFO = "driver {{json .DriverStatus}}"
 _CONTAINERD = "io.containerd.snapshotter"
 _ZONE = re.compile(r"(1969|1970)-[\d:T-]+[+-]\d{4}")
-_GONE = re.compile(r"no such image|reference does not exist|No such object", re.IGNORECASE)
+_GONE = re.compile(r"no such image|reference does not exist|failed to get digest|imagedb", re.IGNORECASE)
 _LACKS = re.compile(r"(no such file or directory|not found).*|content digest .* not found", re.IGNORECASE | re.DOTALL)
 
 

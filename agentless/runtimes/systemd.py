@@ -21,6 +21,7 @@ from agentless.errors import NoAnswer, RuntimeFailed
 from agentless.model.claim import labels_of
 from agentless.model.command import Command, Result, Section
 from agentless.model.container import Container, ContainerState
+from agentless.model.files import Prepared
 from agentless.model.log_query import LogQuery
 from agentless.model.node import NodeConfig
 from agentless.model.sharing import ALONE
@@ -130,11 +131,14 @@ class Systemd:
 
     # ---------------------------------------------------------------- changing
 
-    def launch(self, task: Task, placement: Placement, secrets: Mapping[str, str]) -> Command:
+    def launch(
+        self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
+    ) -> Command:
         """Lock, check, `systemd-run` as one script; `parse_launch` reads its answer.
 
         Raises RuntimeFailed when the value of a secret is gone.
         """
+        del prepared  # a task without a container has no files of its own
         spec = task.spec
         if missing := sorted(set(spec.secret_env).difference(secrets)):
             raise RuntimeFailed(f"the value of the secret {missing[0]} is gone; submit the task again")

@@ -28,6 +28,7 @@ NAMES = (
     "starts",
     "figures",
     "dashboard",
+    "envs",
 )
 
 

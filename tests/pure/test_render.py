@@ -67,6 +67,11 @@ def _logs(v: dict[str, Any]) -> list[str]:
 
 
 WORDS: dict[str, Case] = {
+    "docker-copy-out.j2": (
+        {"docker": some, "container": values, "path": values},
+        lambda v: [*v["docker"], "cp", "--follow-link", f"{v['container']}:{v['path']}", "-"],
+    ),
+    "docker-diff.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "diff", v["container"]]),
     "docker-events.j2": (
         {"docker": some, "since": values, "format": values},
         lambda v: [
@@ -104,6 +109,17 @@ WORDS: dict[str, Case] = {
     "docker-pause.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "pause", v["container"]]),
     "docker-unpause.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "unpause", v["container"]]),
     "docker-pull.j2": ({"docker": some, "image": values}, lambda v: [*v["docker"], "pull", "--quiet", v["image"]]),
+    "env-export.j2": ({"docker": some, "image": values}, lambda v: [*v["docker"], "save", v["image"]]),
+    "env-image.j2": (
+        {"docker": some, "image": values, "format": values},
+        lambda v: [*v["docker"], "image", "inspect", "--format", v["format"], v["image"]],
+    ),
+    "env-image-rm.j2": ({"docker": some, "image": values}, lambda v: [*v["docker"], "image", "rm", v["image"]]),
+    "env-start.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "start", v["container"]]),
+    "env-top.j2": (
+        {"docker": some, "container": values},
+        lambda v: [*v["docker"], "top", v["container"], "-eo", "pid,args"],
+    ),
     "docker-rm.j2": (
         {"docker": some, "container": values, "force": st.booleans()},
         lambda v: [*v["docker"], "rm", *["--force"] * v["force"], "--volumes", v["container"]],
@@ -136,6 +152,17 @@ WORDS: dict[str, Case] = {
 SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "docker-containers.sh.j2": {"docker": lists, "filters": lists, "format": values},
     "docker-facts.sh.j2": {"docker": lists, "format": values},
+    "docker-files-look.sh.j2": {"docker": lists, "format": values, "image": values, "listing": values, "name": values},
+    "docker-files-make.sh.j2": {"docker": lists, "helper": values, "base": values, "image": values, "mark": values},
+    "docker-files-tidy.sh.j2": {
+        "docker": lists,
+        "images": some,
+        "helpers": some,
+        "listing": values,
+        "name": values,
+        "helper_format": values,
+        "helper_name": values,
+    },
     "docker-log-ends.sh.j2": {"docker": lists, "container": values, "of_stdout": some, "of_stderr": some},
     "docker-launch.sh.j2": {
         "docker": lists,
@@ -149,6 +176,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "sharing": st.just(Sharing(3, 8 << 30)),
         "gpu_total": st.just(16 << 30),
         "run": some,
+        "image_id": st.none(),
     },
     "docker-lock.sh.j2": {"lock_wait": st.just(1)},
     "docker-reap.sh.j2": {
@@ -183,6 +211,39 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "command": some,
         "terminal": st.booleans(),
     },
+}
+_FRESH: dict[str, st.SearchStrategy[Any]] = {
+    "docker": lists,
+    "fresh": values,
+    "unlabelled": values.filter(bool),
+    "name": values,
+}
+_NAMED: dict[str, st.SearchStrategy[Any]] = {
+    "docker": lists,
+    "lock_wait": st.just(1),
+    "image": values,
+    "fresh": values,
+    "format": values,
+}
+_LABELLED: dict[str, st.SearchStrategy[Any]] = {**_FRESH, "env": values, "changes": some}
+SCRIPTS |= {
+    "env-adopt.sh.j2": {**_LABELLED, **_NAMED},
+    "env-build.sh.j2": {**_LABELLED, **_NAMED, "mark": values, "dockerfile": values},
+    "env-create.sh.j2": {
+        "docker": lists,
+        "env": values,
+        "name": values,
+        "old": maybe,
+        "image": values,
+        "entrypoint": st.booleans(),
+    },
+    "env-diff.sh.j2": {"docker": lists, "container": values, "most": st.integers(1, 99)},
+    "env-fresh.sh.j2": _FRESH,
+    "env-label.sh.j2": _LABELLED,
+    "env-load.sh.j2": {"docker": lists, "mark": values, "fresh": values, "format": values},
+    "env-look.sh.j2": {"docker": lists, "image_format": values, "container_format": values},
+    "env-name.sh.j2": _NAMED,
+    "env-save.sh.j2": {**_NAMED, "container": values, "changes": some, "unlabelled": st.none()},
 }
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 ALL = {**{name: case[0] for name, case in WORDS.items()}, **SCRIPTS}
@@ -307,6 +368,21 @@ def test_asking_for_facts_gives_docker_every_value_as_it_was(
     v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-facts.sh.j2"]))
     script = renderer.script("docker-facts.sh.j2", **v | {"docker": [str(fake.docker), *v["docker"]]})
     assert fake.run(script, shell) == (0, [[*v["docker"], "info", "--format", v["format"]]])
+
+
+@shells
+@given(data=st.data())
+@settings(max_examples=15)
+def test_making_an_image_with_files_gives_docker_every_value_as_it_was(
+    fake: FakeDocker, shell: list[str], data: st.DataObject
+) -> None:
+    v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-files-make.sh.j2"]))
+    script = renderer.script("docker-files-make.sh.j2", **v | {"docker": [str(fake.docker), *v["docker"]]})
+    docker, helper = v["docker"], v["helper"]
+    remove = [*docker, "rm", "--force", "--volumes", helper]
+    create = [*docker, "create", "--pull", "never", "--network", "none", "--name", helper, v["base"], "true"]
+    copy, commit = [*docker, "cp", "-", f"{helper}:/"], [*docker, "commit", helper, v["image"]]
+    assert fake.run(script, shell) == (0, [remove, create, copy, commit, remove])
 
 
 @shells

@@ -1,22 +1,14 @@
-"""The requests about envs.
-
-What may take long is answered in lines of JSON, as it goes on: `say` with a `text`, `output` of a build, `progress` as
-in `model/transfer`, and as the last one either `done` with what came of it, or `error`. Who goes away ends a push, a
-build, an export or an import; what would be torn by that is brought to its end.
-"""
+"""The requests about envs. What may take long is answered by lines, see `told`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
-import orjson
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import FastAPI, Query, Response
 from fastapi.responses import StreamingResponse
 
 from agentless.controller.env_builds import Wish
-from agentless.controller.envs import Tell
 from agentless.controller.house import Asking, House
 from agentless.controller.requests import (
     CreateEnvRequest,
@@ -27,7 +19,7 @@ from agentless.controller.requests import (
 )
 from agentless.controller.routes.talk import Talk
 from agentless.controller.routes.tasks import frames
-from agentless.errors import AgentlessError
+from agentless.controller.routes.told import Told
 from agentless.model.env import parse_ref
 from agentless.model.terminal import Size
 from agentless.model.view import EnvView
@@ -52,18 +44,17 @@ def add_to(app: FastAPI, house: House) -> None:
         return await house.tidy.prune(me or core.owner, dry_run=request.dry_run)
 
     @app.post("/v1/envs/import")
-    async def take_in(request: Request, me: Asking, env: str | None = None, node: str | None = None) -> Response:
+    async def take_in(me: Asking, env: str | None = None, node: str | None = None) -> Response:
         """The body is an archive as `docker save` writes it, with one image and without names."""
-        return _answer(lambda tell: house.moves.take_in(env, node, me or core.owner, request.stream(), tell))
+        return Told(lambda tell, body: house.moves.take_in(env, node, me or core.owner, body, tell), upload=True)
 
     @app.post("/v1/envs/{env}")
     async def create(env: str, request: CreateEnvRequest, me: Asking) -> Response:
-        return _answer(lambda tell: house.builds.create(env, request.image, request.node, me or core.owner, tell))
+        return Told(lambda tell, _: house.builds.create(env, request.image, request.node, me or core.owner, tell))
 
     @app.post("/v1/envs/{env}/build")
     async def build(
         env: str,
-        request: Request,
         me: Asking,
         dockerfile: str = "Dockerfile",
         base: Annotated[tuple[str, ...], Query()] = (),
@@ -72,7 +63,7 @@ def add_to(app: FastAPI, house: House) -> None:
     ) -> Response:
         """The body is the context, as a tar archive."""
         wish = Wish(dockerfile, base, node, message)
-        return _answer(lambda tell: house.builds.build(env, wish, me or core.owner, request.stream(), tell))
+        return Told(lambda tell, body: house.builds.build(env, wish, me or core.owner, body, tell), upload=True)
 
     @app.post("/v1/envs/{env}/terminal")
     async def terminal(
@@ -84,17 +75,17 @@ def add_to(app: FastAPI, house: House) -> None:
 
     @app.post("/v1/envs/{env}/save")
     async def save(env: str, request: SaveEnvRequest, me: Asking) -> Response:
-        return _answer(lambda tell: house.builds.save(env, request.message, me or core.owner, tell))
+        return Told(lambda tell, _: house.builds.save(env, request.message, me or core.owner, tell))
 
     @app.post("/v1/envs/{env}/rollback")
     async def rollback(env: str, request: RollbackEnvRequest, me: Asking) -> Response:
         ref = parse_ref(env)
-        return _answer(lambda tell: house.builds.rollback(ref, me or core.owner, tell, force=request.force))
+        return Told(lambda tell, _: house.builds.rollback(ref, me or core.owner, tell, force=request.force))
 
     @app.post("/v1/envs/{env}/push")
     async def push(env: str, request: PushEnvRequest) -> Response:
         ref = parse_ref(env)
-        return _answer(lambda tell: house.moves.push(ref, request.nodes, request.via, tell))
+        return Told(lambda tell, _: house.moves.push(ref, request.nodes, request.via, tell))
 
     @app.get("/v1/envs/{env}/export")
     async def export(env: str) -> Response:
@@ -106,30 +97,3 @@ def add_to(app: FastAPI, house: House) -> None:
     @app.delete("/v1/envs/{env}")
     async def remove(env: str, me: Asking) -> dict[str, Any]:
         return await asyncio.shield(house.tidy.remove(env, me or core.owner, lambda _: None))
-
-
-def _answer(work: Callable[[Tell], Awaitable[dict[str, Any]]]) -> Response:
-    return StreamingResponse(_lines(work), media_type="application/x-ndjson")
-
-
-async def _lines(work: Callable[[Tell], Awaitable[dict[str, Any]]]) -> AsyncIterator[bytes]:
-    """What is told, as it is told, and how it ended. Who goes away ends it."""
-    lines: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
-
-    async def run() -> None:
-        try:
-            lines.put_nowait({"kind": "done", **await work(lines.put_nowait)})
-        except AgentlessError as error:
-            words = {"error": error.kind, "message": str(error), "exit_code": error.exit_code}
-            lines.put_nowait({"kind": "error", **words})
-        finally:
-            lines.put_nowait(None)
-
-    running = asyncio.create_task(run())
-    try:
-        while (line := await lines.get()) is not None:
-            yield orjson.dumps(line) + b"\n"
-        await running
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
