@@ -161,7 +161,7 @@ class Actions:
             # Not by force unless it was asked for: somebody may have started it again meanwhile.
             runtime = link.runtime_of(task)
             result = await link.run(runtime.remove(task.container_ref, force=force))
-            if not result.ok and "No such container" not in result.err:
+            if not result.ok and "no such container" not in result.err.lower():
                 runtime.check(result)
         self._logs.remove(task.id)
         self._outputs.forget(task)

@@ -221,7 +221,7 @@ class Keeper:
     async def _remove(self, link: Link, task: Task) -> None:
         runtime = link.runtime_of(task)
         result = await link.run(runtime.remove(task.container_ref))
-        if not result.ok and "No such container" not in result.err:
+        if not result.ok and "no such container" not in result.err.lower():
             runtime.check(result)
         # The node's own news of it are still on their way.
         self._not_before[task.id] = self._core.clock.now() + RETRY_AFTER

@@ -57,6 +57,7 @@ from agentless.render import Renderer
 from agentless.rules.publish import timestamp
 from agentless.runtimes.docker import Docker
 from agentless.runtimes.files import NodeFiles
+from agentless.runtimes.podman import Podman
 from agentless.runtimes.systemd import Systemd
 from agentless.session import Session
 from agentless.stores.envs import EnvStore
@@ -277,7 +278,7 @@ class Controller:
             node,
             Session(transport, node.name),
             Nvidia(),
-            Docker(node, self._renderer, self.core.controller),
+            (Podman if node.has_podman else Docker)(node, self._renderer, self.core.controller),
             Systemd(node, self._renderer, self.core.controller),
             self._clock,
             self.core.node_changed,

@@ -184,6 +184,10 @@ def address_of(config: NodeConfig) -> str:
     return f"{user}{config.host}" + (f":{config.port}" if config.port else "")
 
 
+def _engine(config: NodeConfig) -> str:
+    return "podman" if config.has_podman else "Docker"
+
+
 def checks(node: Node) -> tuple[CheckView, ...]:
     """What `doctor` says of a node, in the order in which one thing needs the other."""
     seen = node.observation
@@ -205,10 +209,12 @@ def checks(node: Node) -> tuple[CheckView, ...]:
     if not sample.gpus:
         found.append(CheckView(node.name, "toolkit", True, "not needed without GPUs"))
     elif engine.nvidia:
-        found.append(CheckView(node.name, "toolkit", True, "Docker can hand out GPUs"))
+        found.append(CheckView(node.name, "toolkit", True, f"{_engine(node.config)} can hand out GPUs"))
     else:
-        fix = (
-            "install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure && sudo systemctl restart docker"
-        )
+        then = {
+            "Docker": "sudo nvidia-ctk runtime configure && sudo systemctl restart docker",
+            "podman": "sudo nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml",
+        }
+        fix = f"install nvidia-container-toolkit, then: {then[_engine(node.config)]}"
         found.append(CheckView(node.name, "toolkit", None if engine.error else False, engine.error or fix))
     return tuple(found)

@@ -71,7 +71,14 @@ class Held(Refused):
 
 
 class Docker:
-    """The Docker engine of one node, spoken to by the `docker` command as the inventory writes it."""
+    """The Docker engine of one node, spoken to by the `docker` command as the inventory writes it.
+
+    What another engine with much the same command does otherwise, its class overrides: see there from `_template` on.
+    `keeps_envs`: whether it can keep environments, as images of ours.
+    """
+
+    keeps_envs = True
+    _live, _state, _inspected, _info = LIVE, _STATE, _INSPECT, _INFO
 
     def __init__(self, node: NodeConfig, renderer: Renderer, controller: str) -> None:
         self._node = node
@@ -86,7 +93,7 @@ class Docker:
 
     def facts(self) -> tuple[Section, ...]:
         """Version, NVIDIA support and a list of our containers, as two sections."""
-        info = self._renderer.script("docker-facts.sh.j2", docker=self._docker, format=_INFO)
+        info = self._renderer.script(self._template("docker-facts.sh.j2"), docker=self._docker, format=self._info)
         return (
             Section("docker.info", info),
             Section("docker.containers", self.listing().script),
@@ -119,24 +126,22 @@ class Docker:
             return EngineFacts(error=self.complaint("; ".join(fields.get("errors") or others)))
         if not listed.ok:
             return EngineFacts(version, error=self.complaint(listed.out))
-        nvidia = "nvidia" in (fields.get("runtimes") or {}) or any("/nvidia-c" in line for line in others)
-        clock = _ahead(seconds(fields.get("time")), asked, answered)
-        return EngineFacts(version, nvidia, None, None, self.parse_list(listed), clock)
+        return self._engine(fields, others, self.parse_list(listed), asked, answered)
 
     def containers(self, task: str) -> Command:
         """Ask for the containers of one task: by its label, for they may have been renamed."""
-        return self._script("docker-containers.sh.j2", filters=[f"label={TASK}={task}"], format=_INSPECT)
+        return self._script("docker-containers.sh.j2", filters=[f"label={TASK}={task}"], format=self._inspected)
 
     def inspect(self, containers: Sequence[str]) -> Command:
         """Ask for containers by their ids; one that is gone meanwhile is left out of the answer, which then fails."""
-        return self._words("docker-inspect.j2", containers=containers, format=_INSPECT)
+        return self._words("docker-inspect.j2", containers=containers, format=self._inspected)
 
     def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
         """The containers in an answer; lines that are none, like warnings, are left out."""
         found = []
         for line in result.stdout.splitlines():
             try:
-                found.append(_container(orjson.loads(line), clock))
+                found.append(self._container(orjson.loads(line), clock))
             except (AttributeError, KeyError, TypeError, ValueError):
                 continue
         return tuple(found)
@@ -207,10 +212,11 @@ class Docker:
         docker = self._docker
         if secrets and docker[0].rpartition("/")[2] == "sudo":
             docker = [docker[0], f"--preserve-env={','.join(sorted(secrets))}", *docker[1:]]
+        name = self._name(task, placement)
         run = self._renderer.words(
-            "docker-run.j2",
-            docker=docker,
-            name=task.container_name,
+            self._template("docker-run.j2"),
+            docker=self._under_lock(docker),
+            name=name,
             labels=labels_of(task, placement, self._controller),
             gpu_uuids=placement.gpu_uuids,
             env={
@@ -235,12 +241,12 @@ class Docker:
             command=spec.command,
         )
         script = self._renderer.script(
-            "docker-launch.sh.j2",
-            docker=self._docker,
+            self._template("docker-launch.sh.j2"),
+            docker=self._under_lock(self._docker),
             lock_wait=LOCK_WAIT,
-            format=LIVE,
-            state_format=_STATE,
-            name=task.container_name,
+            format=self._live,
+            state_format=self._state,
+            name=name,
             task=task.id,
             gpu_uuids=placement.gpu_uuids,
             exclusive=spec.needs.exclusive,
@@ -271,7 +277,7 @@ class Docker:
             raise ImageMissing(f"{task.spec.image} is not on {self._node.name}, or is another image there")
         if f"{NAME}/" in complaint and "image" in complaint:
             raise FilesMissing(f"the files of task {task.id} are not on {self._node.name} any more")
-        if "No such image" in complaint or "Unable to find image" in complaint:
+        if self._lacks_image(complaint):
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
         raise RuntimeFailed(f"{self._node.name}: {self.complaint(complaint)}")
 
@@ -297,7 +303,13 @@ class Docker:
 
     def reap(self, container: str) -> Command:
         """Under the lock of the launches, remove a container that was never started, unless it has been meanwhile."""
-        return self._script("docker-reap.sh.j2", lock_wait=LOCK_WAIT, format=_STATE, container=container)
+        return self._script(
+            "docker-reap.sh.j2",
+            docker=self._under_lock(self._docker),
+            lock_wait=LOCK_WAIT,
+            format=self._state,
+            container=container,
+        )
 
     def check(self, result: Result) -> None:
         """Raise RuntimeFailed with the engine's complaint unless the command worked."""
@@ -321,13 +333,48 @@ class Docker:
     def _log_ends(self, container: str, of_stdout: list[object], of_stderr: list[object]) -> Command:
         return self._script("docker-log-ends.sh.j2", container=container, of_stdout=of_stdout, of_stderr=of_stderr)
 
+    # ------------------------------------- what an engine like it does otherwise
+
+    def _template(self, name: str) -> str:
+        """The template to take for this one of Docker's."""
+        return name
+
+    def _under_lock(self, docker: list[str]) -> list[str]:
+        """The words that call it in a script that holds the lock of the launches, which it may hold, too."""
+        return docker
+
+    def _name(self, task: Task, placement: Placement) -> str:  # noqa: ARG002 - podman's has the place in it
+        """The name of the task's container."""
+        return task.container_name
+
+    def _engine(
+        self,
+        fields: Mapping[str, object],
+        others: Sequence[str],
+        listed: Mapping[str, str],
+        asked: float,
+        answered: float,
+    ) -> EngineFacts:
+        """What it says of itself, by the fields of its answer and the other lines."""
+        nvidia = "nvidia" in (fields.get("runtimes") or ()) or any("/nvidia-c" in line for line in others)  # type: ignore[operator]
+        clock = ahead(seconds(fields.get("time")), asked, answered)
+        return EngineFacts(str(fields["version"]), nvidia, None, None, listed, clock)
+
+    def _container(self, fields: Mapping[str, object], clock: float) -> Container:
+        """A container by the fields of `inspect`; raises as `dict` does for what is none."""
+        return container_of_fields(fields, clock)
+
+    def _lacks_image(self, complaint: str) -> bool:
+        """Whether it says that the image is not there."""
+        return "No such image" in complaint or "Unable to find image" in complaint
+
     # ------------------------------------------------------------------ inside
 
     def _words(self, template: str, **values: object) -> Command:
-        return Command(shlex.join(self._renderer.words(template, docker=self._docker, **values)) + "\n")
+        return Command(shlex.join(self._renderer.words(self._template(template), docker=self._docker, **values)) + "\n")
 
     def _script(self, template: str, **values: object) -> Command:
-        return Command(self._renderer.script(template, docker=self._docker, **values) + "\n")
+        return Command(self._renderer.script(self._template(template), **{"docker": self._docker, **values}) + "\n")
 
 
 def _as_it_is(fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
@@ -367,7 +414,8 @@ def _mount(mount: Mount) -> str:
     return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[",\r\n]', f) else f for f in fields)
 
 
-def _container(fields: Mapping[str, object], clock: float) -> Container:
+def container_of_fields(fields: Mapping[str, object], clock: float) -> Container:
+    """A container by the fields that `inspect` was asked for; raises as `dict` does for what is none."""
     state: Mapping[str, object] = fields["state"]  # type: ignore[assignment]
     exit_code = state.get("ExitCode")
     ended = state["Status"] in ("exited", "dead")
@@ -386,7 +434,7 @@ def _container(fields: Mapping[str, object], clock: float) -> Container:
     )
 
 
-def _ahead(clock: float | None, asked: float, answered: float) -> float:
+def ahead(clock: float | None, asked: float, answered: float) -> float:
     """By how much a clock that was read between two moments of ours is ahead; 0 when it may well agree."""
     if clock is None or asked - CLOCKS_AGREE <= clock <= answered + CLOCKS_AGREE:
         return 0.0

@@ -29,7 +29,7 @@ from agentless.model.task import Placement, Task
 from agentless.model.terms import SIGNALS
 from agentless.ports import Reading
 from agentless.render import Renderer
-from agentless.runtimes import docker
+from agentless.runtimes import docker, podman
 from agentless.runtimes._complaints import explain
 from agentless.runtimes._journal import JournalReading
 
@@ -159,9 +159,10 @@ class Systemd:
         )
         script = self._renderer.script(
             "systemd-launch.sh.j2",
-            docker=list(self._node.docker),
+            docker=["unlocked", *self._node.docker] if self._node.has_podman else list(self._node.docker),
             lock_wait=docker.LOCK_WAIT,
-            format=docker.LIVE,
+            live="podman-live.sh.j2" if self._node.has_podman else "docker-live.sh.j2",
+            format=podman.LIVE if self._node.has_podman else docker.LIVE,
             unit=f"{name}.service",
             name=name,
             task=task.id,

@@ -92,6 +92,13 @@ class Lab:
         self._write_ssh_files()
         return node
 
+    def add_podman(self, name: str, gpus: int = 2) -> Node:
+        """A node with podman in Docker's place."""
+        node = self._add_host(name, gpus, True, "")
+        self._write_ssh_files()
+        node.add_podman(self._shared_network(), self._image())
+        return node
+
     def add_user(self, name: str, docker_group: bool = False, sudo: bool = False) -> str:
         """A user of this machine, and so of each node, that the lab's key opens; gives its login name.
 
