@@ -184,12 +184,10 @@ def _check_without_container(spec: TaskSpec) -> None:
             raise UsageError(f"--{option} is about a container, and --container NULL is none; leave out one of them")
     if spec.workdir is not None and not spec.workdir.startswith("/"):
         raise UsageError(
-            f"--workdir {spec.workdir[:80]!r}: with --container NULL write a folder of the node, like /data"
+            f"--workdir {spec.workdir[:80]!r}: with --container NULL it is a folder of the node, like /data"
         )
     if "CUDA_VISIBLE_DEVICES" in spec.env_names:
-        raise UsageError(
-            "CUDA_VISIBLE_DEVICES is set by agentless with --container NULL; say with --gpus what you need"
-        )
+        raise UsageError("CUDA_VISIBLE_DEVICES is set by agentless with --container NULL; ask for GPUs with --gpus")
 
 
 def _check_container(spec: TaskSpec) -> None:

@@ -21,6 +21,7 @@ from agentless.model.claim import TASK
 from agentless.model.command import Command, Result
 from agentless.model.container import Container, ContainerState
 from agentless.model.env import is_ours
+from agentless.model.files import Prepared
 from agentless.model.node import EngineFacts
 from agentless.model.task import Placement, Task
 from agentless.runtimes._podman_complaints import HIDDEN, explain
@@ -74,13 +75,15 @@ class Podman(Docker):
         words = result.err.lower()
         return all(re.search(rf'no such (object: "?|container:? "?){re.escape(one)}', words) for one in missing)
 
-    def launch(self, task: Task, placement: Placement, secrets: Mapping[str, str]) -> Command:
+    def launch(
+        self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
+    ) -> Command:
         """As Docker's; raises RuntimeFailed also for an env."""
         if is_ours(task.spec.image or ""):
             raise RuntimeFailed(
                 f"{self._node.name} has podman, which keeps no envs; take a node with Docker, or --image"
             )
-        return super().launch(task, placement, secrets)
+        return super().launch(task, placement, secrets, prepared)
 
     def complaint(self, words: str) -> str:
         """What podman complains of, as a sentence with the fix."""
