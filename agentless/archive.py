@@ -194,7 +194,8 @@ class Unpacker:
                     self._made[parts[:depth]].mode = 0o755
                 except FileExistsError:
                     pass
-                inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+                with self._at(os.path.join(self._folder, *parts[:depth])):
+                    inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
                 if opened >= 0:
                     os.close(opened)
                 at = opened = inner

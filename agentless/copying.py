@@ -16,23 +16,23 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from agentless.archive import Unpacker, pack
 from agentless.client import Client
 from agentless.errors import AgentlessError, CopyFailed, UsageError
-from agentless.model.place import Kind, Place, encoded, split, there
+from agentless.model.place import PARTIAL, Kind, Place, encoded, split, there
 from agentless.rsync_bridge import VARIABLE
 from agentless.rules.copy_words import is_good_rsync, sentences
 from agentless.rules.landing import Landing, check_source, check_target, landings
 from agentless.terminal import Terminal
 from agentless.wire import RequestFailed
 
-PARTIAL = ".agentless-partial"
-"""The hidden folder, beside a file, that keeps what had come when a copy by rsync broke off; the next one goes on."""
 _PROGRESS = re.compile(rb"\s*([0-9,.]+) +[0-9]+% ")
+_NO_ROOM = 11
+"""What rsync ends with when a file cannot be written."""
 _PATTERN = re.compile(r"[*?\[\\]")
 
 
@@ -175,7 +175,7 @@ class Copier:
         path = landing.source.path if is_coming else landing.target
         what = {"path": encoded(path), "folder": landing.is_folder}
         options = ["-s", "-lpt", "--chmod=u-s,g-s,-t", f"--partial-dir={PARTIAL}"]
-        options += ["--no-inc-recursive", "--info=progress2", "--outbuf=N"]
+        options += ["--no-inc-recursive", "--modify-window=-1", "--info=progress2", "--outbuf=N"]
         options += ["-r"] if landing.is_folder else []
         here = os.path.abspath(landing.target if is_coming else landing.source.path)
         names = b""
@@ -207,18 +207,19 @@ class Copier:
         self, words: Sequence[str], at: str, what: Mapping[str, object], names: bytes, *, is_coming: bool
     ) -> None:
         bridge = shlex.join([sys.executable, "-m", "agentless.rsync_bridge"])
-        with tempfile.TemporaryFile() as report, tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as given:
+        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as given, _open_pipe() as (report, told):
             given.write(names)
             given.seek(0)
-            setting = {**self._client.setting(), "place": at, "what": what, "report": report.fileno()}
+            setting = {**self._client.setting(), "place": at, "what": what, "report": told.fileno()}
             process = subprocess.Popen(
                 [self._rsync or "rsync", "-e", bridge, *words],
                 stdin=given,
                 stdout=subprocess.PIPE,
                 stderr=said,
-                pass_fds=[report.fileno()],
+                pass_fds=[told.fileno()],
                 env={**os.environ, "LC_ALL": "C", VARIABLE: json.dumps(setting)},
             )
+            told.close()
             try:
                 self._watch(process)
                 code = process.wait()
@@ -226,9 +227,9 @@ class Copier:
                 if process.poll() is None:
                     process.terminate()  # it tidies up, or keeps what it has to go on with
                     process.wait()
-            report.seek(0)
+            ended = report.read()  # up to the end of the bridge, which rsync does not wait for
             said.seek(0)
-            ended, words_said = report.read(), said.read().decode("utf-8", "surrogateescape")
+            words_said = said.read().decode("utf-8", "surrogateescape")
         end = json.loads(ended) if ended else {}
         if "message" in end:
             raise RequestFailed(end["message"], end["exit_code"])
@@ -236,6 +237,8 @@ class Copier:
         if code in (23, 24) and len(complaints) > 0 and end.get("received"):
             self.notes += complaints
         elif code:
+            if code == _NO_ROOM and is_coming:
+                _drop_partial(words[-1])
             raise CopyFailed("; ".join(complaints[:3]) or f"rsync ended with {code}; try again")
         self._meter.end(int(end.get("sent", 0)) + int(end.get("received", 0)))
 
@@ -250,6 +253,21 @@ class Copier:
                 elif line.startswith(b"skipping non-regular file "):
                     name = os.fsdecode(line[26:].strip(b'"'))
                     self.notes.append(f"{name} is neither a file nor a folder, and was left out")
+
+
+def _drop_partial(path: str) -> None:
+    """A copy goes on where it was when its link broke, but not when there was no room for it."""
+    top = path if path.endswith("/") else os.path.dirname(path)
+    for folder, folders, _ in os.walk(top):
+        if PARTIAL in folders:
+            shutil.rmtree(os.path.join(folder, PARTIAL), ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _open_pipe() -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as ours, os.fdopen(writer, "wb", buffering=0) as theirs:
+        yield ours, theirs
 
 
 class _Sum:

@@ -1,13 +1,15 @@
 """What an rsync here takes for ssh: it talks with the rsync of a node by way of the controller's connection to it.
 
 `agentless/copying` starts that rsync with `-e` and this program, and says in a variable of the environment which place
-is meant. How it ended is written into a file that is open for it, as JSON.
+is meant. How it ended is written into a pipe that is open for it, as JSON.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -22,7 +24,13 @@ CHUNK = 256 * 1024
 
 
 def main() -> int:
-    """Be the connection; the exit code is that of the rsync at the other end."""
+    """Be the connection; the exit code is that of the rsync at the other end.
+
+    An rsync that fails ends what it takes for ssh with SIGUSR1, and by that would keep the node from saying why.
+    """
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    for fd in (0, 1):
+        os.set_blocking(fd, True)  # rsync makes both ends of what is between them the other way
     setting = json.loads(os.environ[VARIABLE])
     inventory = setting["inventory"] and Path(setting["inventory"])
     client = Client(Path(setting["state"]), inventory, setting["owner"])
@@ -35,16 +43,19 @@ def main() -> int:
     except AgentlessError as error:
         report |= {"message": str(error), "exit_code": error.exit_code}
         return 255
+    except KeyboardInterrupt:
+        return 130
     finally:
         os.write(setting["report"], json.dumps(report).encode())
 
 
 def _send(terminal: Terminal, report: dict[str, object]) -> None:
     sent = 0
-    while data := os.read(0, CHUNK):
-        terminal.write(data)
-        sent += len(data)
-        report["sent"] = sent
+    with contextlib.suppress(OSError):  # what it has ended with, its other end hears
+        while data := os.read(0, CHUNK):
+            terminal.write(data)
+            sent += len(data)
+            report["sent"] = sent
     terminal.write_eof()
 
 
@@ -57,7 +68,7 @@ def _receive(terminal: Terminal, report: dict[str, object]) -> int:
         try:
             while data:
                 data = data[os.write(fd, data) :]
-        except BrokenPipeError:  # the rsync here has ended, and says why
+        except OSError:  # the rsync here has ended, and says why
             return 255
     return terminal.exit_code if terminal.exit_code is not None else 255
 

@@ -85,9 +85,9 @@ class Files:
         kind, words = await self._first_member(link, container, path)
         if kind is not None:
             return kind
-        if "No such container" in words:
-            raise Refused(f"the container is gone, and its files with it ({container[:12]} on {link.node.name})")
-        if not any(text in words for text in ("Could not find the file", "no such file", "not found")):
+        if not any(text in words for text in ("No such container:path", "Could not find the file")):
+            if "No such container" in words:
+                raise Refused(f"the container is gone, and its files with it ({container[:12]} on {link.node.name})")
             raise CopyFailed(f"{link.node.name}: {link.runtime.complaint(words)}")
         parent, _ = await self._first_member(link, container, _inner_folder(path))
         return "nothing" if parent == "folder" else "orphan"

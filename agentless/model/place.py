@@ -18,6 +18,9 @@ Kind = Literal["file", "folder", "other", "nothing", "denied", "orphan"]
 Way = Literal["send", "receive", "rsync"]
 """How files go: in a tar stream from there, in one to there, or as two rsyncs agree on."""
 
+PARTIAL = ".agentless-partial"
+"""The hidden folder, beside a file, that keeps what had come when a copy by rsync broke off; the next one goes on."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

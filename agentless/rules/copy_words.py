@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-_GOOD_RSYNC = re.compile(rb"rsync +version v?3\.([1-9]|[1-9][0-9])[.\s]")
-"""From 3.1 on it has all that is asked of it. What macOS calls rsync has not."""
-_FULL = re.compile("No space left on device|Disk quota exceeded", re.IGNORECASE)
+_GOOD_RSYNC = re.compile(rb"rsync +version v?3\.(1\.([3-9]|[1-9][0-9])|([2-9]|[1-9][0-9])\.)")
+"""From 3.1.3 on it has all that is asked of it. What macOS calls rsync has not."""
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|Wrote only \d+ of \d+ bytes", re.IGNORECASE)
 _NO_TAR = re.compile(r"tar'?: ((command )?not found|inaccessible or not found)")
 _EMPTY = re.compile(
     r"rsync error: |rsync: connection unexpectedly closed|rsync: \[\w+\] connection unexpectedly closed"
@@ -50,6 +50,7 @@ def _tidied(text: str, name: str) -> str:
     text = re.sub(r"^(can't open|cannot (create directory|access|move|stat|open)) ", "", text, flags=re.IGNORECASE)
     text = re.sub(r"(Cannot \w+|can't \w+): ", "", text)
     text = re.sub(r"^['‘]?(\./)?(\.agentless-[0-9a-f]+/)?", "", text)
+    text = re.sub(r"^\.agentless-[0-9a-f]+(?=[:'’])", "its folder", text)
     if name:
         text = re.sub(r"^t(?=[/:'’])", lambda _: name, text)
     return re.sub(r"['’]: ", ": ", text)[:300]

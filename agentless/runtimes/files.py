@@ -7,7 +7,7 @@ from typing import get_args
 
 from agentless.errors import CopyFailed, UsageError
 from agentless.model.command import Command, Result
-from agentless.model.place import Kind, split, there
+from agentless.model.place import PARTIAL, Kind, split, there
 from agentless.render import Renderer
 from agentless.rules.copy_words import is_good_rsync
 
@@ -53,7 +53,9 @@ class NodeFiles:
             folder, name = split(there(path))
             make = name if is_folder and name != "." else None
             name = None if is_folder else name
-        return self._command("files-rsync.sh.j2", folder=folder, make=make, file=name, arguments=list(arguments[1:]))
+        return self._command(
+            "files-rsync.sh.j2", folder=folder, make=make, file=name, arguments=list(arguments[1:]), partial=PARTIAL
+        )
 
     def _command(self, template: str, **values: object) -> Command:
         return Command(self._renderer.script(template, **values), timeout=LOOK_WITHIN)

@@ -79,13 +79,6 @@ class Lab:
                 list(pool.map(lambda node: node.add_engine(network, image), nodes))
         return nodes
 
-    def add_podman(self, name: str, gpus: int = 2) -> Node:
-        """A node with podman in Docker's place."""
-        node = self._add_host(name, gpus, True, "")
-        self._write_ssh_files()
-        node.add_podman(self._shared_network(), self._image())
-        return node
-
     def add_systemd_node(self, name: str, gpus: int = 2) -> SystemdNode:
         """A node with an engine and a systemd, in whose namespaces its sessions are; see there."""
         network, image = self._shared_network(), self._image()
@@ -97,6 +90,13 @@ class Lab:
         node.boot(network.name)
         node.start_sshd()
         self._write_ssh_files()
+        return node
+
+    def add_podman(self, name: str, gpus: int = 2) -> Node:
+        """A node with podman in Docker's place."""
+        node = self._add_host(name, gpus, True, "")
+        self._write_ssh_files()
+        node.add_podman(self._shared_network(), self._image())
         return node
 
     def add_user(self, name: str, docker_group: bool = False, sudo: bool = False) -> str:

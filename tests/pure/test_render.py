@@ -34,6 +34,7 @@ lists = st.lists(values, max_size=3)
 some = st.lists(values, min_size=1, max_size=3)
 keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,8}", fullmatch=True)
 maybe = st.none() | values
+ways = st.lists(st.lists(values, max_size=3).map(lambda words: ["ssh", *words]), min_size=1, max_size=3)
 
 Case = tuple[dict[str, Any], Callable[[dict[str, Any]], list[str]]]
 
@@ -84,6 +85,14 @@ WORDS: dict[str, Case] = {
         lambda v: [*v["docker"], "cp", "--follow-link", f"{v['container']}:{v['path']}", "-"],
     ),
     "docker-diff.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "diff", v["container"]]),
+    "docker-cp.j2": (
+        {"docker": some, "container": values, "path": values, "into": st.booleans()},
+        lambda v: [
+            *v["docker"], "cp",
+            *(["-", f"{v['container']}:{v['path']}"] if v["into"]
+              else ["--follow-link", f"{v['container']}:{v['path']}", "-"]),
+        ],
+    ),
     "docker-events.j2": (
         {"docker": some, "since": values, "format": values},
         lambda v: [
@@ -207,6 +216,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "format": values,
         "container": values.filter(bool),
     },
+    "image-archive.sh.j2": {"docker": lists, "image": values, "skip": values, "pack": st.none() | some},
+    "image-drop.sh.j2": {"file": values},
     "image-forget.sh.j2": {"docker": lists, "label": values},
     "image-load.sh.j2": {
         "docker": lists,
@@ -225,7 +236,35 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "layers_format": values,
     },
     "image-save.sh.j2": {"docker": lists, "image": values, "skip": values, "pack": st.none() | some},
+    "image-reach.sh.j2": {"ways": ways},
+    "image-share.sh.j2": {
+        "docker": lists,
+        "image": values,
+        "skip": values,
+        "pack": st.none() | some,
+        "file": values,
+    },
     "image-source.sh.j2": {"docker": lists, "image": values, "image_format": values, "info_format": values},
+    "files-look.sh.j2": {"paths": lists},
+    "files-receive.sh.j2": {"folder": values, "name": values, "mark": values},
+    "files-rsync.sh.j2": {"folder": values, "make": maybe, "file": maybe, "arguments": some, "partial": values},
+    "files-send.sh.j2": {"folder": values, "name": maybe},
+    "image-straight.sh.j2": {
+        "docker": lists,
+        "image": values,
+        "skip": values,
+        "pack": st.none() | some,
+        "ways": ways,
+    },
+    "image-take.sh.j2": {
+        "docker": lists,
+        "image": values,
+        "unpack": st.none() | some,
+        "file": values,
+        "digest": values,
+        "id_format": values,
+    },
+    "image-walk.sh.j2": {},
     "docker-shell.sh.j2": {
         "docker": lists,
         "container": values,

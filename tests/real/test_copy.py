@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.real.cli import Cli
+from tests.real.cli import Cli, inventory_of, until
 
 NAMES = [
     "plain", ".hidden", "a b", "ta\tb", "new\nline", "-rf", "*", "[a]?", "back\\slash", "q'u\"ote", "$HOME", "é",
     os.fsdecode(b"\xff\xfe"), "~", "a:b", "%41",
 ]  # fmt: skip
-WAYS = ["rsync", "tar", "busybox"]
+WAYS = ["rsync", "tar"]
 
 
 @pytest.fixture(params=WAYS)
@@ -87,6 +89,7 @@ def tree(root: Path) -> dict[bytes, tuple[object, ...]]:
     return found
 
 
+@pytest.mark.parametrize("way", [*WAYS, "busybox"], indirect=True)
 def test_a_tree_goes_there_and_back(agentless, far, way, tmp_path):
     source = plant(tmp_path / "so*urce")
     agentless("cp", str(source), f"node1:{far}/new")
@@ -124,7 +127,7 @@ def test_what_is_there_goes_below_a_folder_and_replaces_a_file(agentless, far, w
     assert stat.S_IMODE(back.stat().st_mode) == 0o750
 
 
-def test_what_cannot_be_copied_is_a_sentence(agentless, lab, far, way, tmp_path):
+def test_what_cannot_be_copied_is_a_sentence(agentless, far, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
     (far / "folder").mkdir()
@@ -148,3 +151,127 @@ def test_what_cannot_be_copied_is_a_sentence(agentless, lab, far, way, tmp_path)
     assert "is no folder" in fails(f"{tmp_path}/file", f"{tmp_path}/folder", f"node1:{far}/file")
     assert "are both here" in fails("a", "b")
     assert "no task 'nodeX'" in fails("nodeX:a", ".")
+
+
+def megabytes(screen: str) -> float:
+    """What has gone over the link, in MiB."""
+    moved, unit = re.findall(r"([0-9.]+) (B|KiB|MiB) over the link", screen)[-1]
+    return float(moved) / {"B": 2**20, "KiB": 2**10, "MiB": 1}[unit]
+
+
+def test_a_small_change_sends_little_by_rsync(agentless, far, tmp_path):
+    data = bytearray(os.urandom(5_000_000))
+    (tmp_path / "big").write_bytes(data)
+    agentless("cp", str(tmp_path / "big"), f"node1:{far}")
+    data[2_000_000:2_000_007] = b"changed"
+    (tmp_path / "big").write_bytes(data)
+    code, screen = agentless.terminal("cp", str(tmp_path / "big"), f"node1:{far}", columns=300)
+    assert code == 0
+    assert (far / "big").read_bytes() == data
+    assert megabytes(screen) < 0.1
+    data[0:7] = b"changed"
+    (far / "big").write_bytes(data)
+    code, screen = agentless.terminal("cp", f"node1:{far}/big", str(tmp_path), columns=300)
+    assert (tmp_path / "big").read_bytes() == data
+    assert megabytes(screen) < 0.1
+
+
+def mine(folder: Path) -> list[Path]:
+    """What only agentless would call so."""
+    return sorted(folder.rglob(".agentless-*"))
+
+
+def copies(node) -> list[str]:
+    """What runs on the node for a copy."""
+    return [command for _, command in node.leftovers() if "tar" in command or "rsync" in command]
+
+
+@pytest.mark.parametrize("is_coming", [False, True], ids=["there", "back"])
+def test_a_copy_whose_link_is_cut_is_told_and_goes_on_when_it_is_run_again(
+    agentless, lab, far, way, tmp_path, is_coming
+):
+    near = tmp_path / "near"
+    near.mkdir()
+    source, target = (far, near) if is_coming else (near, far)
+    with (source / "big").open("wb") as file:
+        for _ in range(6):
+            file.write(os.urandom(10_000_000))
+    words = [f"node1:{far}/big", str(near)] if is_coming else [str(near / "big"), f"node1:{far}"]
+    copy = agentless.start("cp", *words)
+    until(lambda: any(path.is_file() and path.stat().st_size > 1_000_000 for path in target.rglob("*")))
+    lab.nodes["node1"].kill_connections()
+    _, err = copy.communicate(timeout=60)
+    assert copy.returncode == 4, err
+    assert "the copy broke off: run it again" in err
+    until(
+        lambda: not [command for _, command in lab.nodes["node1"].leftovers() if "tar" in command or "rsync" in command]
+    )
+    assert not (target / "big").exists()
+    left = mine(target)
+    if way == "rsync":
+        assert [path.name for path in left] == [".agentless-partial"]
+    else:
+        until(lambda: not mine(target))
+    until(lambda: agentless.node("node1")["state"] == "online")
+    code, screen = agentless.terminal("cp", *words, columns=300)
+    assert code == 0
+    if way == "rsync":
+        assert megabytes(screen) < 57.2 - 0.9
+    assert (target / "big").read_bytes() == (source / "big").read_bytes()
+    assert mine(target) == []
+
+
+def test_no_room_is_a_sentence_and_leaves_nothing(agentless, far, way, tmp_path):
+    (tmp_path / "big").write_bytes(bytes(3_000_000))
+    small = far / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "none", str(small)], check=True)
+    try:
+        done = agentless("cp", str(tmp_path / "big"), f"node1:{small}", code=1)
+        assert done.err == "agentless: the disk of node1 is full\n"
+        assert list(small.iterdir()) == []
+        agentless("cp", f"{tmp_path}/big", f"node1:{far}")
+        done = agentless("cp", f"node1:{far}/big", str(small), code=1)
+        assert "there is no room left on the disk here" in done.err
+        assert list(small.iterdir()) == []
+    finally:
+        subprocess.run(["umount", "--lazy", str(small)], check=True)
+
+
+def test_what_may_not_be_read_or_written_is_told_and_the_rest_is_copied(lab, far, way, tmp_path):
+    login = lab.add_user(way)
+    cli = Cli(lab, way, inventory_of(lab, node1=f"user: {login}"))
+    try:
+        far.chmod(0o755)
+        (far / "mine").mkdir()
+        (far / "mine/open").write_text("open")
+        (far / "mine/closed").write_text("closed")
+        (far / "mine/closed").chmod(0o600)
+        done = cli("cp", f"node1:{far}/mine", str(tmp_path / "got"), code=1)
+        assert "closed: permission denied" in done.err.lower()
+        assert os.listdir(tmp_path / "got") == ["open"]
+        (tmp_path / "file").write_text("x")
+        done = cli("cp", str(tmp_path / "file"), f"node1:{far}/file", code=1)
+        assert "permission denied" in done.err.lower()
+    finally:
+        cli.close()
+
+
+def test_files_of_a_container_running_or_ended(agentless, lab, tmp_path):
+    source = plant(tmp_path / "source")
+    shutil.rmtree(source / "links")
+    task = agentless.submit(
+        "node1", "--", "sh", "-c", "mkdir /out; echo result >/out/x; until [ -e /new/plain ]; do :; done"
+    )
+    agentless("cp", str(source), f"{task}:/new")
+    agentless("wait", task)
+    (tmp_path / "back").mkdir()
+    agentless("cp", f"{task}:/new", f"{task}:/out", str(tmp_path / "back"))
+    assert tree(tmp_path / "back/new") == tree(source)
+    assert (tmp_path / "back/out/x").read_text() == "result\n"
+    agentless("cp", f"{task}:/out/x", str(tmp_path / "one"))
+    assert (tmp_path / "one").read_text() == "result\n"
+    assert "none: no such file or folder" in agentless("cp", f"{task}:/none", ".", code=1).err
+    agentless("cp", str(tmp_path / "one"), f"{task}:/out")
+    agentless("cp", f"{task}:/out/one", str(tmp_path / "two"))
+    assert (tmp_path / "two").read_text() == "result\n"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.keyboard import at_terminal
+from tests.lab import requirements
 from tests.real.cli import Cli, finish, until
 
 STUBBORN = "trap 'echo bye; exit 4' TERM; echo out; echo err >&2; while :; do sleep .05; done"
@@ -17,6 +18,8 @@ STUBBORN = "trap 'echo bye; exit 4' TERM; echo out; echo err >&2; while :; do sl
 
 @pytest.fixture(scope="module")
 def node(lab):
+    if missing := requirements(podman=True):
+        pytest.skip("; ".join(missing))
     return lab.add_podman("pod")
 
 
