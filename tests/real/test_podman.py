@@ -173,6 +173,7 @@ def test_what_ran_when_the_power_went_has_failed_and_never_runs_again(agentless,
     task = agentless.submit("pod::0", "--", "sleep", "300")
     node.reboot_podman()
     agentless.kill_controller()
+    agentless("nodes")
     until(lambda: state_of(agentless, task) == "failed")
     found = agentless.task(task)
     assert (found["exit_code"], found["reason"]) == (255, "the node went down while it ran")
