@@ -24,11 +24,12 @@ PACKAGES = (
     "iptables",
     "sudo",
     "tmux",
+    "podman",
     "systemd",
     "dbus",
     "libpam-systemd",
 )
-PROGRAMS = ("sshd", "dockerd", "busybox", "ip", "iptables", "sudo", "tmux", "systemctl", "dbus-daemon")
+PROGRAMS = ("sshd", "dockerd", "busybox", "ip", "iptables", "sudo", "tmux", "systemctl", "dbus-daemon", "podman")
 BROWSER = "chromium"
 BROWSER_TESTS = "tests/real/test_browser.py"
 TWO_LABS = ("-n", "2", "--dist", "loadfile")

@@ -97,8 +97,9 @@ class Podman:
         """A power cut: no process, mount or state of what ran is left, but what is on disk."""
         everyone = processes()
         conmons = [p.pid for p in everyone.values() if p.name == "conmon" and f"{self._at}/" in p.command]
-        for gone in (below := descendants(conmons, everyone)), conmons:
-            kill(gone)
+        below = descendants(conmons, everyone)
+        kill(conmons)  # first, or it would write down how they end
+        kill(below)
         while {*below, *conmons} & processes().keys():
             pass
         mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]

@@ -60,6 +60,18 @@ def _run(v: dict[str, Any]) -> list[str]:
     return [*argv, "--stop-timeout", str(v["stop_grace"]), v["image"], *v["command"]]
 
 
+def _create(v: dict[str, Any]) -> list[str]:
+    """As `_run`, by podman."""
+    run = _run({**v, "docker": [], "gpu_uuids": [], "labels": {}})
+    labels = [word for key, value in v["labels"].items() for word in ("--label", f"{key}={value}")]
+    gpus = [word for uuid in v["gpu_uuids"] for word in ("--device", f"nvidia.com/gpu={uuid}")]
+    gpus = gpus or ["--env", "NVIDIA_VISIBLE_DEVICES=void"]
+    return [
+        *v["docker"], "create", "--pull", "never", "--name", v["name"], *labels, *gpus,
+        "--log-driver", "k8s-file", "--pids-limit", "-1", *run[8:],
+    ]  # fmt: skip
+
+
 def _logs(v: dict[str, Any]) -> list[str]:
     argv = [*v["docker"], "logs"] + ["--follow"] * v["follow"]
     argv += ["--tail", str(v["tail"])] if v["tail"] is not None else []
@@ -192,6 +204,10 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "image_id": st.none(),
     },
     "claims.sh.j2": CLAIMS,
+    "docker-live.sh.j2": {"docker": lists, "format": values},
+    "podman-live.sh.j2": {"docker": lists, "format": values},
+    "podman-facts.sh.j2": {"docker": lists, "format": values},
+    "podman-unlocked.sh.j2": {},
     "holders.sh.j2": {},
     "docker-lock.sh.j2": {"lock_wait": st.just(1)},
     "docker-reap.sh.j2": {
@@ -260,6 +276,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "systemd-launch.sh.j2": {
         "docker": lists,
         "lock_wait": st.just(1),
+        "live": st.sampled_from(["docker-live.sh.j2", "podman-live.sh.j2"]),
         "format": values,
         "unit": values.filter(bool),
         **CLAIMS,
@@ -326,6 +343,22 @@ SCRIPTS |= {
     "env-save.sh.j2": {**_NAMED, "container": values, "changes": some, "unlabelled": st.none()},
 }
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
+WORDS |= {
+    "podman-events.j2": (
+        WORDS["docker-events.j2"][0],
+        lambda v: [
+            *v["docker"], "events", "--since", v["since"], "--filter", "type=container",
+            *(w for e in ("start", "pause", "unpause", "died", "remove") for w in ("--filter", f"event={e}")),
+            "--format", v["format"],
+        ],
+    ),
+    "podman-rm.j2": (
+        WORDS["docker-rm.j2"][0],
+        lambda v: [*v["docker"], "rm", *["--force", "--time", "0"] * v["force"], "--volumes", v["container"]],
+    ),
+    "podman-run.j2": (WORDS["docker-run.j2"][0], _create),
+}  # fmt: skip
+SCRIPTS |= {f"podman-{name}.sh.j2": SCRIPTS[f"docker-{name}.sh.j2"] for name in ("launch", "reap", "shell")}
 ALL = {**{name: case[0] for name, case in WORDS.items()}, **SCRIPTS}
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 renderer = Renderer([template_dir()])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.keyboard import at_terminal
+from tests.lab import requirements
 from tests.real.cli import Cli, finish, until
 
 STUBBORN = "trap 'echo bye; exit 4' TERM; echo out; echo err >&2; while :; do sleep .05; done"
@@ -17,6 +18,8 @@ STUBBORN = "trap 'echo bye; exit 4' TERM; echo out; echo err >&2; while :; do sl
 
 @pytest.fixture(scope="module")
 def node(lab):
+    if missing := requirements(podman=True):
+        pytest.skip("; ".join(missing))
     return lab.add_podman("pod")
 
 
@@ -170,6 +173,7 @@ def test_what_ran_when_the_power_went_has_failed_and_never_runs_again(agentless,
     task = agentless.submit("pod::0", "--", "sleep", "300")
     node.reboot_podman()
     agentless.kill_controller()
+    agentless("nodes")
     until(lambda: state_of(agentless, task) == "failed")
     found = agentless.task(task)
     assert (found["exit_code"], found["reason"]) == (255, "the node went down while it ran")
