@@ -265,6 +265,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "id_format": values,
     },
     "image-walk.sh.j2": {},
+    "image-whole.sh.j2": {"docker": lists, "image": values, "skip": values, "pack": st.none() | some},
     "docker-shell.sh.j2": {
         "docker": lists,
         "container": values,
