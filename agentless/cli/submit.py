@@ -109,6 +109,10 @@ def submit(
     mount: Annotated[
         list[str] | None, typer.Option(metavar="HOST:CONT[:ro]", help="A folder of the node to see in the container.")
     ] = None,
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:CONT[:ro]", help="A volume of the node, made if it is not there; see volume."),
+    ] = None,
     workdir: Annotated[str | None, typer.Option(help="Folder in the container to start in.")] = None,
     user: Annotated[str | None, typer.Option(help="User in the container, like 1000:1000.")] = None,
     network: Annotated[str | None, typer.Option(help="Docker network, like host or none.")] = None,
@@ -172,6 +176,7 @@ def submit(
         env=env,
         secret_env=secret_env,
         mount=mount,
+        volume=volume,
         workdir=workdir,
         user=user,
         network=network,

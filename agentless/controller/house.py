@@ -19,6 +19,7 @@ from agentless.controller.scheduler import Scheduler
 from agentless.controller.terminals import Terminals
 from agentless.controller.trust import Trust
 from agentless.controller.usage import Usage
+from agentless.controller.volumes import Volumes
 from agentless.model.owner import check_owner
 from agentless.model.view import ControllerView, TaskView
 
@@ -45,6 +46,7 @@ class House(Protocol):
     trust: Trust
     terminals: Terminals
     files: Files
+    volumes: Volumes
     leaving: bool
 
     def describe(self) -> ControllerView:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from agentless.controller.core import Core
 from agentless.controller.launch import Launcher
 from agentless.controller.scheduler import POLICIES, Scheduler
+from agentless.controller.volumes import Volumes
 from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable, UsageError
 from agentless.model.cluster import Cluster
 from agentless.model.event import Assigned, Delayed, Event, Queued
@@ -42,10 +43,11 @@ class Submit:
 class Intake:
     """Takes tasks in."""
 
-    def __init__(self, core: Core, scheduler: Scheduler, launcher: Launcher) -> None:
+    def __init__(self, core: Core, scheduler: Scheduler, launcher: Launcher, volumes: Volumes) -> None:
         self._core = core
         self._scheduler = scheduler
         self._launcher = launcher
+        self._volumes = volumes
         self._last_id = ""
 
     async def submit(self, request: Submit) -> list[StartView]:
@@ -56,7 +58,7 @@ class Intake:
             self.check(spec)
             if unknown := sorted(set(request.secrets).difference(spec.secret_env)):
                 raise UsageError(f"the secret {unknown[0]!r} is not among the task's secret_env")
-        tasks = self._tasks(request)
+        tasks = self._tasks(replace(request, specs=await self._volumes.placed(request.specs)))
         await asyncio.gather(*(self._hear(task) for task in tasks))
         # No await from here until the allocations are on disk: nobody else can be given these GPUs in between.
         placements = self._scheduler.look([task for task in tasks if not self._is_for_later(task)]).starts
@@ -102,7 +104,7 @@ class Intake:
     def _mounts(self, spec: TaskSpec) -> tuple[Mount, ...]:
         """The spec's mounts, and the folder that all nodes share, unless the spec has something else in its place."""
         shared = self._core.shared_dir
-        if shared is None or any(mount.target == SHARED for mount in spec.mounts):
+        if shared is None or SHARED in spec.mounted_at:
             return spec.mounts
         return (*spec.mounts, Mount(shared, SHARED))
 

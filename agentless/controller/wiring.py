@@ -41,6 +41,7 @@ from agentless.controller.terminals import Terminals
 from agentless.controller.timer import Timer
 from agentless.controller.trust import Trust
 from agentless.controller.usage import Usage
+from agentless.controller.volumes import Volumes
 from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
 from agentless.inventory import Inventory, load, stamp_of
 from agentless.model.node import NodeConfig
@@ -105,7 +106,8 @@ class Controller:
         launcher = Launcher(self.core)
         self.past = Past(self.core, self._inventory.half_life)
         self.scheduler = Scheduler(self.core, launcher.begin, self.past)
-        self.intake = Intake(self.core, self.scheduler, launcher)
+        self.volumes = Volumes(self.core)
+        self.intake = Intake(self.core, self.scheduler, launcher, self.volumes)
         logs = LogStore(state / "logs")
         self.actions = Actions(self.core, logs)
         self.timer = Timer(self.core, self.actions)
