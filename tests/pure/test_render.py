@@ -116,6 +116,10 @@ WORDS: dict[str, Case] = {
         {"docker": some, "container": values, "force": st.booleans()},
         lambda v: [*v["docker"], "rm", *["--force"] * v["force"], "--volumes", v["container"]],
     ),
+    "docker-volume-sizes.j2": (
+        {"docker": some, "format": values},
+        lambda v: [*v["docker"], "system", "df", "--verbose", "--format", v["format"]],
+    ),
     "docker-run.j2": (
         {
             "docker": some,
@@ -156,6 +160,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "exclusive": st.booleans(),
         "sharing": st.just(Sharing(3, 8 << 30)),
         "gpu_total": st.just(16 << 30),
+        "volumes": st.just(()),
+        "volume_format": values,
         "run": some,
     },
     "docker-lock.sh.j2": {"lock_wait": st.just(1)},
@@ -165,6 +171,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "format": values,
         "container": values.filter(bool),
     },
+    "docker-volume.sh.j2": {"docker": lists, "name": values, "labels": lists, "format": values, "there": st.just(73)},
+    "docker-volumes.sh.j2": {"docker": lists, "label": values, "listing": values, "users": values},
     "files-look.sh.j2": {"paths": lists},
     "files-receive.sh.j2": {"folder": values, "name": values, "mark": values},
     "files-rsync.sh.j2": {"folder": values, "make": maybe, "file": maybe, "arguments": some, "partial": values},
@@ -202,8 +210,8 @@ def test_a_template_of_words_gives_every_value_back_as_it_was(name: str, data: s
 @settings(max_examples=10)
 def test_every_value_of_a_template_has_to_be_there(name: str, data: st.DataObject) -> None:
     drawn = data.draw(st.fixed_dictionaries(ALL[name]))
-    # `numa` comes with `cpus`, which may be None.
-    missing = data.draw(st.sampled_from(sorted(set(drawn) - {"numa"})))
+    # `numa` comes with `cpus`, which may be None, and so does `volume_format` with `volumes`.
+    missing = data.draw(st.sampled_from(sorted(set(drawn) - {"numa", "volume_format"})))
     del drawn[missing]
     with pytest.raises(TemplateError, match=f"'{missing}' is undefined"):
         renderer.script(name, **drawn)
