@@ -128,6 +128,10 @@ def submit(
         list[str] | None,
         typer.Option(metavar="PATH[:LOCAL]", help="What to bring back when it has ended, however it did."),
     ] = None,
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:CONT[:ro]", help="A volume of the node, made if it is not there; see volume."),
+    ] = None,
     workdir: Annotated[str | None, typer.Option(help="Folder in the container to start in.")] = None,
     user: Annotated[str | None, typer.Option(help="User in the container, like 1000:1000.")] = None,
     network: Annotated[str | None, typer.Option(help="Docker network, like host or none.")] = None,
@@ -195,6 +199,7 @@ def submit(
         mount=mount,
         upload=upload,
         output=output,
+        volume=volume,
         workdir=workdir,
         user=user,
         network=network,

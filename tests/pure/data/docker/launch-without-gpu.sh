@@ -87,7 +87,7 @@ if [ -n "$unstarted" ]; then
   docker start "$unstarted" && exit 0
   clear_up
 fi
-docker run --detach --pull never --name agentless-t1 --label agentless.task=t1 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label 'agentless.spec={"target":"node1","batch":"t1","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t1 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --stop-timeout 10 busybox true
+docker run --detach --pull never --name agentless-t1 --label agentless.task=t1 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label 'agentless.spec={"target":"node1","batch":"t1","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t1 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --stop-timeout 10 busybox true
 code=$?
 if [ "$code" -ne 0 ]; then
   clear_up
