@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 from agentless.controller.depot import Depot
@@ -27,6 +28,16 @@ LOOK_EVERY = 5.0
 TELL_EVERY = 0.2
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be sent, from where, with which tags; and who hears how far it is."""
+
+    image: Image
+    source: Link
+    tags: tuple[str, ...]
+    tell: Callable[[Progress], None]
+
+
 class _Step:
     """An archive on its way. `offered`: since when the node has not taken the next bytes.
 
@@ -44,18 +55,9 @@ class _Step:
 class Delivery:
     """Sends what a node lacks: `kept` layers, from the bottom, it has."""
 
-    def __init__(
-        self,
-        image: Image,
-        link: Link,
-        kept: int,
-        packer: str | None,
-        tags: tuple[str, ...],
-        depot: Depot,
-        tell: Callable[[Progress], None],
-    ) -> None:
-        self._image, self._link, self._packer, self._tags = image, link, packer, tags
-        self._depot, self._tell = depot, tell
+    def __init__(self, job: Job, link: Link, kept: int, packer: str | None, depot: Depot) -> None:
+        self._image, self._tags, self._tell = job.image, job.tags, job.tell
+        self._link, self._packer, self._depot = link, packer, depot
         self._kept = self._at = kept
         self._clock = asyncio.get_running_loop().time
         self._began = self._clock()

@@ -97,7 +97,7 @@ class Depot:
     async def configuration(self) -> bytes:
         """The configuration of the image."""
         while not self.config:
-            await self._wait("the archive of the image lacks its configuration")
+            await self._wait("the image that was read has another configuration than its id says; it was refused")
         return self.config
 
     async def read(self, parcel: Parcel) -> AsyncIterator[bytes]:

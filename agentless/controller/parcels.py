@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Callable
 
 from agentless.controller.depot import CHUNK, Depot
 from agentless.errors import Timeout
@@ -71,8 +70,11 @@ class _Reader:
             self._said = (self._said + data)[-4000:]
 
 
-async def fetch(stream: Stream, image: Image, packer: str | None, depot: Depot, told: Callable[[], None]) -> None:
-    """Put into the depot what the stream brings. Raises BrokenOffError, NoAnswer or StateError."""
+async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, depot: Depot) -> None:
+    """Put into the depot what the stream brings of the layers above the lowest `kept`.
+
+    Raises BrokenOffError, NoAnswer or StateError.
+    """
     reader, known = _Reader(stream), layers.names(image)
     small: dict[str, bytes] = {}
     try:
@@ -81,19 +83,33 @@ async def fetch(stream: Stream, image: Image, packer: str | None, depot: Depot, 
             if match is None:
                 raise BrokenOffError("its answer cannot be read")
             kind, size, name = match[1], int(match[2]), match[3].decode()
-            told()
             if kind == b"r" and name not in known and size <= SMALL:
                 small[name] = (await _all(reader, layers.padded(size)))[:size]
                 if hashlib.sha256(small[name]).hexdigest() == image.id.partition(":")[2]:
                     depot.config = small[name]
-                continue
-            await _layer(reader, depot, known.get(name, name), size, packer, is_packed=kind == b"p")
+            else:
+                await _layer(reader, depot, known.get(name, name), size, packer, is_packed=kind == b"p")
+            if _is_all(image, kept, depot):
+                return
         for name, layer in layers.by_manifest(small.pop("manifest.json", b""), image).items():
             depot.rename(name, layer)
             if name in small and layer not in depot.parcels:
                 await _small(depot, layer, small[name], packer)
     except ValueError as error:
         raise BrokenOffError(f"its archive of the image cannot be read: {error}") from None
+
+
+def _is_all(image: Image, kept: int, depot: Depot) -> bool:
+    """Whether the rest of the archive is of no interest.
+
+    Old engines name the top layer after the whole image. When all others have come, the one of an unknown name is that.
+    """
+    missing = set(image.layers[kept:]).difference(depot.parcels)
+    strange = [name for name in depot.parcels if name.endswith("/layer.tar")]
+    if missing == {image.layers[-1]} and len(strange) == 1:
+        depot.rename(strange[0], image.layers[-1])
+        missing.clear()
+    return bool(depot.config) and not missing
 
 
 async def _all(reader: _Reader, size: int) -> bytes:

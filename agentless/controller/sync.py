@@ -10,12 +10,15 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agentless.controller.core import Core
-from agentless.controller.delivery import Delivery
+from agentless.controller.delivery import Delivery, Job
 from agentless.controller.depot import Depot
 from agentless.controller.link import Link
 from agentless.controller.parcels import BrokenOffError, fetch
+from agentless.controller.shortcuts import Outcomes, reachable, shared, straight
+from agentless.controller.speed import Speeds
 from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
 from agentless.model.transfer import Progress, Sent, Via
@@ -29,21 +32,24 @@ TRIES = 3
 KNOWN = 256
 """Images whose description is remembered: it never changes."""
 
+SLOW = 12e6
+"""Bytes per second to the slowest node below which the nodes themselves are asked for a better way."""
+FAST = 40e6
+"""The same above which it is not worth while to have gzip compress; zstd always is."""
+
 Tell = Callable[[Progress], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """What is to be sent: from where, and which tags it has afterwards."""
-
-    image: Image
-    source: Link
-    tags: tuple[str, ...]
-    tell: Tell
 
 
 def _silent(_: Progress) -> None:
     pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What was asked for; `folder` is the one that all nodes have, "" without one."""
+
+    via: Via
+    folder: str
 
 
 class Sync:
@@ -53,6 +59,7 @@ class Sync:
         self._core = core
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._going: dict[tuple[str, str], asyncio.Event] = {}
+        self._speeds = Speeds()
         self._known: dict[tuple[str, str], Image] = {}
 
     async def send(
@@ -71,11 +78,12 @@ class Sync:
         Gives for each target what it took, or why it failed; raises only what went wrong with the source. `tell` hears
         of the progress. Cancelled, it ends everything that it has begun on the nodes.
         """
-        if via in {"straight", "shared"}:
-            raise Refused(f"{via} is not there yet ({shared_dir})")
+        if via == "shared" and not shared_dir:
+            raise Refused("there is no folder that the nodes share: write shared_dir into the inventory's defaults")
         began = asyncio.get_running_loop().time()
         names = tuple(tag if ":" in tag.rpartition("/")[2] else f"{tag}:latest" for tag in tags)
-        job = _Job(await self._describe(image, source), source, names, tell)
+        job = Job(await self._describe(image, source), source, names, tell)
+        way = _Way(via, shared_dir or "")
         found: dict[str, Sent | AgentlessError] = {}
         waiting, whole = {link.node.name: link for link in targets}, set[str]()
         for left in reversed(range(TRIES)):
@@ -87,9 +95,9 @@ class Sync:
                 if isinstance(place, Place) and place.present
             }
             lacking = {name: place for name, place in places.items() if isinstance(place, Place) and not place.present}
-            sent = await self._round(job, waiting, lacking, whole)
+            sent = await self._round(job, way, waiting, lacking, whole)
             again = {name for name, outcome in sent.items() if isinstance(outcome, LayerMissing) and left}
-            whole |= again
+            whole |= again if left == 1 else set()
             found |= {name: outcome for name, outcome in sent.items() if name not in again}
             waiting = {name: waiting[name] for name in (*again, *(lacking.keys() - sent.keys()))}
             if not waiting:
@@ -108,7 +116,7 @@ class Sync:
             self._known[key] = found
         return self._known[key]
 
-    async def _look(self, job: _Job, links: Mapping[str, Link]) -> dict[str, Place | AgentlessError]:
+    async def _look(self, job: Job, links: Mapping[str, Link]) -> dict[str, Place | AgentlessError]:
         async def look(link: Link) -> Place | AgentlessError:
             images = link.runtime.images
             try:
@@ -125,17 +133,16 @@ class Sync:
     # ------------------------------------------------------------------ sending
 
     async def _round(
-        self, job: _Job, links: Mapping[str, Link], places: Mapping[str, Place], whole: set[str]
-    ) -> dict[str, Sent | AgentlessError]:
+        self, job: Job, way: _Way, links: Mapping[str, Link], places: Mapping[str, Place], whole: set[str]
+    ) -> Outcomes:
         """Send to those that lack something. Who is being sent the same by another request is waited for instead."""
         busy = [self._going[job.image.id, name] for name in places if (job.image.id, name) in self._going]
         mine = {name: place for name, place in places.items() if (job.image.id, name) not in self._going}
         ended = asyncio.Event()
         self._going |= {(job.image.id, name): ended for name in mine}
         try:
-            sent: dict[str, Sent | AgentlessError] = {}
-            if mine:
-                sent = await self._through(job, {name: links[name] for name in mine}, mine, whole)
+            kept = {name: 0 if name in whole else place.kept for name, place in mine.items()}
+            sent = await self._send(job, way, links, mine, kept) if mine else {}
         finally:
             for name in mine:
                 del self._going[job.image.id, name]
@@ -144,30 +151,45 @@ class Sync:
             await other.wait()
         return sent
 
+    async def _send(
+        self, job: Job, way: _Way, links: Mapping[str, Link], places: Mapping[str, Place], kept: Mapping[str, int]
+    ) -> Outcomes:
+        """By the way that was asked for, or the best one."""
+        targets, least = [links[name] for name in places], min(kept.values())
+        if way.via == "shared":
+            return await shared(job, targets, least, _packer(job.image, places, SLOW), way.folder)
+        if way.via == "straight":
+            return await straight(job, targets, least, _packer(job.image, places, SLOW))
+        speed = FAST
+        if way.via == "auto" or _packer(job.image, places, SLOW) != "zstd":
+            speed = await self._speeds.slowest([job.source, *targets])
+        packer = _packer(job.image, places, speed)
+        done: Outcomes = {}
+        if way.via == "auto" and speed < SLOW and (near := await reachable(job.source, targets)):
+            found = await straight(job, near, min(kept[link.node.name] for link in near), packer)
+            done = {name: outcome for name, outcome in found.items() if isinstance(outcome, Sent)}
+        if rest := {name: kept[name] for name in places if name not in done}:
+            done |= await self._through(job, links, rest, packer)
+        return done
+
     async def _through(
-        self, job: _Job, links: Mapping[str, Link], places: Mapping[str, Place], whole: set[str]
-    ) -> dict[str, Sent | AgentlessError]:
+        self, job: Job, links: Mapping[str, Link], kept: Mapping[str, int], packer: str | None
+    ) -> Outcomes:
         """Through the controller."""
-        packer = _packer(job.image, places)
-        kept = {name: 0 if name in whole else place.kept for name, place in places.items()}
         with contextlib.closing(Depot()) as depot:
             reading = asyncio.create_task(self._read(job, min(kept.values()), packer, depot))
-            sending = {
-                name: asyncio.create_task(
-                    self._deliver(Delivery(job.image, links[name], kept[name], packer, job.tags, depot, job.tell))
-                )
-                for name in places
-            }
+            deliveries = [Delivery(job, links[name], kept[name], packer, depot) for name in kept]
+            sending = asyncio.gather(*(self._deliver(delivery) for delivery in deliveries))
             try:
-                await asyncio.wait({reading, *sending.values()}, return_when=asyncio.FIRST_EXCEPTION)
+                both: set[asyncio.Future[Any]] = {reading, sending}
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
                 if reading.done():
                     reading.result()
-                await asyncio.wait(sending.values())
-                return {name: task.result() for name, task in sending.items()}
+                return dict(zip(kept, await sending, strict=True))
             finally:
-                for task in (reading, *sending.values()):
-                    task.cancel()
-                await asyncio.gather(reading, *sending.values(), return_exceptions=True)
+                reading.cancel()
+                sending.cancel()
+                await asyncio.gather(reading, sending, return_exceptions=True)
 
     async def _deliver(self, delivery: Delivery) -> Sent | AgentlessError:
         async with self._slots:
@@ -178,12 +200,12 @@ class Sync:
                     await delivery.forget()
                 return error
 
-    async def _read(self, job: _Job, kept: int, packer: str | None, depot: Depot) -> None:
+    async def _read(self, job: Job, kept: int, packer: str | None, depot: Depot) -> None:
         images = job.source.runtime.images
         command = images.save(job.image.id, layers.unwanted(job.image, kept), packer)
         try:
             async with job.source.stream(command) as stream:
-                await fetch(stream, job.image, packer, depot, lambda: None)
+                await fetch(stream, job.image, kept, packer, depot)
             depot.finish()
         except BrokenOffError as error:
             self._known.pop((job.source.node.name, job.image.id), None)
@@ -195,17 +217,19 @@ async def _run(link: Link, command: Command) -> Result:
     return await link.run(command)
 
 
-def _present(job: _Job, node: str, place: Place, seconds: float) -> Sent:
+def _present(job: Job, node: str, place: Place, seconds: float) -> Sent:
     return Sent(node, job.image.id, 0, place.size or job.image.size, 0, len(job.image.layers), seconds, "current")
 
 
-def _packer(image: Image, places: Mapping[str, Place]) -> str | None:
-    """What both ends have; gzip is slower than many a network."""
+def _packer(image: Image, places: Mapping[str, Place], speed: float) -> str | None:
+    """What both ends have, and what is faster than the network: zstd is faster than any."""
     everyone = image.packers.intersection(*(place.packers for place in places.values()))
-    return "zstd" if "zstd" in everyone else None
+    if "zstd" in everyone:
+        return "zstd"
+    return "gzip" if "gzip" in everyone and speed < FAST else None
 
 
-def _other_store(job: _Job, link: Link, place: Place) -> RuntimeFailed:
+def _other_store(job: Job, link: Link, place: Place) -> RuntimeFailed:
     source, target = job.source.node.name, link.node.name
     one, other = (target, source) if place.containerd else (source, target)
     return RuntimeFailed(

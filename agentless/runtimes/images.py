@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import orjson
 
 from agentless.errors import AgentlessError, RuntimeFailed
-from agentless.model.command import Command, Result
+from agentless.model.command import Command, Result, escaped
 from agentless.model.node import NodeConfig
 from agentless.render import Renderer
 from agentless.rules.layers import PARTIAL, UTC, Image, common
@@ -19,6 +19,10 @@ LOOK_WITHIN = 60.0
 LOAD_WITHIN = 12 * 3600.0
 """Seconds after which the node itself ends a load, should nobody else do it."""
 
+_SSH = [
+    *("ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ForwardAgent=no"),
+    *("-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15"),
+]
 _ID = "{{.Id}}"
 _TAGGED = "{{.Id}} {{.Size}} {{json .RepoTags}}"
 _IMAGE = (
@@ -29,7 +33,7 @@ _LAYERS = "layers {{json .RootFS.Layers}}"
 _INFO = "driver {{json .DriverStatus}}"
 _CONTAINERD = "io.containerd.snapshotter"
 _ZONE = re.compile(r"(1969|1970)-[\d:T-]+[+-]\d{4}")
-_GONE = re.compile(r"no such image|reference does not exist|No such object", re.IGNORECASE)
+_GONE = re.compile(r"no such image|reference does not exist|failed to get digest|imagedb", re.IGNORECASE)
 _LACKS = re.compile(r"(no such file or directory|not found).*|content digest .* not found", re.IGNORECASE | re.DOTALL)
 
 
@@ -139,10 +143,14 @@ class Images:
         if result.ok and image in result.out:
             return
         words = result.err.strip() or result.out.strip()
-        if "diffID" in words or ("digest" in words and "mismatch" in words):
+        if "diffID" in words or "agentless: other bytes" in words or ("digest" in words and "mismatch" in words):
             raise RuntimeFailed(
                 f"{self._node.name} refused image {short(image)}: a layer of it has other bytes than its id says, on "
                 "its way or where it came from; nothing of it was kept"
+            )
+        if "agentless: no /" in words:
+            raise RuntimeFailed(
+                f"{self._node.name} does not have {words.partition('agentless: no ')[2]}; is it the same folder?"
             )
         if "no space left" in words:
             raise RuntimeFailed(
@@ -158,7 +166,45 @@ class Images:
         """Why reading the image broke off, by what was said on standard error."""
         return self._refused(image, Result(1, b"", words.encode()))
 
+    # ---------------------------------------------------------------- other ways
+
+    def way(self, script: str = "") -> list[str]:
+        """How another node reaches this one by its own ssh: with its own keys, and only if it knows the host key."""
+        node = self._node
+        port = ["-p", str(node.port)] if node.port else []
+        user = ["-l", node.user] if node.user else []
+        word = escaped(script.encode("utf-8", "surrogateescape")).decode()
+        run = [f"exec sh -c 'eval \"$(printf %b \"$0\")\"' '{word}'"] if script else []
+        return [*_SSH, *port, *user, "--", node.host, *run]
+
+    def reach(self, ways: Sequence[Sequence[str]]) -> Command:
+        """Try which of these ways lead somewhere; the answer is their numbers."""
+        return self._script("image-reach.sh.j2", ways=[list(way) for way in ways])
+
+    def straight(self, image: str, skip: Sequence[str], packer: str | None, ways: Sequence[Sequence[str]]) -> Command:
+        """Read the image once, and send its archive by each of these ways."""
+        return self._archive("image-straight.sh.j2", image, skip, packer, ways=[list(way) for way in ways])
+
+    def share(self, image: str, skip: Sequence[str], packer: str | None, file: str) -> Command:
+        """Write its archive to a file; the answer is `whole`, its SHA-256 as `sha256sum` writes it, and its size."""
+        return self._archive("image-share.sh.j2", image, skip, packer, file=file)
+
+    def take(self, image: str, packer: str | None, file: str, digest: str) -> Command:
+        """Load the archive in a file, if it has that SHA-256."""
+        unpack = PACKERS[packer][1] if packer else None
+        values = {"image": image, "unpack": unpack, "file": file, "digest": digest, "id_format": _ID}
+        return self._script("image-take.sh.j2", LOAD_WITHIN, **values)
+
+    def drop(self, file: str) -> Command:
+        """Remove such a file."""
+        return Command(self._renderer.script("image-drop.sh.j2", file=file) + "\n")
+
     # ------------------------------------------------------------------- inside
+
+    def _archive(self, template: str, image: str, skip: Sequence[str], packer: str | None, **values: object) -> Command:
+        words = " ".join(["", *skip, ""])
+        pack = PACKERS[packer][0] if packer else None
+        return self._script(template, image=image, skip=words, pack=pack, **values)
 
     def _refused(self, image: str, result: Result) -> RuntimeFailed:
         words = result.err.strip() or result.out.strip()

@@ -34,6 +34,7 @@ lists = st.lists(values, max_size=3)
 some = st.lists(values, min_size=1, max_size=3)
 keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,8}", fullmatch=True)
 maybe = st.none() | values
+ways = st.lists(st.lists(values, max_size=3).map(lambda words: ["ssh", *words]), min_size=1, max_size=3)
 
 Case = tuple[dict[str, Any], Callable[[dict[str, Any]], list[str]]]
 
@@ -169,6 +170,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "format": values,
         "container": values.filter(bool),
     },
+    "image-archive.sh.j2": {"docker": lists, "image": values, "skip": values, "pack": st.none() | some},
+    "image-drop.sh.j2": {"file": values},
     "image-forget.sh.j2": {"docker": lists, "label": values},
     "image-load.sh.j2": {
         "docker": lists,
@@ -187,7 +190,31 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "layers_format": values,
     },
     "image-save.sh.j2": {"docker": lists, "image": values, "skip": values, "pack": st.none() | some},
+    "image-reach.sh.j2": {"ways": ways},
+    "image-share.sh.j2": {
+        "docker": lists,
+        "image": values,
+        "skip": values,
+        "pack": st.none() | some,
+        "file": values,
+    },
     "image-source.sh.j2": {"docker": lists, "image": values, "image_format": values, "info_format": values},
+    "image-straight.sh.j2": {
+        "docker": lists,
+        "image": values,
+        "skip": values,
+        "pack": st.none() | some,
+        "ways": ways,
+    },
+    "image-take.sh.j2": {
+        "docker": lists,
+        "image": values,
+        "unpack": st.none() | some,
+        "file": values,
+        "digest": values,
+        "id_format": values,
+    },
+    "image-walk.sh.j2": {},
     "docker-shell.sh.j2": {
         "docker": lists,
         "container": values,
@@ -249,7 +276,7 @@ def test_a_template_of_words_gives_every_value_back_as_it_was(name: str, data: s
     assert shlex.split(renderer.script(name, **drawn)) == expected(drawn)
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", sorted(ALL.keys() - {"image-walk.sh.j2"}))
 @given(data=st.data())
 @settings(max_examples=10)
 def test_every_value_of_a_template_has_to_be_there(name: str, data: st.DataObject) -> None:

@@ -1,0 +1,328 @@
+"""Images from node to node, on real engines: what travels, and what is left when something goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agentless.controller import delivery
+from agentless.controller.sync import Sync
+from agentless.controller.wiring import Controller
+from agentless.errors import AgentlessError, RuntimeFailed, Unreachable
+from agentless.model.transfer import Progress, Sent
+from tests.lab import Lab, Node
+from tests.real.cli import until
+
+MB = 1_000_000
+LAYER = 3
+LAYERS = 5
+TAG = "agentless/env:1"
+
+
+@dataclass
+class World:
+    """A controller in this process, and the nodes from the inside."""
+
+    lab: Lab
+    controller: Controller
+    sync: Sync
+
+    async def send(self, image: str, *to: str, source: str = "node1", **how) -> dict[str, Sent | AgentlessError]:
+        links = self.controller.core.links
+        targets = [links[name] for name in to or ("node2",)]
+        async with asyncio.timeout(60):
+            return await self.sync.send(image, links[source], targets, tags=[TAG], **how)
+
+    def node(self, name: str = "node2") -> Node:
+        return self.lab.nodes[name]
+
+    def has(self, name: str = "node2") -> list[str]:
+        """The ids of the images there, without that of every node."""
+        lines = said(self.node(name), "docker image ls --no-trunc --format '{{.ID}} {{.Repository}}'").split("\n")
+        return sorted({line.split()[0] for line in lines if line and "busybox" not in line})
+
+    async def rest(self, name: str = "node2") -> None:
+        """Nothing of a transfer runs there any more, and the engine has thrown away what it was given."""
+        tmp = self.node(name).dir / "docker" / "tmp"
+
+        def quiet() -> bool:
+            left = [line for _, line in self.node(name).leftovers() if "docker load" in line or "docker save" in line]
+            return not left and not list(tmp.glob("docker-*"))
+
+        await asyncio.to_thread(until, quiet)
+
+
+def said(node: Node, script: str) -> str:
+    done = node.sh(f"set -e\n{script}")
+    assert done.returncode == 0, done
+    return done.stdout
+
+
+def layer(node: Node, base: str, tag: str, megabytes: int = LAYER) -> str:
+    """Make an image with a layer more; gives its id."""
+    write = f"head -c {megabytes * MB} /dev/urandom >/{tag.replace(':', '-')}"
+    return said(
+        node,
+        f"docker run --name make {base} sh -c '{write}' && docker commit make {tag} >/dev/null\n"
+        f"docker rm make >/dev/null && docker image inspect --format '{{{{.Id}}}}' {tag}",
+    ).strip()
+
+
+@pytest.fixture(scope="module")
+def image(lab: Lab) -> Iterator[str]:
+    """An image of five layers on node1."""
+    node = lab.nodes["node1"]
+    base = "busybox"
+    for number in range(LAYERS):
+        found = layer(node, base, tag := f"made:{number}")
+        base = tag
+    yield found
+    clean(node)
+
+
+@pytest.fixture
+async def world(lab: Lab, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setenv("HOME", str(lab.home))
+    monkeypatch.setattr(delivery, "STEP", 4 * MB)
+    controller = Controller(tmp_path, lab.inventory)
+    await controller.start()
+    await asyncio.gather(*(link.ready() for link in controller.core.links.values()))
+    yield World(lab, controller, Sync(controller.core))
+    await controller.close()
+    clean(lab.nodes["node2"])
+    assert not [line for node in lab.nodes.values() for _, line in node.leftovers()]
+
+
+def clean(node: Node) -> None:
+    """Remove all images but that of every node, the newest first: others are made of the older ones."""
+    ours = "docker image ls --no-trunc --format '{{.ID}} {{.Repository}}' | grep -v busybox | cut -d ' ' -f 1"
+    said(node, f"ids=$({ours}) || exit 0; docker image rm --force $ids >/dev/null 2>&1 || :")
+
+
+def layers_of(image: str) -> str:
+    return f"docker image inspect --format '{{{{json .RootFS.Layers}}}}' {image}"
+
+
+def sent(found: dict[str, Sent | AgentlessError], name: str = "node2") -> Sent:
+    outcome = found[name]
+    assert isinstance(outcome, Sent), outcome
+    return outcome
+
+
+def failed(found: dict[str, Sent | AgentlessError], name: str = "node2") -> AgentlessError:
+    outcome = found[name]
+    assert isinstance(outcome, AgentlessError), outcome
+    return outcome
+
+
+class At:
+    """Does something once so much has been sent."""
+
+    def __init__(self, share: float, act: Callable[[], object]) -> None:
+        self._wanted, self._act = share * LAYER * LAYERS * MB, act
+        self.sent = 0
+        self.done = False
+
+    def __call__(self, progress: Progress) -> None:
+        self.sent = max(self.sent, progress.sent)
+        if not self.done and self.sent >= self._wanted:
+            self.done = True
+            self._act()
+
+
+# ------------------------------------------------------------------------- what travels
+
+
+async def test_only_the_layers_that_a_node_lacks_travel_and_the_second_time_none(world: World, image: str) -> None:
+    first = sent(await world.send(image))
+    assert (first.how, first.layers_sent, first.layers) == ("layers", LAYERS, LAYERS + 1)
+    assert world.has() == [image]
+    second = sent(await world.send(image))
+    assert (second.how, second.sent) == ("current", 0)
+    changed = layer(world.node("node1"), image, "changed:1", 1)
+    third = sent(await world.send(changed))
+    assert third.layers_sent == 1
+    assert MB < third.sent < 1.1 * MB
+    assert "changed-1" in said(world.node(), f"docker run --rm {TAG} ls").split()
+
+
+async def test_a_node_without_zstd_takes_it_as_it_is(world: World, image: str) -> None:
+    with without(world.node(), "zstd"):
+        assert sent(await world.send(image)).sent > LAYER * LAYERS * MB
+    assert world.has() == [image]
+
+
+async def test_nodes_that_reach_each_other_need_nobody_between_them(world: World, image: str) -> None:
+    with stand_in(world.node("node1"), "ssh", f'exec /usr/bin/ssh -F {world.lab.home}/.ssh/config "$@"'):
+        assert sent(await world.send(image, via="straight")).how == "straight"
+    assert world.has() == [image]
+    assert said(world.node(), f"docker image inspect -f '{{{{.Id}}}}' {TAG}").strip() == image
+
+
+async def test_a_node_that_does_not_know_the_other_is_not_asked_twice(world: World, image: str) -> None:
+    assert "does not reach node2 by itself" in str(failed(await world.send(image, via="straight")))
+
+
+async def test_a_shared_folder_holds_the_archive_until_it_is_read(world: World, image: str, tmp_path: Path) -> None:
+    folder = tmp_path / "shared folder"
+    folder.mkdir()
+    assert sent(await world.send(image, via="shared", shared_dir=str(folder))).how == "shared"
+    assert world.has() == [image]
+    assert list(folder.iterdir()) == []
+
+
+async def test_a_file_that_somebody_has_changed_in_the_shared_folder_is_refused(
+    world: World, image: str, tmp_path: Path
+) -> None:
+    def tamper(progress: Progress) -> None:
+        for file in tmp_path.glob("shared/agentless-*") if "reading" in progress.step else ():
+            with file.open("r+b") as archive:
+                archive.seek(5 * MB)
+                archive.write(b"tampered")
+
+    tmp_path.joinpath("shared").mkdir()
+    found = await world.send(image, via="shared", shared_dir=f"{tmp_path}/shared", tell=tamper)
+    assert "has other bytes than its id says" in str(failed(found))
+    assert world.has() == []
+
+
+# ---------------------------------------------------------------------- what goes wrong
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+async def test_a_cut_link_costs_no_layer_that_was_there(world: World, image: str, share: float) -> None:
+    cut = At(share, world.node().kill_connections)
+    assert isinstance(failed(await world.send(image, tell=cut)), Unreachable)
+    await world.rest()
+    assert image not in world.has()
+    held = max((len(json.loads(said(world.node(), layers_of(each)))) for each in world.has()), default=1)
+    assert held > 1 or share < 0.9
+    again = sent(await world.send(image))
+    assert again.layers_sent == LAYERS + 1 - held
+    assert again.sent < (LAYERS + 1.1 - held) * LAYER * MB
+    assert world.has() == [image], "what held the layers meanwhile is still there"
+
+
+async def test_a_full_disk_is_said_and_nothing_is_kept(world: World, image: str) -> None:
+    node = world.node()
+    with small_disk(node, 12 * MB):
+        error = failed(await world.send(image))
+        assert isinstance(error, RuntimeFailed)
+        assert "the disk of node2 is full" in str(error)
+        await world.rest()
+        assert world.has() == []
+
+
+async def test_an_image_that_goes_away_meanwhile_is_named(world: World, image: str) -> None:
+    gone = layer(world.node("node1"), "busybox", "gone:1")
+    links = world.controller.core.links
+    await world.sync._describe(gone, links["node1"])  # it is asked for, and then removed
+    said(world.node("node1"), "docker rmi gone:1")
+    with pytest.raises(RuntimeFailed, match=r"is not on node1 any more"):
+        await world.send(gone)
+    await world.rest()
+
+
+async def test_two_pushes_at_once_are_one(world: World, image: str) -> None:
+    both = await asyncio.gather(world.send(image), world.send(image))
+    assert sorted(sent(found).how for found in both) == ["current", "layers"]
+    assert world.has() == [image]
+
+
+async def test_two_controllers_end_well(world: World, image: str) -> None:
+    links = world.controller.core.links
+    other = Sync(world.controller.core)
+    first, second = await asyncio.gather(
+        world.send(image), other.send(image, links["node1"], [links["node2"]], tags=[TAG])
+    )
+    assert sent(first).image == sent(second).image == image
+    assert world.has() == [image]
+
+
+async def test_a_tampered_layer_is_refused_and_nothing_of_it_is_kept(world: World, image: str) -> None:
+    # What the source saves has other bytes in a layer than the image says.
+    forge = (
+        'case " $* " in *" save "*) /usr/bin/docker "$@" | sed s/agentless-innocent/agentless-tampered/g ;; '
+        '*) exec /usr/bin/docker "$@" ;; esac'
+    )
+    said(
+        world.node("node1"),
+        "docker run --name make busybox sh -c 'echo agentless-inno\"\"cent >/f' && docker commit make innocent:1\n"
+        "docker rm make",
+    )
+    innocent = said(world.node("node1"), "docker image inspect -f '{{.Id}}' innocent:1").strip()
+    with stand_in(world.node("node1"), "docker", forge):
+        error = failed(await world.send(innocent))
+    assert "has other bytes than its id says" in str(error)
+    await world.rest()
+    assert world.has() == []
+
+
+async def test_a_request_that_is_cancelled_ends_everything_on_the_nodes(world: World, image: str) -> None:
+    begun = asyncio.Event()
+    sending = asyncio.create_task(world.send(image, tell=At(0.2, begun.set)))
+    await begun.wait()
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    await world.rest("node1")
+    await world.rest("node2")
+    assert image not in world.has()
+
+
+@contextlib.contextmanager
+def stand_in(node: Node, program: str, script: str) -> Iterator[None]:
+    """Another program of this name on the node."""
+    at = node.dir / "bin" / program
+    assert not at.exists()
+    at.write_text(f"#!/bin/sh\n{script}\n")
+    at.chmod(0o755)
+    try:
+        yield
+    finally:
+        at.unlink()
+
+
+@contextlib.contextmanager
+def without(node: Node, program: str) -> Iterator[None]:
+    """The sessions on the node do not find this program."""
+    rest, config = node.dir / "rest", node.dir / "sshd_config"
+    rest.mkdir()
+    for found in Path("/usr/bin").iterdir():
+        if found.name != program:
+            rest.joinpath(found.name).symlink_to(found)
+    before = config.read_text()
+    node.stop_sshd()
+    config.write_text(before.replace(":/usr/bin:/bin", f":{rest}"))
+    node.start_sshd()
+    try:
+        yield
+    finally:
+        node.stop_sshd()
+        config.write_text(before)
+        node.start_sshd()
+        shutil.rmtree(rest)
+
+
+@contextlib.contextmanager
+def small_disk(node: Node, room: int) -> Iterator[None]:
+    """The engine's folder is on a file system of its own, in which so many bytes are free."""
+    folder = node.dir / "docker"
+    node.stop_docker()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", folder], check=True)
+    node.start_docker()
+    try:
+        said(node, f"docker load -q -i {node.dir.parent}/image.tar")
+        yield
+    finally:
+        node.stop_docker()
+        subprocess.run(["umount", "--lazy", folder], check=True)
+        node.start_docker()
