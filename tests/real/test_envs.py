@@ -57,10 +57,19 @@ def test_what_is_installed_in_a_shell_on_one_node_runs_on_all_of_them(agentless,
     agentless("env", "create", "proof", "--from", "busybox", "--on", "node1")
     with at_terminal(["agentless", "env", "shell", "proof"], agentless.env) as keyboard:
         keyboard.sees(b"# ")
-        keyboard.resize(77, 23)
         keyboard.type(b"until [ \"$(stty size)\" = '23 77' ]; do sleep 0.1; done; echo resi''zed\r")
-        keyboard.sees(b"resized")
-        keyboard.type(b"sleep 1000\r\x03")
+
+        def is_resized():
+            # Again and again, as in the shell of a task: Docker's client follows the size from a moment on.
+            keyboard.resize(78, 23)
+            keyboard.resize(77, 23)
+            return b"resized" in keyboard.output
+
+        until(is_resized)
+        keyboard.type(b"sleep 4321\r")
+        until(lambda: "sleep 4321" in node1.sh("docker top agentless-env-proof -eo args").stdout)
+        keyboard.type(b"\x03")
+        until(lambda: "sleep 4321" not in node1.sh("docker top agentless-env-proof -eo args").stdout)
         keyboard.type(b"echo '#!/bin/sh\necho installed here' >/bin/tool; chmod +x /bin/tool; exit 7\r")
         assert keyboard.ended() == 7
     saved = agentless("env", "save", "proof", "-m", 'with a "tool" for $5').out
@@ -167,7 +176,9 @@ def test_what_is_removed_is_ours_and_nobody_uses_it(agentless, node1, node2):
     changed(agentless, "gone", "echo 3 >/which")
     task = agentless.submit("node2::0", "--container", "gone:1", "--", "sleep", "1000")
     would = agentless.json("env", "prune", "--dry-run")
-    assert would["removed"] == agentless.json("env", "prune")["removed"] == [{"node": "node1", "what": "agentless/gone:2"}]
+    assert (
+        would["removed"] == agentless.json("env", "prune")["removed"] == [{"node": "node1", "what": "agentless/gone:2"}]
+    )
     assert task in agentless("env", "rm", "--force", "gone", code=3).err
     agentless("rm", "--force", task)
     assert "nothing was removed" in agentless("env", "rm", "gone", code=3).err
