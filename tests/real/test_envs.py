@@ -67,9 +67,9 @@ def test_what_is_installed_in_a_shell_on_one_node_runs_on_all_of_them(agentless,
 
         until(is_resized)
         keyboard.type(b"sleep 4321\r")
-        until(lambda: "sleep 4321" in node1.sh("docker top agentless-env-proof -eo args").stdout)
+        until(lambda: "sleep 4321" in node1.sh("docker top agentless-env-proof -eo pid,args").stdout)
         keyboard.type(b"\x03")
-        until(lambda: "sleep 4321" not in node1.sh("docker top agentless-env-proof -eo args").stdout)
+        until(lambda: "sleep 4321" not in node1.sh("docker top agentless-env-proof -eo pid,args").stdout)
         keyboard.type(b"echo '#!/bin/sh\necho installed here' >/bin/tool; chmod +x /bin/tool; exit 7\r")
         assert keyboard.ended() == 7
     saved = agentless("env", "save", "proof", "-m", 'with a "tool" for $5').out
