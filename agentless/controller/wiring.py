@@ -109,7 +109,7 @@ class Controller:
         self.envs = Envs(self.core, EnvStore(store.storage))
         self.moves = Moves(self.envs, Sync(self.core))
         self.builds = Builds(self.envs, self.moves)
-        self.tidy = Tidy(self.envs)
+        self.tidy = Tidy(self.envs, self.moves)
         launcher = Launcher(self.core, self.moves)
         self.past = Past(self.core, self._inventory.half_life)
         self.scheduler = Scheduler(self.core, launcher.begin, self.past)
