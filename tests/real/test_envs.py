@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 
 import pytest
 
 from tests.keyboard import at_terminal
-from tests.real.cli import Cli, containers, inventory_of, until
+from tests.real.cli import Cli, containers, finish, inventory_of, until
 
 STRANGE = "lab/strange:1"
 """An image of somebody else's that is on every node."""
@@ -136,7 +137,7 @@ def test_a_version_of_a_node_that_is_away_is_refused_in_a_sentence(agentless, no
     assert agentless.json("env", "list")[0]["offline"] == ["node1"]
 
 
-def test_a_stop_ends_the_bringing_of_an_env(lab, agentless, node2):
+def test_a_stop_and_a_ctrl_c_end_the_bringing_of_an_env(lab, agentless, node2):
     made(agentless, "slow", "head -c 100000 /dev/urandom >/big")
     slow = lab.root / "slow"
     slow.write_text('#!/bin/sh\n[ "$1" != load ] || exec sleep 4711\nexec docker "$@"\n')
@@ -150,6 +151,13 @@ def test_a_stop_ends_the_bringing_of_an_env(lab, agentless, node2):
         other("stop", task["id"])
         assert process.wait(30) == 1
         assert other.task(task["id"])["state"] == "cancelled"
+        until(lambda: not [command for _, command in node2.leftovers() if "4711" in command])
+        pushing = other.start("env", "push", "slow", "node2")
+        until(lambda: [command for _, command in node2.leftovers() if "4711" in command])
+        pushing.send_signal(signal.SIGINT)
+        done = finish(pushing)
+        assert done.code == 130
+        assert "the same command again sends the rest: agentless env push slow" in done.err
         until(lambda: not [command for _, command in node2.leftovers() if "4711" in command])
     assert image_id(node2, "agentless/slow:1") == ""
 
