@@ -118,7 +118,7 @@ class Controller:
         self.envs = Envs(self.core, EnvStore(store.storage))
         self.moves = Moves(self.envs, Sync(self.core))
         self.builds = Builds(self.envs, self.moves)
-        self.tidy = Tidy(self.envs)
+        self.tidy = Tidy(self.envs, self.moves)
         outputs = OutputStore(state / "outputs.sqlite")
         snapshots = SnapshotStore(state / "snapshots")
         self.uploads = Uploads(self.core, snapshots, outputs)

@@ -347,7 +347,7 @@ SCRIPTS |= {
     "env-fresh.sh.j2": _FRESH,
     "env-label.sh.j2": _LABELLED,
     "env-load.sh.j2": {"docker": lists, "mark": values, "fresh": values, "format": values},
-    "env-look.sh.j2": {"docker": lists, "image_format": values, "container_format": values},
+    "env-look.sh.j2": {"docker": lists, "image_format": values, "container_format": values, "partial": values},
     "env-name.sh.j2": _NAMED,
     "env-save.sh.j2": {**_NAMED, "container": values, "changes": some, "unlabelled": st.none()},
 }
