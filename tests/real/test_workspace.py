@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 
+from agentless.paths import template_dir
 from tests.real.cli import Cli, Done, containers, inspect, inventory_of, until
 
 
@@ -176,11 +177,22 @@ def test_outputs_come_when_the_controller_died_and_the_node_was_away(ann, lab):
     assert sorted(path.name for path in ann.folder.iterdir()) == ["came", f"came.{task}", "deep"]
 
 
-def test_a_launch_that_breaks_off_while_its_files_are_sent_runs_once_with_all_of_them(ann, lab):
+def hold(ann, go) -> None:
+    """From now on an engine takes no files before there is `go`."""
+    template = ann.config / "templates" / "docker-files-make.sh.j2"
+    template.parent.mkdir()
+    text = (template_dir() / template.name).read_text()
+    copy = "{{ docker }} cp -"
+    assert copy in text
+    template.write_text(text.replace(copy, f"until [ -e {go} ]; do sleep .1; done; {copy}"))
+
+
+def test_a_launch_that_breaks_off_while_its_files_are_sent_runs_once_with_all_of_them(ann, lab, tmp_path):
     """The controller is killed in the middle of them; nothing half is left, and what was needed no more goes."""
-    node = lab.nodes["node1"]
-    noise = random.Random(2).randbytes(40_000_000)
+    node, go = lab.nodes["node1"], tmp_path / "go"
+    noise = random.Random(2).randbytes(20_000_000)
     (ann.folder / "noise").write_bytes(noise)
+    hold(ann, go)
     ann.settle()
     submitting = subprocess.Popen(
         ["agentless", "submit", "node1", "--upload", ".", "--", "md5sum", "noise"],
@@ -189,13 +201,16 @@ def test_a_launch_that_breaks_off_while_its_files_are_sent_runs_once_with_all_of
     until(lambda: "agentless-files-" in " ".join(containers(node)))
     ann.kill_controller()
     submitting.wait(60)
+    go.touch()
     until(lambda: containers(node) == [])
     assert node.sh("docker images --quiet 'agentless-files/*'").stdout == ""
     (task,) = [each["id"] for each in ann.json("ps")]
     ann("wait", task)
     assert ann("logs", task).out.split()[0] == hashlib.md5(noise).hexdigest()
     assert containers(node) == [f"agentless-{task}"]
+    (ann.folder / "noise").unlink()
+    (ann.folder / "other").write_text("less")
+    ann.here("submit", "node1", "--upload", ".", "--wait", "--", "ls")
     node.sh(f"docker rm agentless-{task}")
-    (ann.folder / "noise").write_text("less")
-    ann.here("submit", "node1", "--upload", ".", "--wait", "--", "cat", "noise")
-    assert len(node.sh("docker images --quiet 'agentless-files/*'").stdout.split()) == 2
+    (ann.folder / "other").write_text("more")
+    ann.here("submit", "node1", "--upload", ".", "--wait", "--", "ls")
