@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
@@ -25,7 +25,7 @@ from agentless.errors import ControllerError, InventoryError, Refused, StateErro
 from agentless.model.task import first_try
 from agentless.model.terminal import Size
 from agentless.terminal import Terminal
-from agentless.wire import RequestFailed, Response, failure, target, whole
+from agentless.wire import Chunks, RequestFailed, Response, failure, target, whole
 
 _folder = Lock()
 """Held while the process stands in the state folder: there is one working directory for all threads."""
@@ -79,6 +79,11 @@ class Breaker:
                     self._open.shutdown(socket.SHUT_RDWR)
 
 
+def coming(task: dict[str, Any]) -> bool:
+    """Whether outputs of an ended task are on their way."""
+    return any(output["state"] == "coming" for output in task.get("outputs") or ())
+
+
 class BrokenOff(Exception):
     """Nobody waits for this request any more."""
 
@@ -128,6 +133,25 @@ class Client:
             for line in answer:
                 yield json.loads(line)
 
+    def told(self, path: str, body: object = None, **query: object) -> Iterator[dict[str, Any]]:
+        """The JSON objects in the answer to a POST that may take long, the last of them `done`; raises an `error`."""
+        with self._open("POST", path, query, json.dumps({} if body is None else body)) as answer:
+            yield from _told(answer)
+
+    def sent(self, path: str, data: Iterable[bytes], **query: object) -> Iterator[dict[str, Any]]:
+        """Likewise, for a POST whose body is this data, however much it is."""
+        way = ("Host: agentless", "Connection: close", "Content-Type: application/octet-stream")
+        head = self._head(f"POST {target(path, query)} HTTP/1.1", *way, "Transfer-Encoding: chunked")
+        with self._connected() as connection:
+            connection.sendall(head)
+            # Refused in the middle of it: why is in the answer.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                for chunk in data:
+                    connection.sendall(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunk else b"")
+                connection.sendall(b"0\r\n\r\n")
+            with whole():
+                yield from _told(Chunks(self._answer(connection, b"")))
+
     def frames(self, path: str, **query: object) -> Iterator[tuple[int, bytes]]:
         """The frames of a log (see `controller/api`) but the last, as (1, 2 or 3, bytes); raises what that one says."""
         with self._open("GET", path, query) as answer:
@@ -149,10 +173,21 @@ class Client:
         while True:
             turn = WAIT_TURN if until is None else max(0.0, min(WAIT_TURN, until - time.monotonic()))
             found = self._turn(f"/v1/tasks/{task}/wait", turn)
-            if found["ended_at"] is not None or (until is not None and time.monotonic() >= until):
+            over = found["ended_at"] is not None and not coming(found)
+            if over or (until is not None and time.monotonic() >= until):
                 return found
             if not task.startswith(first_try(found["id"])):
                 task = first_try(found["id"])  # a name may soon be another task's, and the number of a try changes
+
+    def send(self, path: str, length: int, body: Iterator[bytes]) -> Any:
+        """The JSON answer to a POST of so many bytes."""
+        about = ("Content-Type: application/octet-stream", f"Content-Length: {length}")
+        head = self._head(f"POST {target(path, {})} HTTP/1.0", *about)
+        with self._connected() as connection, whole():
+            connection.sendall(head)
+            for data in body:
+                connection.sendall(data)
+            return json.loads(self._answer(connection, b"").read())
 
     def until_empty(self, node: str) -> Iterator[dict[str, Any]]:
         """The drained node, turn by turn, until no task lives there any more; raises Refused when it was resumed."""
@@ -179,24 +214,42 @@ class Client:
             if not follow:
                 return
 
-    def terminal(self, task: str, command: Sequence[str] = (), size: Size | None = None) -> Terminal:
+    def terminal(
+        self, task: str, command: Sequence[str] = (), size: Size | None = None, *, of: str = "tasks"
+    ) -> Terminal:
         """Begin a command (none: a shell) in the container of a running task, and talk to it until it is closed.
 
+        With `of="envs"` it is the build container of the env of that name.
         Without a size it has no terminal: its two streams stay apart, and its input can end.
         """
-        wanted = target(f"/v1/tasks/{task}/terminal", {"command": command, "size": size})
+        wanted = target(f"/v1/{of}/{task}/terminal", {"command": command, "size": size})
         if len(wanted) > TARGET:
             raise UsageError("the command is too long; put it into a file in the container, and run that")
+        return self._talk(wanted, "the controller went away, and the terminal with it; the task runs on")
+
+    def transfer(self, place: str, **query: object) -> Terminal:
+        """Begin the program at the other end of a copy, see `controller/routes/files`; `place` is a node or a task."""
+        wanted = target(f"/v1/files/{place}/transfer", query)
+        if len(wanted) > TARGET:
+            raise UsageError("the path is too long; go to a folder nearer to it first")
+        return self._talk(wanted, "the controller went away, and the copy broke off; run it again")
+
+    def _talk(self, wanted: str, gone: str) -> Terminal:
         # One that is read while it is answered has to say where each part of it ends.
         way = ("Host: agentless", "Connection: close", "Transfer-Encoding: chunked")
         head = self._head(f"POST {wanted} HTTP/1.1", *way)
         connection = self._connected()
         try:
             with whole():
-                return Terminal(connection, self._answer(connection, head))
+                return Terminal(connection, self._answer(connection, head), gone)
         except BaseException:
             connection.close()
             raise
+
+    def setting(self) -> dict[str, str | None]:
+        """What another program needs to ask the same controller, in the name of the same owner."""
+        inventory = None if self._inventory is None else str(self._inventory)
+        return {"state": str(self._state), "inventory": inventory, "owner": self._owner}
 
     def warned(self, text: str) -> None:
         """Take down what the controller wants said along with an answer."""
@@ -333,3 +386,14 @@ class Client:
         if said:
             return failure(said.encode())
         raise ControllerError(f"the controller ended at its start; {self._state}/controller.log says why")
+
+
+def _told(answer: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    for line in answer:
+        told = json.loads(line)
+        if told["kind"] == "error":
+            raise failure(line)
+        yield told
+        if told["kind"] == "done":
+            return
+    raise ControllerError("the controller went away before it was done; do it once more, and it goes on from there")

@@ -40,6 +40,8 @@ MAX_TOLD = 100
 Stamp = tuple[int, int, int]
 """Inode, size and modification time in nanoseconds: another stamp, another content."""
 
+_ONLY_USUAL = ("shared_dir", "container")
+"""Keys of the defaults that no node has of its own."""
 _A_NODE = "write a node, for example node1: {host: 10.0.0.11}"
 _WANTED = {
     "string_type": "wants text",
@@ -53,7 +55,8 @@ _WANTED = {
 class Inventory:
     """The nodes in the order of the file.
 
-    `shared_dir` is a folder that all of them have, `image` the usual one, `policy` the usual way to choose a node,
+    `shared_dir` is a folder that all of them have, `image` the usual one, `container` the usual env,
+    `policy` the usual way to choose a node,
     `health` which GPUs are kept out. `half_life` is in how many seconds what an owner has used counts half. `learn`:
     earlier tasks tell how long one without a limit will take. `metrics` is where they are served, None: only on the
     controller's own socket. `stamp` is the file's as it was read: the inventory is
@@ -64,6 +67,7 @@ class Inventory:
     nodes: Mapping[str, NodeConfig]
     shared_dir: str | None
     image: str | None
+    container: str | None
     policy: str
     keep: Keep
     health: HealthPolicy
@@ -98,6 +102,7 @@ def load(path: Path) -> Inventory:
         nodes=MappingProxyType(nodes),
         shared_dir=defaults.shared_dir,
         image=defaults.image,
+        container=defaults.container,
         policy=queue.policy or "pack",
         keep=keep,
         health=HealthPolicy(health.temperature, health.resume == "automatic"),
@@ -151,7 +156,7 @@ def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig
     written = {**defaults.model_dump(exclude_unset=True), **node.model_dump(exclude_unset=True)}
     if node.labels:
         written["labels"] = {**(defaults.labels or {}), **node.labels}
-    known = {key: value for key, value in written.items() if value is not None and key != "shared_dir"}
+    known = {key: value for key, value in written.items() if value is not None and key not in _ONLY_USUAL}
     known.setdefault("host", "localhost" if known.get("connection") == "local" else name)
     if "docker" in known:
         known["docker"] = tuple(shlex.split(known["docker"]))

@@ -24,6 +24,7 @@ from pydantic import (
 
 from agentless.errors import UsageError
 from agentless.model.address import Address, parse_address
+from agentless.model.env import NULL, parse_ref
 from agentless.model.idle import IdlePolicy
 from agentless.model.needs import NODE_NAME
 from agentless.model.node import Connection
@@ -72,6 +73,15 @@ def _path(text: str) -> str:
 def _absolute(text: str) -> str:
     if not text.startswith("/") or ":" in text:
         raise ValueError("wants an absolute path on the nodes without a ':', like /mnt/shared")
+    return text
+
+
+def _container(text: str) -> str:
+    if text != NULL:
+        try:
+            parse_ref(text)
+        except UsageError:
+            raise ValueError("wants an env, like torch, or a version of it, like torch:3") from None
     return text
 
 
@@ -187,6 +197,10 @@ class Defaults(_Keys):
     shared_dir: Annotated[str, AfterValidator(_absolute)] | None = Field(
         default=None,
         description="Folder that all nodes have, at the same absolute path; a task sees it as /shared.",
+    )
+    container: Annotated[str, AfterValidator(_container)] | None = Field(
+        default=None,
+        description="Env that a task runs in when a submit names neither an image nor an env, like torch or torch:3.",
     )
 
 

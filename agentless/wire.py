@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 from collections.abc import Iterator, Mapping
+from typing import BinaryIO
 from urllib.parse import quote, urlencode
 
 from agentless.errors import AgentlessError, ControllerError
@@ -30,6 +31,25 @@ class Response:
         while line := self.body.readline().strip():
             name, _, value = line.decode("latin-1").partition(":")
             self.headers[name.lower()] = value.strip()
+
+
+class Chunks:
+    """The lines of an answer by HTTP/1.1, which says where each part ends; raises ValueError when it breaks off."""
+
+    def __init__(self, body: BinaryIO) -> None:
+        self._body = body
+
+    def __iter__(self) -> Iterator[bytes]:
+        line = b""
+        while size := int(self._body.readline(), 16):
+            chunk = self._body.read(size)
+            self._body.readline()
+            if len(chunk) < size:
+                raise ValueError("it broke off")
+            *lines, line = (line + chunk).split(b"\n")
+            yield from lines
+        if line:
+            yield line
 
 
 @contextlib.contextmanager

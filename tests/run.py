@@ -16,8 +16,20 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("openssh-server", "docker.io", "busybox-static", "iproute2", "iptables", "sudo", "tmux")
-PROGRAMS = ("sshd", "dockerd", "busybox", "ip", "iptables", "sudo", "tmux")
+PACKAGES = (
+    "openssh-server",
+    "docker.io",
+    "busybox-static",
+    "iproute2",
+    "iptables",
+    "sudo",
+    "tmux",
+    "podman",
+    "systemd",
+    "dbus",
+    "libpam-systemd",
+)
+PROGRAMS = ("sshd", "dockerd", "busybox", "ip", "iptables", "sudo", "tmux", "systemctl", "dbus-daemon", "podman")
 BROWSER = "chromium"
 BROWSER_TESTS = "tests/real/test_browser.py"
 TWO_LABS = ("-n", "2", "--dist", "loadfile")

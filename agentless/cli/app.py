@@ -15,6 +15,7 @@ from agentless import __version__
 from agentless.errors import AgentlessError, UsageError
 
 PARTS = {
+    "run": ("run",),
     "submit": ("submit",),
     "span": ("span",),
     "ps": ("ps",),
@@ -23,11 +24,13 @@ PARTS = {
     "tasks": ("show", "wait", "retry", "stop", "kill", "pause", "resume", "rm"),
     "logs": ("logs",),
     "shell": ("shell",),
+    "cp": ("cp",),
     "events": ("events",),
     "reservations": ("reserve", "reservations", "unreserve"),
     "dashboard": ("dashboard", "top"),
     "nodes": ("gpus", "nodes", "doctor"),
     "usage": ("usage",),
+    "env": ("env",),
     "inventory": ("init", "inventory"),
     "controller": ("controller",),
     "recover": ("recover",),
@@ -43,7 +46,6 @@ _MEANT = {
     "delete": "rm",
     "list": "ps",
     "ls": "ps",
-    "run": "submit",
     "status": "ps or show TASK",
     "top": "gpus, or queue top TASK",
 }

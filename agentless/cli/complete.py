@@ -36,6 +36,16 @@ def nodes(incomplete: str) -> list[tuple[str, str]]:
     ]
 
 
+def envs(incomplete: str) -> list[tuple[str, str]]:
+    """Names of envs and, after a colon, their versions."""
+    found = []
+    for env in _ask("/v1/envs"):
+        found.append((env["name"], f"version {env['version']}" if env["version"] else "no version yet"))
+        if incomplete.startswith(f"{env['name']}:"):
+            found += [(f"{env['name']}:{v['version']}", v["message"] or v["at"]) for v in env["versions"]]
+    return [each for each in found if each[0].startswith(incomplete)]
+
+
 def reservations(incomplete: str) -> list[tuple[str, str]]:
     """Ids of reservations, each with what it is for."""
     found = _ask("/v1/reservations")
@@ -51,3 +61,10 @@ def targets(incomplete: str) -> list[tuple[str, str]]:
         return nodes(incomplete)
     free = [gpu for gpu in _ask("/v1/gpus") if gpu["node"] == node and gpu["state"] == "free"]
     return [(f"{node}::{gpu['index']}", f"{gpu['name']}, free") for gpu in free]
+
+
+def places(incomplete: str) -> list[tuple[str, str]]:
+    """Nodes and tasks, as the beginning of a path there; what is after the colon only they know."""
+    if ":" in incomplete or "/" in incomplete:
+        return []
+    return [(f"{word}:", words) for word, words in (*nodes(incomplete), *tasks(incomplete))]

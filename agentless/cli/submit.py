@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.batch import show_results, tell, wait_for_batch, worst
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.common import Json, client, own_code, print_json, say, tell_end
+from agentless.cli.common import Json, client, own_code, print_json, say, tell_end, tell_outputs
 from agentless.cli.logs import copy_log
 from agentless.client import Client
 from agentless.errors import UsageError
@@ -93,6 +94,16 @@ def submit(
         str | None, typer.Option(metavar="NAME", help="Whose it is; default: $AGENTLESS_OWNER, else you, as user@host.")
     ] = None,
     image: Annotated[str | None, typer.Option(help="The container image; default: the inventory's.")] = None,
+    container: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[:N]", help="The env to run in, brought to the node if need be.", autocompletion=complete.envs
+        ),
+    ] = None,
+    pull: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="When the --image is fetched: missing (the default), always, never."),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="A name to refer to it by.")] = None,
     cores: Annotated[float | None, typer.Option(help="CPU cores for it, like 4 or 0.5.")] = None,
     memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for it, like 8GB or 16GiB.")] = None,
@@ -108,6 +119,14 @@ def submit(
     ] = None,
     mount: Annotated[
         list[str] | None, typer.Option(metavar="HOST:CONT[:ro]", help="A folder of the node to see in the container.")
+    ] = None,
+    upload: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH[:DEST]", help="A file or folder of yours to have there, as it is now."),
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH[:LOCAL]", help="What to bring back when it has ended, however it did."),
     ] = None,
     workdir: Annotated[str | None, typer.Option(help="Folder in the container to start in.")] = None,
     user: Annotated[str | None, typer.Option(help="User in the container, like 1000:1000.")] = None,
@@ -165,6 +184,8 @@ def submit(
         zipped=zipped,
         owner=owner,
         image=image,
+        container=container,
+        pull=pull,
         name=name,
         cores=cores,
         memory=memory,
@@ -172,6 +193,8 @@ def submit(
         env=env,
         secret_env=secret_env,
         mount=mount,
+        upload=upload,
+        output=output,
         workdir=workdir,
         user=user,
         network=network,
@@ -182,19 +205,29 @@ def submit(
         wait_for=wait_for,
         no_queue=no_queue,
     )
-    asked = submission(command_of(context), all_targets, options, Outside(time.time(), os.environ, read_lines))
+    outside = Outside(time.time(), os.environ, read_lines, os.getcwd())
+    asked = submission(command_of(context), all_targets, options, outside)
     if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
         raise UsageError("--follow shows one task; use --wait, and agentless logs -f --batch for all of them")
     served = client(context)
-    starts = _post(served, asked.request(dry_run=dry_run))
-    if dry_run:
-        return _rehearsed(asked, starts)
-    return _report(served, starts, wait=wait, follow=follow, as_json=as_json)
+    starts = post(served, asked, dry_run=dry_run)
+    return report(served, asked, starts, wait=wait, follow=follow, as_json=as_json, dry_run=dry_run)
 
 
-def _post(served: Client, request: dict[str, Any]) -> list[dict[str, Any]]:
+def options_of(given: Mapping[str, Any]) -> tuple[list[str], Options]:
+    """The targets among the arguments of a submit, and the options."""
+    options: Any = {name: given[name] for name in Options.__annotations__ if name in given}
+    return [*(given["targets"] or []), *(given["more_targets"] or [])], options
+
+
+def post(served: Client, asked: Submission, *, dry_run: bool) -> list[dict[str, Any]]:
+    """Send what is uploaded with it, and then the request; what has become of each task."""
     try:
-        starts: list[dict[str, Any]] = served.post("/v1/tasks", request)
+        if asked.spec.uploads and not dry_run:
+            from agentless.uploads import sent
+
+            asked = sent(served, asked, lambda words: say(f"agentless: {words}"))
+        starts: list[dict[str, Any]] = served.post("/v1/tasks", asked.request(dry_run=dry_run))
     except KeyboardInterrupt:
         say("\nInterrupted while the task was being started; it may run. See: agentless ps")
         raise
@@ -219,7 +252,19 @@ def _rehearsed(asked: Submission, starts: list[dict[str, Any]]) -> int:
     return _worst(start["exit_code"] for start in starts)
 
 
-def _report(served: Client, starts: list[dict[str, Any]], *, wait: bool, follow: bool, as_json: bool) -> int:
+def report(
+    served: Client,
+    asked: Submission,
+    starts: list[dict[str, Any]],
+    *,
+    wait: bool,
+    follow: bool,
+    as_json: bool,
+    dry_run: bool,
+) -> int:
+    """Say what has become of each, wait for it if that is wanted, and give the exit code."""
+    if dry_run:
+        return _rehearsed(asked, starts)
     for start in starts:
         if start["message"]:
             say(f"agentless: {start['message']}")
@@ -248,6 +293,8 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], *, wait: bool, as
         tell(tasks)
     if wait:
         tasks = wait_for_batch(served, tasks[0]["batch"])
+    for task in tasks if wait else ():
+        tell_outputs(task, here=False)
     if as_json:
         print_json(tasks)
     elif wait:

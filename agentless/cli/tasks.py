@@ -55,6 +55,11 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
         "memory": format_size(memory) if memory else None,
         "shm size": format_size(shm) if shm else None,
         "variables": ", ".join(variables(asked)),
+        "uploads": ", ".join(f"{each['source']}:{each['target']}" for each in asked["uploads"]),
+        "outputs": "; ".join(
+            f"{each['path']}: {each['words']}" + (f" in {each['local']}" if each["files"] else "")
+            for each in found["outputs"]
+        ),
         "mounts": ", ".join(str(Mount(**mount)) for mount in asked["mounts"]),
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
         "batch": found["batch"] if found["batch"] != found["id"] else None,

@@ -33,7 +33,7 @@ LOST_AFTER = 60.0
 class Core(Ledger):
     """The ledger, and the links to the nodes that keep it true.
 
-    `shared_dir` and `image` are those of the inventory's defaults; `reservations` are by id.
+    `shared_dir`, `image` and `container` are those of the inventory's defaults; `reservations` are by id.
     `launching` are the tasks that a launch is under way for; `relaunch` begins another one. `sampled` are told of each
     node that something new is known of, were it only fresh numbers.
     `records` are what is remembered of nodes; `examine` brings the one of a node to what was seen, and gives what has
@@ -47,6 +47,7 @@ class Core(Ledger):
         self.links: dict[str, Link] = {}
         self.shared_dir: str | None = None
         self.image: str | None = None
+        self.container: str | None = None
         self.reservations: dict[str, Reservation] = {}
         self.relaunch: Callable[[Task], None] | None = None
         self.launching: set[str] = set()
@@ -198,7 +199,8 @@ class Core(Ledger):
             for task in self.on_node(link.node.name):
                 if sighting.only in (None, task.id) and task.id not in self.launching:
                     container = container_of(task, sighting.containers)
-                    if container is not None or not _is_newer(task, sighting):
+                    unseen = sighting.blind and task.spec.on_node_itself
+                    if container is not None or not (unseen or _is_newer(task, sighting)):
                         self._settle(task, container)
             for container in sighting.containers:
                 self._take_in(link.node.name, container)

@@ -75,7 +75,7 @@ class Delivery:
         self._say("waiting for the first layer")
         loads: list[asyncio.Task[None]] = []
         try:
-            while self._at < len(image.layers):
+            while not loads or self._at < len(image.layers):  # one that lacks no layer lacks the configuration
                 step = _Step(loads[-1] if loads else None)
                 loads.append(asyncio.create_task(self._load(step)))
                 fed = asyncio.create_task(step.fed.wait())

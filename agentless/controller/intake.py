@@ -8,10 +8,14 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from agentless.controller.core import Core
+from agentless.controller.envs import Envs
 from agentless.controller.launch import Launcher
+from agentless.controller.outputs import Outputs
 from agentless.controller.scheduler import POLICIES, Scheduler
+from agentless.controller.uploads import Uploads
 from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable, UsageError
 from agentless.model.cluster import Cluster
+from agentless.model.env import NULL
 from agentless.model.event import Assigned, Delayed, Event, Queued
 from agentless.model.owner import check_owner
 from agentless.model.spec import Mount, TaskSpec, check_spec
@@ -42,10 +46,15 @@ class Submit:
 class Intake:
     """Takes tasks in."""
 
-    def __init__(self, core: Core, scheduler: Scheduler, launcher: Launcher) -> None:
+    def __init__(
+        self, core: Core, scheduler: Scheduler, launcher: Launcher, envs: Envs, uploads: Uploads, outputs: Outputs
+    ) -> None:
         self._core = core
         self._scheduler = scheduler
         self._launcher = launcher
+        self._envs = envs
+        self._uploads = uploads
+        self._outputs = outputs
         self._last_id = ""
 
     async def submit(self, request: Submit) -> list[StartView]:
@@ -56,7 +65,9 @@ class Intake:
             self.check(spec)
             if unknown := sorted(set(request.secrets).difference(spec.secret_env)):
                 raise UsageError(f"the secret {unknown[0]!r} is not among the task's secret_env")
-        tasks = self._tasks(request)
+        tasks = self._tasks(replace(request, specs=await self._in_envs(request.specs)))
+        if not request.dry_run:
+            self._uploads.check(tasks)
         await asyncio.gather(*(self._hear(task) for task in tasks))
         # No await from here until the allocations are on disk: nobody else can be given these GPUs in between.
         placements = self._scheduler.look([task for task in tasks if not self._is_for_later(task)]).starts
@@ -82,20 +93,39 @@ class Intake:
         for name in (*spec.needs.nodes, *spec.needs.exclude):
             self._core.link(name)
 
+    async def _in_envs(self, specs: Sequence[TaskSpec]) -> tuple[TaskSpec, ...]:
+        """The specs, each with the version of its env that is the current one now, and the image that it has to be.
+
+        Raises NotFound, or Unreachable when no node that has it answers.
+        """
+        wanted = [spec.container or (self._core.container if spec.image is None else None) for spec in specs]
+        found = {}
+        for text in dict.fromkeys(wanted):
+            if text is not None and text != NULL:
+                ref, version = await self._envs.resolve(text)
+                self._envs.holder(ref, version.id)
+                found[text] = (str(ref), ref.image, version.id)
+        return tuple(
+            replace(spec, container=found[text][0], image=found[text][1], image_id=found[text][2])
+            if text in found
+            else replace(spec, container=text)
+            for spec, text in zip(specs, wanted, strict=True)
+        )
+
     def _tasks(self, request: Submit) -> list[Task]:
         core, tasks = self._core, list[Task]()
         owner = core.owner if request.owner is None else check_owner(request.owner, "--owner")
         for spec in request.specs:
             node = core.link(spec.needs.node).node if spec.needs.node else None
             image = spec.image or (node.image if node else core.image)
-            if image is None:
+            if image is None and not spec.on_node_itself:
                 raise UsageError(
                     f"no image: add --image, or 'image:' under 'defaults:' of the inventory ({spec.needs})"
                 )
             now = core.clock.now()
             self._last_id = new_task_id(now, self._last_id)
             batch = tasks[0].id if tasks else self._last_id
-            whole = replace(spec, image=image, mounts=self._mounts(spec))
+            whole = spec if spec.on_node_itself else replace(spec, image=image, mounts=self._mounts(spec))
             tasks.append(Task(self._last_id, whole, batch, owner, now))
         return tasks
 
@@ -117,7 +147,7 @@ class Intake:
         target = str(task.spec.needs)
         if isinstance(found, tuple):
             return StartView(target, None, *found)
-        command = self._core.link(found.node).runtime.launch(task, found, secrets)
+        command = self._core.link(found.node).runtime_of(task).launch(task, found, secrets)
         return StartView(target, None, 0, "", command.text(masked=True), str(found))
 
     def _waits(self, cluster: Cluster, task: Task) -> tuple[int, str]:
@@ -139,12 +169,14 @@ class Intake:
         try:
             for task in kept:
                 core.secrets.put(task.id, secrets)
+                self._outputs.want(task)
             core.launching.update(begun)
             core.add_all(events, f"submitted by {kept[0].owner}" if kept else "")
         except AgentlessError as error:
             core.launching.difference_update(begun)
             for task in kept:
                 core.secrets.remove(task.id)
+                self._outputs.forget(task)
             return [refused.get(task.id) or error for task in tasks]
         return [refused.get(task.id) for task in tasks]
 

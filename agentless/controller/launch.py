@@ -5,29 +5,41 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from agentless.controller.core import Core
+from agentless.controller.env_moves import Moves
 from agentless.controller.link import Link
 from agentless.controller.together import Together
-from agentless.errors import AgentlessError, IllegalMove, Refused, RuntimeFailed, TemplateError
+from agentless.controller.uploads import Uploads
+from agentless.errors import AgentlessError, IllegalMove, NoAnswer, Refused, RuntimeFailed, TemplateError
+from agentless.model.env import EnvRef, is_ours, parse_ref
 from agentless.model.event import Event, Launched, LaunchFailed, Step, Unplaced
 from agentless.model.task import Assigning, Lost, Task
+from agentless.model.transfer import Progress
+from agentless.model.units import format_duration, format_size
+from agentless.ports import Runtime
 from agentless.rules.reconcile import LAUNCH_BOUND
-from agentless.runtimes.docker import Held, ImageMissing
+from agentless.runtimes.docker import FilesMissing, Held, ImageMissing
 from agentless.session import Stream
 
 ANSWER_WITHIN = 15.0
 """Seconds a submit waits for the truth after the answer to its launch was lost."""
 
+TELL_EVERY = 2.0
+"""Seconds between two steps that tell how far an image has come: each is an event, and on disk."""
+
+_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
 class Launcher:
     """Starts tasks that are placed, and finds out what became of a start when the answer got lost."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, moves: Moves, uploads: Uploads) -> None:
         self._core = core
+        self._moves = moves
+        self._uploads = uploads
         self._together = Together(core)
         self._background: set[asyncio.Task[None]] = set()
         core.relaunch = self._relaunch
@@ -46,13 +58,13 @@ class Launcher:
         core = self._core
         task = core.tasks.get(task_id)
         link = core.links.get(task.node or "") if task else None
-        if link is None:
+        if task is None or link is None:
             return
 
         def is_settled() -> bool:
             return task_id not in core.tasks or not isinstance(core.tasks[task_id].status, Assigning)
 
-        look = self._spawn(_look(link, task_id))
+        look = self._spawn(_look(link, task_id, link.runtime_of(task)))
         await core.hub.until(is_settled, ANSWER_WITHIN)
         if not is_settled():
             look.cancel()
@@ -98,10 +110,15 @@ class Launcher:
         core.launching.add(task_id)
         try:
             link = core.link(task.node or "")
+            if task.spec.pull == "always":
+                await self._pull(link, task)
             try:
                 container = await self._try(link, task)
+            except FilesMissing:
+                self._uploads.forget(link)
+                container = await self._try(link, task)
             except ImageMissing:
-                await self._pull(link, task)
+                await self._provide(link, task)
                 container = await self._try(link, task)
             await self._answered(link, task_id, container)
         except (RuntimeFailed, TemplateError) as error:
@@ -112,7 +129,7 @@ class Launcher:
 
     async def _answered(self, link: Link, task_id: str, container: str) -> None:
         try:
-            await self._together.apply(task_id, Launched(container), f"docker run on {link.node.name} answered")
+            await self._together.apply(task_id, Launched(container), f"the launch on {link.node.name} answered")
         except IllegalMove as error:
             # No refusal of the node: the task was seen there before the answer came, and is what it was seen to be.
             _log.info("task %s: %s", task_id, error)
@@ -124,26 +141,80 @@ class Launcher:
     async def _try(self, link: Link, task: Task) -> str:
         if task.placement is None:
             raise AssertionError("a task is placed before it is launched")
-        command = link.runtime.launch(task, task.placement, self._core.secrets.get(task.id))
-        return link.runtime.parse_launch(task, await link.run(command))
+        prepared = None
+        if task.spec.uploads:
+            prepared = await self._unless_stopped(
+                task, self._uploads.prepare(link, task, lambda words: self._tell(task.id, words))
+            )
+        runtime = link.runtime_of(task)
+        command = runtime.launch(task, task.placement, self._core.secrets.get(task.id), prepared)
+        return runtime.parse_launch(task, await link.run(command))
+
+    async def _provide(self, link: Link, task: Task) -> None:
+        """Bring the image to the node. What is called like one of ours comes from a node that has it, never else."""
+        spec = task.spec
+        if spec.container is not None and spec.image_id is not None:
+            await self._bring(link, task, parse_ref(spec.container), spec.image_id)
+        elif is_ours(spec.image or ""):
+            raise RuntimeFailed(
+                f"{link.node.name} has no image {spec.image}, which is the name of an env's and is never pulled; "
+                "submit with --container NAME, which brings it there"
+            )
+        elif spec.pull == "never":
+            raise RuntimeFailed(f"image {spec.image} is not on {link.node.name}, and --pull never forbids to fetch it")
+        else:
+            await self._pull(link, task)
+
+    async def _bring(self, link: Link, task: Task, ref: EnvRef, image: str) -> None:
+        told = 0.0
+
+        def tell(progress: Progress) -> None:
+            nonlocal told
+            now = self._core.clock.now()
+            if now - told >= TELL_EVERY:
+                told = now
+                self._settle(task.id, Step(in_words(progress, ref)), f"{ref} not on {link.node.name}")
+
+        self._settle(task.id, Step(f"bringing {ref} to {link.node.name}"), f"{ref} not on {link.node.name}")
+        try:
+            sent = await self._unless_stopped(task, self._moves.bring(ref, image, link, tell))
+        except NoAnswer as error:
+            self._settle(task.id, Step(f"{error}; it is tried again"), "no answer")  # once the node has been looked at
+            raise
+        except Refused as error:
+            raise RuntimeFailed(str(error)) from None  # waiting would not change that
+        if sent.how != "current":
+            words = f"{ref} came to {link.node.name}: {format_size(sent.sent)} in {sent.seconds:.1f} s"
+            self._settle(task.id, Step(words), f"sent from {sent.how}" if sent.how == "shared" else "sent")
 
     async def _pull(self, link: Link, task: Task) -> None:
         image = task.spec.image or ""
+        if is_ours(image):
+            return
         self._settle(task.id, Step(f"pulling {image}"), f"image not on {link.node.name}")
         async with link.stream(link.runtime.pull(image)) as stream:
-            reading, stopping = asyncio.create_task(_drain(stream)), asyncio.create_task(self._stopped(task.id))
-            try:
-                await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                if not reading.done():
-                    raise RuntimeFailed("stopped before it started")
-                words = reading.result()
-            finally:
-                reading.cancel()
-                stopping.cancel()
-                await asyncio.gather(reading, stopping, return_exceptions=True)
+            words = await self._unless_stopped(task, _drain(stream))
         if stream.exit_code != 0:
             why = link.runtime.complaint(words.decode("utf-8", "replace"))
             raise RuntimeFailed(f"image {image} is not on {link.node.name} and cannot be pulled: {why}")
+
+    async def _unless_stopped(self, task: Task, work: Coroutine[Any, Any, _T]) -> _T:
+        """What the work gives; raises RuntimeFailed, and ends it, as soon as somebody wants the task to end."""
+        doing, stopping = asyncio.create_task(work), asyncio.create_task(self._stopped(task.id))
+        try:
+            await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                raise RuntimeFailed("stopped before it started")
+            return doing.result()
+        finally:
+            doing.cancel()
+            stopping.cancel()
+            await asyncio.gather(doing, stopping, return_exceptions=True)
+
+    def _tell(self, task_id: str, words: str) -> None:
+        task = self._core.tasks.get(task_id)
+        if task and isinstance(task.status, Assigning):
+            self._core.apply(task_id, Step(words), words)
 
     async def _stopped(self, task_id: str) -> None:
         """Wait until somebody wants the task to end."""
@@ -183,9 +254,17 @@ async def _drain(stream: Stream) -> bytes:
     return words
 
 
-async def _look(link: Link, task: str) -> None:
+def in_words(progress: Progress, ref: EnvRef) -> str:
+    """How far an image has come: what has, of how much, how fast, and how long it still takes."""
+    of = f" of {format_size(progress.total)}" if progress.total else ""
+    rate = f", {format_size(int(progress.rate))}/s" if progress.rate else ""
+    left = f", {format_duration(progress.eta)} left" if progress.eta is not None else ""
+    return f"bringing {ref} to {progress.node}: {progress.step}, {format_size(progress.done)}{of}{rate}{left}"
+
+
+async def _look(link: Link, task: str, runtime: Runtime) -> None:
     await link.ready()
     try:
-        await link.look(task)
+        await link.look(task, runtime)
     except AgentlessError as error:
         _log.info("%s: looking for %s: %s", link.node.name, task, error)

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pydantic import BaseModel, ConfigDict, FiniteFloat, field_validator
 
 from agentless.model.spec import TaskSpec, on_targets
+from agentless.model.transfer import Via
 from agentless.rules.nearest import nearest
 
 
@@ -89,6 +90,43 @@ class TrustRequest(BaseModel):
     fingerprint: str
 
 
+class CreateEnvRequest(BaseModel):
+    """The image to begin with, and the node for the build container; absent: any."""
+
+    model_config = ConfigDict(extra="forbid")
+    image: str
+    node: str | None = None
+
+
+class SaveEnvRequest(BaseModel):
+    """What the version is for, in a line."""
+
+    model_config = ConfigDict(extra="forbid")
+    message: str = ""
+
+
+class RollbackEnvRequest(BaseModel):
+    """With `force` the build container is reset also where something is lost by that."""
+
+    model_config = ConfigDict(extra="forbid")
+    force: bool = False
+
+
+class PushEnvRequest(BaseModel):
+    """The nodes (none: all), and by which way."""
+
+    model_config = ConfigDict(extra="forbid")
+    nodes: list[str] = []
+    via: Via = "auto"
+
+
+class PruneEnvsRequest(BaseModel):
+    """With `dry_run` nothing is removed."""
+
+    model_config = ConfigDict(extra="forbid")
+    dry_run: bool = False
+
+
 class DrainRequest(BaseModel):
     """Why nothing new is to start on the node; absent: as it was said before, if it was."""
 
@@ -101,3 +139,10 @@ class ResumeRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     gpu: int | None = None
+
+
+class LookRequest(BaseModel):
+    """Paths at a place, each percent-encoded, for they may be any bytes."""
+
+    model_config = ConfigDict(extra="forbid")
+    paths: list[str]

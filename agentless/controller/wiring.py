@@ -22,6 +22,11 @@ from agentless import __version__, paths, plugins
 from agentless.controller import api
 from agentless.controller.actions import Actions
 from agentless.controller.core import Core
+from agentless.controller.env_builds import Builds
+from agentless.controller.env_moves import Moves
+from agentless.controller.env_tidy import Tidy
+from agentless.controller.envs import Envs
+from agentless.controller.files import Files
 from agentless.controller.gate import Gate
 from agentless.controller.hub import Hub
 from agentless.controller.idle import IdleWatch
@@ -29,6 +34,7 @@ from agentless.controller.intake import Intake
 from agentless.controller.keeper import Keeper
 from agentless.controller.launch import Launcher
 from agentless.controller.link import Link
+from agentless.controller.outputs import Outputs
 from agentless.controller.past import Past
 from agentless.controller.port import Port, only_metrics
 from agentless.controller.reservations import Reservations
@@ -36,9 +42,11 @@ from agentless.controller.samples import Samples
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.scrape import scrape
 from agentless.controller.server import Server
+from agentless.controller.sync import Sync
 from agentless.controller.terminals import Terminals
 from agentless.controller.timer import Timer
 from agentless.controller.trust import Trust
+from agentless.controller.uploads import Uploads
 from agentless.controller.usage import Usage
 from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
 from agentless.inventory import Inventory, load, stamp_of
@@ -48,13 +56,19 @@ from agentless.probes.nvidia import Nvidia
 from agentless.render import Renderer
 from agentless.rules.publish import timestamp
 from agentless.runtimes.docker import Docker
+from agentless.runtimes.files import NodeFiles
+from agentless.runtimes.podman import Podman
+from agentless.runtimes.systemd import Systemd
 from agentless.session import Session
+from agentless.stores.envs import EnvStore
 from agentless.stores.gate import GateStore
 from agentless.stores.history import History
 from agentless.stores.logs import LogStore
+from agentless.stores.outputs import OutputStore
 from agentless.stores.reservations import ReservationStore
 from agentless.stores.samples import SampleStore
 from agentless.stores.secrets import SecretStore
+from agentless.stores.snapshots import SnapshotStore
 from agentless.stores.tinydb import TaskStore
 from agentless.transports import SshFiles
 
@@ -100,20 +114,30 @@ class Controller:
         history = History(state / "history.sqlite")
         self.core = Core(owner, store, history, SecretStore(state / "secrets"), Hub(), self._clock)
         self.gate = Gate(self.core, GateStore(store.storage))
-        launcher = Launcher(self.core)
+        self.envs = Envs(self.core, EnvStore(store.storage))
+        self.moves = Moves(self.envs, Sync(self.core))
+        self.builds = Builds(self.envs, self.moves)
+        self.tidy = Tidy(self.envs)
+        outputs = OutputStore(state / "outputs.sqlite")
+        snapshots = SnapshotStore(state / "snapshots")
+        self.uploads = Uploads(self.core, snapshots, outputs)
+        self.outputs = Outputs(self.core, outputs, snapshots)
+        self.core.outputs = self.outputs.view
+        launcher = Launcher(self.core, self.moves, self.uploads)
         self.past = Past(self.core, self._inventory.half_life)
         self.scheduler = Scheduler(self.core, launcher.begin, self.past)
-        self.intake = Intake(self.core, self.scheduler, launcher)
+        self.intake = Intake(self.core, self.scheduler, launcher, self.envs, self.uploads, self.outputs)
         logs = LogStore(state / "logs")
-        self.actions = Actions(self.core, logs)
+        self.actions = Actions(self.core, logs, self.outputs)
         self.timer = Timer(self.core, self.actions)
-        self.keeper = Keeper(self.core, logs)
+        self.keeper = Keeper(self.core, logs, self.outputs)
         self.reservations = Reservations(self.core, ReservationStore(store))
         self.idle = IdleWatch(self.core)
         self.samples = Samples(self.core, SampleStore(state / "samples.sqlite"))
         self.usage = Usage(self.core)
         self.trust = Trust(self._known_hosts)
         self.terminals = Terminals(self.core)
+        self.files = Files(self.core, NodeFiles(self._renderer))
         self.traffic = Traffic(last=self._clock.now())
         self.port = Port(Counting(only_metrics(self.metrics), self.traffic))
 
@@ -180,6 +204,7 @@ class Controller:
         await self.timer.close()
         await self.scheduler.close()
         await self.keeper.close()
+        await self.uploads.close()
         await self.port.close()
         await self.samples.close()
         self.usage.write()
@@ -187,6 +212,7 @@ class Controller:
         await asyncio.gather(*(link.close() for link in self.core.links.values()))
         self.gate.flush()
         self.core.history.close()
+        self.outputs.store.close()
 
     async def tick(self, *, for_ever: bool) -> None:
         """What is looked after from time to time: silent nodes lose their tasks, an idle controller leaves."""
@@ -198,6 +224,7 @@ class Controller:
                 self.core.lose_silent()
                 self.reservations.tick()
                 self.keeper.tick()
+                self.uploads.tick()
                 self.idle.tick()
                 self.samples.tick()
                 self.usage.tick()
@@ -232,6 +259,7 @@ class Controller:
         self.core.links = {name: kept.get(name) or self._link(node) for name, node in inventory.nodes.items()}
         self.core.shared_dir = inventory.shared_dir
         self.core.image = inventory.image
+        self.core.container = inventory.container
         self.scheduler.policy = inventory.policy
         self.keeper.keep = inventory.keep
         self.gate.policy = inventory.health
@@ -250,7 +278,8 @@ class Controller:
             node,
             Session(transport, node.name),
             Nvidia(),
-            Docker(node, self._renderer, self.core.controller),
+            (Podman if node.has_podman else Docker)(node, self._renderer, self.core.controller),
+            Systemd(node, self._renderer, self.core.controller),
             self._clock,
             self.core.node_changed,
             self.core.sighted,

@@ -36,6 +36,11 @@ class NodeConfig:
     labels: Mapping[str, str] = field(default_factory=dict)
     exclude_gpus: tuple[int, ...] = ()
 
+    @property
+    def has_podman(self) -> bool:
+        """Whether what the inventory calls in Docker's place is podman, by its name, whatever folder it is in."""
+        return self.docker[-1].rpartition("/")[2] == "podman"
+
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:

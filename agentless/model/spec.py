@@ -9,10 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from agentless.errors import UsageError
+from agentless.model.env import NULL, parse_ref
+from agentless.model.files import Output, Upload, within
 from agentless.model.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.sharing import MAX_SHARES
 from agentless.model.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
 
+PULL = ("missing", "always", "never")
+"""When a plain image is fetched; None is the first of these."""
 MAX_SPEC = 120_000
 """Bytes of a spec as JSON: one label carries all of it, and Linux gives a program arguments of at most 128 KiB."""
 
@@ -47,11 +51,17 @@ class TaskSpec:
     Sizes in bytes, times in seconds; None: as the engine, the image or the node has it. `cores` and `memory` are what
     it may use, and what is set aside for it on its node. With `share` its GPUs may be in use by processes outside
     agentless. `parameters` are the values that its command has where those of its batch have others, by name.
+    `container` is the env that it runs in, as a version of it (`NAME:3`) once that is known, and then `image` is what
+    that version is called and `image_id` which image it has to be; NULL: it runs on the node itself, by systemd.
+    `pull` says when a plain image is fetched.
     `secret_env` holds only names: values of secrets are never part of what is shown, stored or published.
     """
 
     command: tuple[str, ...]
     image: str | None = None
+    container: str | None = None
+    image_id: str | None = None
+    pull: str | None = None
     name: str | None = None
     cores: float | None = None
     memory: int | None = None
@@ -59,6 +69,8 @@ class TaskSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     secret_env: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
+    uploads: tuple[Upload, ...] = ()
+    outputs: tuple[Output, ...] = ()
     workdir: str | None = None
     user: str | None = None
     network: str | None = None
@@ -69,6 +81,11 @@ class TaskSpec:
     parameters: Mapping[str, str] = field(default_factory=dict)
     needs: Needs = field(default_factory=Needs)
     terms: Terms = field(default_factory=Terms)
+
+    @property
+    def on_node_itself(self) -> bool:
+        """Whether it has no container."""
+        return self.container == NULL
 
     @property
     def ends_within(self) -> float | None:
@@ -107,8 +124,11 @@ def check_spec(spec: TaskSpec) -> None:
     if not spec.command:
         raise UsageError("no command: write it after '--', for example: agentless submit node1::0 -- python train.py")
     words = (*spec.command, *spec.env.values(), *spec.labels.values(), *map(str, spec.mounts))
+    _check_container(spec)
     plain = (spec.image, spec.workdir, spec.user, spec.network)
-    _check_text((*words, *(p for p in plain if p)))
+    files = (*map(str, spec.uploads), *map(str, spec.outputs))
+    _check_text((*words, *files, *(p for p in plain if p)))
+    _check_uploads(spec)
     length = len(json.dumps(asdict(spec)))
     if length > MAX_SPEC:
         raise UsageError(
@@ -141,12 +161,61 @@ def check_spec(spec: TaskSpec) -> None:
             raise UsageError(f"--{option} {size}: a size is more than 0 bytes, and less than 8 EiB")
     if not 0 <= spec.stop_grace < math.inf:
         raise UsageError(f"--stop-grace {spec.stop_grace:g}: a time cannot be negative or endless")
+    if spec.on_node_itself:
+        _check_without_container(spec)
     _check_needs(spec.needs)
     if spec.share and spec.needs.gpu_share > 1:
         raise UsageError(
             "--share is about processes outside agentless and --gpu-share about tasks; leave out one of them"
         )
     _check_terms(spec.terms)
+
+
+def _check_without_container(spec: TaskSpec) -> None:
+    asked = {
+        "image": spec.image,
+        "mount": spec.mounts,
+        "network": spec.network,
+        "privileged": spec.privileged,
+        "shm-size": spec.shm_size,
+    }
+    for option, value in asked.items():
+        if value:
+            raise UsageError(f"--{option} is about a container, and --container NULL is none; leave out one of them")
+    if spec.workdir is not None and not spec.workdir.startswith("/"):
+        raise UsageError(
+            f"--workdir {spec.workdir[:80]!r}: with --container NULL it is a folder of the node, like /data"
+        )
+    if "CUDA_VISIBLE_DEVICES" in spec.env_names:
+        raise UsageError("CUDA_VISIBLE_DEVICES is set by agentless with --container NULL; ask for GPUs with --gpus")
+
+
+def _check_container(spec: TaskSpec) -> None:
+    if spec.container is None:
+        if spec.image_id is not None:
+            raise UsageError("image_id says which image an env has to be, and no env is named; leave it out")
+        if spec.pull not in (None, *PULL):
+            raise UsageError(f"--pull {str(spec.pull)[:80]!r}: write {', '.join(PULL[:-1])} or {PULL[-1]}")
+        return
+    if spec.pull is not None:
+        raise UsageError("--pull is about an --image; an env is brought from the nodes that have it; leave one out")
+    if spec.container == NULL:
+        return
+    if spec.image not in (None, parse_ref(spec.container).image):
+        raise UsageError("--container and --image both say what to run it in; leave one of them out")
+
+
+def _check_uploads(spec: TaskSpec) -> None:
+    if spec.on_node_itself and (spec.uploads or spec.outputs):
+        raise UsageError("--upload and --output are about a container, and with --container NULL there is none")
+    for upload in spec.uploads:
+        goes = within(spec.workdir or "/", upload.target)
+        for mount in spec.mounts:
+            if goes == mount.target or goes.startswith(mount.target.rstrip("/") + "/"):
+                raise UsageError(
+                    f"--upload {upload.source}: {goes} is in the mount {mount}, which is a folder of the node; "
+                    "choose another place, as PATH:DEST"
+                )
 
 
 def _check_needs(needs: Needs) -> None:

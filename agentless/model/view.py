@@ -11,6 +11,22 @@ from agentless.model.gpu import GpuProcess
 
 
 @dataclass(frozen=True, slots=True)
+class OutputView:
+    """A path of the container that is brought back to `local`.
+
+    `state` is `waiting` for the task's end, `coming`, `here`, `stuck` (it is tried again) or `missing` (it will not
+    come), and `words` say more; `files` and `bytes` are what was written.
+    """
+
+    path: str
+    local: str
+    state: str
+    words: str
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class TaskView:
     """A task. `gpus` are the indices at placing time, `gpu_uuids` what it holds; `cores`, `memory_bytes` its limits.
 
@@ -19,7 +35,8 @@ class TaskView:
     with `about`, that rests on how long earlier tasks took. `moved` is whether the place was given by hand.
     `scheduled_for` is when it goes into the queue. It is try number `attempt`, `retries` more than one are allowed, and
     the next one is the task `retried_as`. `parameters` are the values by which its command differs from those of its
-    batch. `idle_since` is since when none of its GPUs is used, once that is reported.
+    batch. `env` is the version of an env that it runs in. `idle_since` is since when none of its GPUs is used, once
+    that is reported. `outputs` are brought back.
     """
 
     id: str
@@ -57,6 +74,8 @@ class TaskView:
     moved: bool
     idle_since: str | None
     about: bool
+    env: str | None = None
+    outputs: tuple[OutputView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,3 +275,39 @@ class EventView:
     node: str | None = None
     state: str | None = None
     reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvVersionView:
+    """A version of an env: the image `agentless/NAME:N` with its `id`, and the nodes that have it.
+
+    `message`, `by` and `at` are what was said, by whom and when; `current`: it is meant when no version is named.
+    """
+
+    version: int
+    image: str
+    id: str
+    size_bytes: int
+    message: str
+    by: str
+    at: str
+    current: bool
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EnvView:
+    """An env. `node` has its build container, whose `state` is Docker's word; None: there is none, or it is not known.
+
+    `version` is the current one, `size_bytes` the size of its image, `nodes` those that have it. What nodes that are
+    `offline` have is as it was seen last.
+    """
+
+    name: str
+    node: str | None
+    state: str | None
+    version: int | None
+    size_bytes: int | None
+    nodes: tuple[str, ...]
+    offline: tuple[str, ...]
+    versions: tuple[EnvVersionView, ...]

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 import orjson
 
@@ -18,26 +16,33 @@ from agentless.errors import NoAnswer, Refused, RuntimeFailed
 from agentless.model.claim import TASK, labels_of
 from agentless.model.command import Command, Result, Section
 from agentless.model.container import Container
+from agentless.model.files import Prepared
+from agentless.model.log_query import LogQuery
 from agentless.model.node import EngineFacts, NodeConfig
 from agentless.model.spec import Mount
 from agentless.model.task import Placement, Task
+from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.runtimes._complaints import explain
+from agentless.runtimes._times import seconds
+from agentless.runtimes.envs import EnvWords
 from agentless.runtimes.images import Images
+from agentless.runtimes.workspace import NAME, Workspace
 
 LOCK_WAIT = 20
 """Seconds a launch waits for other launches on the same node."""
 CLOCKS_AGREE = 1.0
 """Seconds by which a node's clock may differ from ours before its times are corrected."""
 
-_HELD, _LOCKED, _UNCLEAR = 75, 76, 78
+_HELD, _LOCKED, _UNCLEAR, _OTHER_IMAGE = 75, 76, 78, 79
 # The claim before the words that others chose: a bar in those cannot hide it.
-_LIVE = (
+LIVE = (
     '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}'
     '|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}'
     '|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}'
 )
 _STATE = "{{.State.Status}}"
+_ID = "{{.Id}}"
 _LISTING = "{{.ID}} {{.Status}}"
 _LISTED = re.compile("[0-9a-f]{64} ")
 _INSPECT = (
@@ -51,29 +56,29 @@ _INFO = (
     ',"time":{{json .SystemTime}}{{end}}}'
 )
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
-_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
 
 
 class ImageMissing(RuntimeFailed):
     """The image is not on the node; it has to be pulled before the launch is tried again."""
 
 
+class FilesMissing(RuntimeFailed):
+    """The image with the task's files is not on the node any more; it has to be made again."""
+
+
 class Held(Refused):
     """Another task holds one of the GPUs, or wants the node alone, and no container of this task lives on the node."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogQuery:
-    """Which part of a log: the last `tail` lines, `since` Unix seconds, and whether to stay for more."""
-
-    follow: bool = False
-    tail: int | None = None
-    since: float | None = None
-    timestamps: bool = False
-
-
 class Docker:
-    """The Docker engine of one node, spoken to by the `docker` command as the inventory writes it."""
+    """The Docker engine of one node, spoken to by the `docker` command as the inventory writes it.
+
+    What another engine with much the same command does otherwise, its class overrides: see there from `_template` on.
+    `keeps_envs`: whether it can keep environments, as images of ours.
+    """
+
+    keeps_envs = True
+    _live, _state, _inspected, _info = LIVE, _STATE, _INSPECT, _INFO
 
     def __init__(self, node: NodeConfig, renderer: Renderer, controller: str) -> None:
         self._node = node
@@ -81,12 +86,14 @@ class Docker:
         self._docker = list(node.docker)
         self._renderer = renderer
         self.images = Images(node, renderer, self.complaint)
+        self.envs = EnvWords(node, renderer)
+        self.workspace = Workspace(node.docker, renderer)
 
     # ------------------------------------------------------------------ asking
 
     def facts(self) -> tuple[Section, ...]:
         """Version, NVIDIA support and a list of our containers, as two sections."""
-        info = self._renderer.script("docker-facts.sh.j2", docker=self._docker, format=_INFO)
+        info = self._renderer.script(self._template("docker-facts.sh.j2"), docker=self._docker, format=self._info)
         return (
             Section("docker.info", info),
             Section("docker.containers", self.listing().script),
@@ -119,24 +126,22 @@ class Docker:
             return EngineFacts(error=self.complaint("; ".join(fields.get("errors") or others)))
         if not listed.ok:
             return EngineFacts(version, error=self.complaint(listed.out))
-        nvidia = "nvidia" in (fields.get("runtimes") or {}) or any("/nvidia-c" in line for line in others)
-        clock = _ahead(_seconds(fields.get("time")), asked, answered)
-        return EngineFacts(version, nvidia, None, None, self.parse_list(listed), clock)
+        return self._engine(fields, others, self.parse_list(listed), asked, answered)
 
     def containers(self, task: str) -> Command:
         """Ask for the containers of one task: by its label, for they may have been renamed."""
-        return self._script("docker-containers.sh.j2", filters=[f"label={TASK}={task}"], format=_INSPECT)
+        return self._script("docker-containers.sh.j2", filters=[f"label={TASK}={task}"], format=self._inspected)
 
     def inspect(self, containers: Sequence[str]) -> Command:
         """Ask for containers by their ids; one that is gone meanwhile is left out of the answer, which then fails."""
-        return self._words("docker-inspect.j2", containers=containers, format=_INSPECT)
+        return self._words("docker-inspect.j2", containers=containers, format=self._inspected)
 
     def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
         """The containers in an answer; lines that are none, like warnings, are left out."""
         found = []
         for line in result.stdout.splitlines():
             try:
-                found.append(_container(orjson.loads(line), clock))
+                found.append(self._container(orjson.loads(line), clock))
             except (AttributeError, KeyError, TypeError, ValueError):
                 continue
         return tuple(found)
@@ -174,6 +179,10 @@ class Docker:
             timestamps=query.timestamps,
         )
 
+    def reading(self, _query: LogQuery) -> Reading:
+        """What that prints is the task's output as it is."""
+        return _as_it_is
+
     def shell(self, container: str, command: Sequence[str], mark: str, *, terminal: bool) -> Command:
         """A program in the container, with the input and the terminal of the script; when those break off, it ends.
 
@@ -183,11 +192,18 @@ class Docker:
         command = command or ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
         return self._script("docker-shell.sh.j2", container=container, command=command, mark=mark, terminal=terminal)
 
+    def copy(self, container: str, path: str, *, into: bool) -> Command:
+        """A tar stream of what is at a path in the container, or one that goes `into` a folder there."""
+        return self._words("docker-cp.j2", container=container, path=path, into=into)
+
     # ---------------------------------------------------------------- changing
 
-    def launch(self, task: Task, placement: Placement, secrets: Mapping[str, str]) -> Command:
+    def launch(
+        self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
+    ) -> Command:
         """Lock, check, `docker run -d` as one script; `parse_launch` reads its answer.
 
+        `prepared` has the files of a task that has some.
         Raises RuntimeFailed when the value of a secret is gone: docker would leave the variable out without a word.
         """
         spec = task.spec
@@ -196,10 +212,11 @@ class Docker:
         docker = self._docker
         if secrets and docker[0].rpartition("/")[2] == "sudo":
             docker = [docker[0], f"--preserve-env={','.join(sorted(secrets))}", *docker[1:]]
+        name = self._name(task, placement)
         run = self._renderer.words(
-            "docker-run.j2",
-            docker=docker,
-            name=task.container_name,
+            self._template("docker-run.j2"),
+            docker=self._under_lock(docker),
+            name=name,
             labels=labels_of(task, placement, self._controller),
             gpu_uuids=placement.gpu_uuids,
             env={
@@ -215,27 +232,30 @@ class Docker:
             memory=spec.memory,
             shm_size=spec.shm_size,
             mounts=[_mount(mount) for mount in spec.mounts],
-            workdir=spec.workdir,
+            workdir=prepared.workdir if prepared else spec.workdir,
             user=spec.user,
             network=spec.network,
             privileged=spec.privileged,
             stop_grace=max(1, round(spec.stop_grace)),
-            image=spec.image,
+            image=prepared.image if prepared else spec.image,
             command=spec.command,
         )
         script = self._renderer.script(
-            "docker-launch.sh.j2",
-            docker=self._docker,
+            self._template("docker-launch.sh.j2"),
+            docker=self._under_lock(self._docker),
             lock_wait=LOCK_WAIT,
-            format=_LIVE,
-            state_format=_STATE,
-            name=task.container_name,
+            format=self._live,
+            state_format=self._state,
+            name=name,
             task=task.id,
             gpu_uuids=placement.gpu_uuids,
             exclusive=spec.needs.exclusive,
             sharing=spec.needs.sharing,
             gpu_total=placement.gpu_total,
             run=run,
+            image=spec.image,
+            image_id=spec.image_id,
+            image_format=_ID,
         )
         return Command(script + "\n", secrets=dict(secrets), timeout=LOCK_WAIT + 100.0)
 
@@ -251,14 +271,13 @@ class Docker:
             if ids:
                 return str(ids[-1])
             raise NoAnswer(f"{self._node.name} said nothing about the container it started")
-        if result.exit_code == _HELD:
-            raise Held(self._held(task, result.out))
-        if result.exit_code == _LOCKED:
-            raise Refused(f"{self._node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
-        if result.exit_code == _UNCLEAR or result.exit_code > 127:
-            raise NoAnswer(f"{self._node.name} may have started task {task.id}, or not: the launch was interrupted")
+        check_claims(task, self._node, result)
         complaint = result.err.strip()
-        if "No such image" in complaint or "Unable to find image" in complaint:
+        if result.exit_code == _OTHER_IMAGE:
+            raise ImageMissing(f"{task.spec.image} is not on {self._node.name}, or is another image there")
+        if f"{NAME}/" in complaint and "image" in complaint:
+            raise FilesMissing(f"the files of task {task.id} are not on {self._node.name} any more")
+        if self._lacks_image(complaint):
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
         raise RuntimeFailed(f"{self._node.name}: {self.complaint(complaint)}")
 
@@ -284,7 +303,13 @@ class Docker:
 
     def reap(self, container: str) -> Command:
         """Under the lock of the launches, remove a container that was never started, unless it has been meanwhile."""
-        return self._script("docker-reap.sh.j2", lock_wait=LOCK_WAIT, format=_STATE, container=container)
+        return self._script(
+            "docker-reap.sh.j2",
+            docker=self._under_lock(self._docker),
+            lock_wait=LOCK_WAIT,
+            format=self._state,
+            container=container,
+        )
 
     def check(self, result: Result) -> None:
         """Raise RuntimeFailed with the engine's complaint unless the command worked."""
@@ -308,27 +333,77 @@ class Docker:
     def _log_ends(self, container: str, of_stdout: list[object], of_stderr: list[object]) -> Command:
         return self._script("docker-log-ends.sh.j2", container=container, of_stdout=of_stdout, of_stderr=of_stderr)
 
+    # ------------------------------------- what an engine like it does otherwise
+
+    def _template(self, name: str) -> str:
+        """The template to take for this one of Docker's."""
+        return name
+
+    def _under_lock(self, docker: list[str]) -> list[str]:
+        """The words that call it in a script that holds the lock of the launches, which it may hold, too."""
+        return docker
+
+    def _name(self, task: Task, placement: Placement) -> str:  # noqa: ARG002 - podman's has the place in it
+        """The name of the task's container."""
+        return task.container_name
+
+    def _engine(
+        self,
+        fields: Mapping[str, object],
+        others: Sequence[str],
+        listed: Mapping[str, str],
+        asked: float,
+        answered: float,
+    ) -> EngineFacts:
+        """What it says of itself, by the fields of its answer and the other lines."""
+        nvidia = "nvidia" in (fields.get("runtimes") or ()) or any("/nvidia-c" in line for line in others)  # type: ignore[operator]
+        clock = ahead(seconds(fields.get("time")), asked, answered)
+        return EngineFacts(str(fields["version"]), nvidia, None, None, listed, clock)
+
+    def _container(self, fields: Mapping[str, object], clock: float) -> Container:
+        """A container by the fields of `inspect`; raises as `dict` does for what is none."""
+        return container_of_fields(fields, clock)
+
+    def _lacks_image(self, complaint: str) -> bool:
+        """Whether it says that the image is not there."""
+        return "No such image" in complaint or "Unable to find image" in complaint
+
     # ------------------------------------------------------------------ inside
 
     def _words(self, template: str, **values: object) -> Command:
-        return Command(shlex.join(self._renderer.words(template, docker=self._docker, **values)) + "\n")
+        return Command(shlex.join(self._renderer.words(self._template(template), docker=self._docker, **values)) + "\n")
 
     def _script(self, template: str, **values: object) -> Command:
-        return Command(self._renderer.script(template, docker=self._docker, **values) + "\n")
+        return Command(self._renderer.script(self._template(template), **{"docker": self._docker, **values}) + "\n")
 
-    def _held(self, task: Task, output: str) -> str:
-        placement = task.placement or Placement(self._node.name)
-        index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
-        held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
-        words = [
-            f"GPU {index.get(gpu, gpu)} is held by task {other} of {owner}"
-            if gpu
-            else f"{self._node.name} is shared with nobody, and task {other} of {owner} is there"
-            for gpu, other, owner in held
-        ]
-        full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
-        words += [f"GPU {index.get(gpu, gpu)} has no share left beside the {count} it has given" for gpu, count in full]
-        return f"{task.spec.needs}: " + "; ".join(words)
+
+def _as_it_is(fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
+    return ((fd, data),)
+
+
+def check_claims(task: Task, node: NodeConfig, result: Result) -> None:
+    """Raise what a launch that failed says of the lock and of those who hold GPUs, as `parse_launch` does."""
+    if result.exit_code == _HELD:
+        raise Held(_held(task, node, result.out))
+    if result.exit_code == _LOCKED:
+        raise Refused(f"{node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
+    if result.exit_code == _UNCLEAR or result.exit_code > 127:
+        raise NoAnswer(f"{node.name} may have started task {task.id}, or not: the launch was interrupted")
+
+
+def _held(task: Task, node: NodeConfig, output: str) -> str:
+    placement = task.placement or Placement(node.name)
+    index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
+    held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
+    words = [
+        f"GPU {index.get(gpu, gpu)} is held by task {other} of {owner}"
+        if gpu
+        else f"{node.name} is shared with nobody, and task {other} of {owner} is there"
+        for gpu, other, owner in held
+    ]
+    full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
+    words += [f"GPU {index.get(gpu, gpu)} has no share left beside the {count} it has given" for gpu, count in full]
+    return f"{task.spec.needs}: " + "; ".join(words)
 
 
 def _mount(mount: Mount) -> str:
@@ -339,7 +414,8 @@ def _mount(mount: Mount) -> str:
     return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[",\r\n]', f) else f for f in fields)
 
 
-def _container(fields: Mapping[str, object], clock: float) -> Container:
+def container_of_fields(fields: Mapping[str, object], clock: float) -> Container:
+    """A container by the fields that `inspect` was asked for; raises as `dict` does for what is none."""
     state: Mapping[str, object] = fields["state"]  # type: ignore[assignment]
     exit_code = state.get("ExitCode")
     ended = state["Status"] in ("exited", "dead")
@@ -351,24 +427,15 @@ def _container(fields: Mapping[str, object], clock: float) -> Container:
         exit_code=int(exit_code) if ended and isinstance(exit_code, int) else None,
         oom_killed=bool(state.get("OOMKilled")),
         error=str(state.get("Error") or ""),
-        created_at=_seconds(fields.get("created")),
-        started_at=_seconds(state.get("StartedAt")),
-        finished_at=_seconds(state.get("FinishedAt")),
+        created_at=seconds(fields.get("created")),
+        started_at=seconds(state.get("StartedAt")),
+        finished_at=seconds(state.get("FinishedAt")),
         clock=clock,
     )
 
 
-def _ahead(clock: float | None, asked: float, answered: float) -> float:
+def ahead(clock: float | None, asked: float, answered: float) -> float:
     """By how much a clock that was read between two moments of ours is ahead; 0 when it may well agree."""
     if clock is None or asked - CLOCKS_AGREE <= clock <= answered + CLOCKS_AGREE:
         return 0.0
     return clock - (asked + answered) / 2
-
-
-def _seconds(text: object) -> float | None:
-    """Unix seconds of the engine's RFC 3339 time; its zero time (year 1) means never."""
-    match = _RFC3339.fullmatch(str(text))
-    if match is None or match[1].startswith("0001"):
-        return None
-    fraction = float(f"0.{match[2]}") if match[2] else 0.0
-    return datetime.fromisoformat(match[1] + match[3].replace("Z", "+00:00")).timestamp() + fraction

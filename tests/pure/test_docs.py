@@ -21,6 +21,8 @@ PUBLISHED = [
         view.CheckView,
         view.ControllerView,
         view.ReservationView,
+        view.EnvView,
+        view.EnvVersionView,
         figures.UsageView,
         figures.UsageRowView,
         figures.UsagePeriodView,

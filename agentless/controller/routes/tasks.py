@@ -19,6 +19,7 @@ from agentless.controller.requests import (
     SubmitRequest,
 )
 from agentless.errors import AgentlessError
+from agentless.model.log_query import LogQuery
 from agentless.model.spec import TaskSpec
 from agentless.model.task import Task
 from agentless.model.view import (
@@ -27,7 +28,6 @@ from agentless.model.view import (
     StartView,
     TaskView,
 )
-from agentless.runtimes.docker import LogQuery
 
 
 def add_to(app: FastAPI, house: House) -> None:
@@ -92,7 +92,7 @@ def add_to(app: FastAPI, house: House) -> None:
         timestamps: bool = False,
     ) -> StreamingResponse:
         query = LogQuery(follow, tail, since, timestamps)
-        return StreamingResponse(_frames(house.actions.logs(task, query)), media_type="application/octet-stream")
+        return StreamingResponse(frames(house.actions.logs(task, query)), media_type="application/octet-stream")
 
     @app.post("/v1/tasks/{task}/stop")
     async def stop(task: str, request: StopRequest, me: Asking) -> TaskView:
@@ -137,7 +137,8 @@ def add_to(app: FastAPI, house: House) -> None:
         return [seen_by(me, core.view(task)) for task in wanted]
 
 
-async def _frames(output: AsyncIterator[tuple[int, bytes]]) -> AsyncIterator[bytes]:
+async def frames(output: AsyncIterator[tuple[int, bytes]]) -> AsyncIterator[bytes]:
+    """The frames of a stream: its output, then how it ended."""
     end = b""
     try:
         async for fd, data in output:

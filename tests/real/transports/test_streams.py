@@ -79,6 +79,41 @@ async def test_a_slow_reader_slows_the_writer_down(session, tmp_path):
         assert int(progress.read_text()) < 40
 
 
+async def read(pipe):
+    seen = {1: b"", 2: b""}
+    while (chunk := await pipe.read()) is not None:
+        seen[chunk[0]] += chunk[1]
+    return seen
+
+
+async def test_every_byte_goes_down_a_pipe_and_back_to_its_end(session):
+    data = bytes(range(256)) * (4 * MB // 256)
+    async with asyncio.timeout(WAIT), session.pipe(Command("echo err >&2; cat; exit 7")) as pipe:
+        reading = asyncio.create_task(read(pipe))
+        for start in range(0, len(data), MB):
+            await pipe.write(data[start : start + MB])
+        await pipe.write_eof()
+        assert (await reading, await pipe.wait()) == ({1: data, 2: b"err\n"}, 7)
+
+
+async def test_what_runs_in_a_pipe_that_is_left_may_tidy_up_and_is_ended(session, node, mark, tmp_path, monkeypatch):
+    monkeypatch.setattr("agentless.session.PIPE_GRACE", 1)
+    (tmp_path / "half").touch()
+    stubborn = f"(trap '' TERM; exec sleep {mark}1) &"
+    script = f"{stubborn} trap 'rm {tmp_path}/half; exit' TERM PIPE; while :; do sleep {mark}; done"
+    async with session.pipe(Command(script)):
+        await until(lambda: node.runs(mark))
+    assert not (tmp_path / "half").exists()
+    assert not node.runs(mark)
+
+
+async def test_the_death_of_the_controller_ends_its_pipes(node, mark):
+    with controller(node, f"pipe(Command('sleep {mark} | cat; sleep {mark}'))") as process:
+        await until(lambda: node.runs(mark))
+        process.kill()
+    await until(lambda: not node.processes(), "something outlived the controller")
+
+
 async def test_a_node_that_takes_nothing_makes_the_sender_wait(node, mark):
     transport = node.transport()
     await transport.connect()

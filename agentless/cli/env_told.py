@@ -1,0 +1,70 @@
+"""How an operation on an env goes on: words, the output of a build, and a bar for each node on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from agentless.cli.common import say
+from agentless.errors import ControllerError
+from agentless.model.units import format_duration, format_size
+from agentless.words import printable
+
+
+def follow(lines: Iterable[dict[str, Any]], interrupted: str) -> dict[str, Any]:
+    """Show the lines as they come, and give the last one; with Ctrl-C say what remains."""
+    try:
+        with contextlib.closing(_bars()) as bars:
+            next(bars)
+            for line in lines:
+                match line["kind"]:
+                    case "say":
+                        say(printable(line["text"]))
+                    case "output":
+                        # It may colour its words, on a terminal only.
+                        print(line["text"] if sys.stdout.isatty() else printable(line["text"]), end="", flush=True)
+                    case "progress":
+                        bars.send(line)
+                    case "done":
+                        return line
+    except KeyboardInterrupt:
+        say(f"\n{interrupted}")
+        raise
+    raise ControllerError("the controller went away before it was done; do it once more")
+
+
+def _bars() -> Any:
+    """Takes progress and shows it: a bar for each node, on a terminal only."""
+    if not sys.stderr.isatty():
+        while True:
+            yield
+    line = yield
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"))
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        nodes: dict[str, Any] = {}
+        while True:
+            name = line["node"]
+            if name not in nodes:
+                nodes[name] = progress.add_task(name, total=None, words="")
+            progress.update(nodes[name], total=line["total"], completed=line["done"], words=_words(line))
+            line = yield
+
+
+def _words(line: dict[str, Any]) -> str:
+    of = f" of {format_size(line['total'])}" if line["total"] else ""
+    rate = f", {format_size(int(line['rate']))}/s" if line["rate"] else ""
+    left = f", {format_duration(line['eta'])} left" if line["eta"] is not None else ""
+    return f"{line['step']} {format_size(line['done'])}{of}{rate}{left}"
+
+
+def rows(found: dict[str, Any]) -> Iterator[str]:
+    """What was removed, and what stays and why."""
+    for each in found["removed"]:
+        yield f"{each['node']}: {each['what']}"
+    for each in found["stays"]:
+        say(printable(f"agentless: {each['node']} keeps {each['what']}: {each['why']}"))

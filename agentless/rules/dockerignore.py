@@ -1,0 +1,86 @@
+"""What a `.dockerignore` leaves out of a build context, as Docker reads it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+DOCKERIGNORE = ".dockerignore"
+
+
+@dataclass(frozen=True, slots=True)
+class Ignore:
+    """The patterns of a file, in their order: of those that match, the last one decides."""
+
+    patterns: tuple[tuple[re.Pattern[str], bool], ...]
+
+    @classmethod
+    def read(cls, lines: Iterable[str]) -> Ignore:
+        """The patterns in these lines; `!` before one takes back what one before it has left out."""
+        found = []
+        for number, line in enumerate(lines):
+            text = (line.removeprefix("\ufeff") if number == 0 else line).strip()
+            if not text or line.startswith("#"):
+                continue
+            back = text.startswith("!")
+            path = posixpath.normpath(text.removeprefix("!").strip().lstrip("/") or ".")
+            if path != ".":
+                found.append((re.compile(_regex(path), re.DOTALL), back))
+        return cls(tuple(found))
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether something in a folder that is left out may be in it all the same."""
+        return any(back for _, back in self.patterns)
+
+    def leaves_out(self, path: str) -> bool:
+        """Whether a path, relative to the context and with `/`, is not sent."""
+        parts = path.split("/")
+        paths = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+        out = False
+        for pattern, back in self.patterns:
+            if out is back and any(pattern.fullmatch(each) for each in paths):
+                out = not back
+        return out
+
+
+def bases(dockerfile: str) -> tuple[str, ...]:
+    """The images of ours that a Dockerfile names: they have to be there, and must not be looked for elsewhere."""
+    found = []
+    for line in re.sub(r"\\[ \t]*\n", " ", dockerfile).splitlines():
+        if re.match(r"\s*(FROM|ARG|ENV)\s|.*--from=", line, re.IGNORECASE):
+            found += re.findall(
+                r"(?<![\w/.-])(?:(?:[a-z0-9-]+\.)?docker\.io/)?(agentless/[\w.:-]+)", line, re.IGNORECASE
+            )
+    return tuple(dict.fromkeys(found))
+
+
+def _regex(pattern: str) -> str:
+    """As Go's `filepath.Match`, with `**` for any number of folders."""
+    out, at = "", 0
+    while at < len(pattern):
+        char = pattern[at]
+        at += 1
+        if char == "*" and pattern[at : at + 1] == "*":
+            at += 1
+            if pattern[at : at + 1] == "/":
+                at += 1
+                out += "(?:.*/)?"
+            else:
+                out += ".*"
+        elif char == "*":
+            out += "[^/]*"
+        elif char == "?":
+            out += "[^/]"
+        elif char == "[" and (end := pattern.find("]", at + 1)) > 0:
+            inside = pattern[at:end].replace("\\", "\\\\")
+            out += f"[^{inside[1:]}]" if inside.startswith("^") else f"[{inside}]"
+            at = end + 1
+        elif char == "\\" and at < len(pattern):
+            out += re.escape(pattern[at])
+            at += 1
+        else:
+            out += re.escape(char)
+    return out

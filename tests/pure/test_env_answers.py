@@ -1,0 +1,128 @@
+"""What an engine says of envs, and what is said to it, word for word."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentless.errors import Refused, RuntimeFailed
+from agentless.model.command import Result
+from agentless.model.env import Changes, EnvRef, ImageFacts, labels_of_version
+from agentless.model.node import NodeConfig
+from agentless.paths import template_dir
+from agentless.render import Renderer
+from agentless.runtimes.envs import EnvWords, _quoted
+
+WORDS = EnvWords(NodeConfig("node1", "h"), Renderer([template_dir()]))
+REF = EnvRef("torch", 3)
+FRESH = "agentless/torch:fresh-0123456789abcdef"
+
+
+def said(*objects: Any, code: int = 0, err: str = "") -> Result:
+    return Result(code, "\n".join(json.dumps(each) for each in objects).encode() + b"\n", err.encode())
+
+
+def an_image(*tags: str, **labels: str) -> dict[str, Any]:
+    named = {f"agentless.{key}": value for key, value in labels.items()}
+    return {
+        "id": "sha256:1",
+        "tags": list(tags),
+        "size": 7,
+        "created": "2026-11-22T08:00:00.5Z",
+        "labels": named or None,
+    }
+
+
+def a_container(name: str, **labels: str) -> dict[str, Any]:
+    named = {f"agentless.{key}": value for key, value in labels.items()}
+    return {
+        "container": "c1", "name": f"/{name}", "image": "sha256:1", "state": "running",
+        "created": "2026-11-22T08:00:00Z", "labels": named,
+    }  # fmt: skip
+
+
+def test_a_version_is_an_image_whose_labels_say_what_it_is_called():
+    labels = {"env": "torch", "version": "3", "message": "m", "by": "ann@x", "at": "12.5"}
+    [found] = WORDS.parse_look(said(an_image("agentless/torch:3", "other:1", **labels))).images
+    assert (found.ref, found.id, found.message, found.by, found.at) == (REF, "sha256:1", "m", "ann@x", 12.5)
+
+
+@pytest.mark.parametrize(
+    "labels", [{}, {"env": "torch"}, {"env": "torch", "version": "2"}, {"env": "x", "version": "3"}]
+)
+def test_an_image_that_is_called_like_ours_and_is_not_is_strange(labels):
+    found = WORDS.parse_look(said(an_image("agentless/torch:3", **labels)))
+    assert (found.images, found.strange) == ((), {"agentless/torch:3"})
+
+
+def test_a_build_container_has_its_name_and_its_label():
+    found = WORDS.parse_look(said(a_container("agentless-env-a", build="a"), a_container("agentless-env-b", build="a")))
+    assert [box.env for box in found.containers] == ["a"]
+    assert found.strange == {"agentless-env-b"}
+
+
+def test_what_broke_off_is_a_leftover():
+    found = WORDS.parse_look(said(an_image(FRESH), a_container("agentless-env-a-IMPORT", build="a")))
+    assert sorted(found.leftovers) == ["agentless-env-a-IMPORT", FRESH]
+    assert WORDS.parse_look(said(an_image("agentless/torch:fresh-x"))).strange == {"agentless/torch:fresh-x"}
+
+
+def test_an_engine_that_does_not_say_has_said_nothing():
+    with pytest.raises(RuntimeFailed, match="node1"):
+        WORDS.parse_look(said(code=1, err="Cannot connect to the Docker daemon"))
+
+
+def test_changes_are_counted_and_some_are_named():
+    assert WORDS.parse_diff(Result(0, b"2\n1\n0\nA /x\nA /y\nC /etc\n")) == Changes(2, 1, 0, ("A /x", "A /y", "C /etc"))
+    assert str(Changes(2, 1, 0)) == "2 added, 1 changed"
+    assert not WORDS.parse_diff(Result(0, b"0\n0\n0\n\n"))
+
+
+def test_the_loop_that_does_nothing_is_no_program():
+    idle = 'PID  COMMAND\n7    sh -c trap "exit 0" TERM; while sleep 86400 & wait "$!"; do :; done\n8    sleep 86400\n'
+    assert WORDS.parse_programs(Result(0, idle.encode())) == ()
+    assert WORDS.parse_programs(Result(0, idle.encode() + b"9    vi notes\n")) == ("vi notes",)
+
+
+def test_a_number_that_somebody_else_was_faster_with_is_refused():
+    with pytest.raises(Refused, match="somebody else has just made torch:3"):
+        WORDS.parse_named(REF, Result(75))
+
+
+def test_a_saved_version_is_run_as_the_image_that_it_began_as():
+    base = ImageFacts("sha256:1", 7, ("python",), ("-i",), ("PATH=/bin", "NVIDIA_VISIBLE_DEVICES=all"))
+    script = WORDS.save("c1", base, REF, {}, "0123456789abcdef").script
+    assert """--change 'CMD ["-i"]'""" in script
+    assert """--change 'ENTRYPOINT ["python"]'""" in script
+    assert """--change 'ENV NVIDIA_VISIBLE_DEVICES="all"'""" in script
+
+
+@given(st.text())
+def test_no_message_can_be_more_than_the_word_of_a_label(text):
+    [line] = _quoted(text).splitlines() or [""]
+    assert line.startswith('"')
+    inside = line[1:-1].replace("\\\\", "").replace('\\"', "").replace("\\$", "")
+    assert not set(inside) & {'"', "\\", "$"}
+
+
+def test_a_message_reaches_the_label_as_it_is():
+    labels = labels_of_version(REF, 'it\'s "50 $" \\o/', "ann", 1.0)
+    script = WORDS.save("c1", ImageFacts("sha256:1", 7), REF, labels, "0123456789abcdef").script
+    assert r'''LABEL agentless.message="it'"'"'s \"50 \$\" \\o/"''' in script
+
+
+def test_a_launch_looks_at_the_image_under_its_lock(tmp_path):
+    from agentless.model.spec import TaskSpec
+    from agentless.model.task import Placement, Task
+    from agentless.runtimes.docker import Docker, ImageMissing
+
+    spec = TaskSpec(("true",), container="torch:3", image=REF.image, image_id="sha256:1")
+    task, docker = Task("t1", spec, "t1", "ann", 0.0), Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), "c")
+    script = docker.launch(task, Placement("node1"), {}).script
+    assert script.index("flock") < script.index("image inspect") < script.index("docker run")
+    with pytest.raises(ImageMissing):
+        docker.parse_launch(task, Result(79))

@@ -1,0 +1,158 @@
+"""A folder as the context of a build, and an image in a file."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+
+import pytest
+
+from agentless.cli.env_archive import nameless, read, write
+from agentless.cli.env_context import dockerfile_of, packed
+from agentless.errors import UsageError
+from agentless.rules.dockerignore import Ignore, bases
+
+
+@pytest.mark.parametrize(
+    ("patterns", "path", "out"),
+    [
+        (["*.key"], "a.key", True),
+        (["*.key"], "sub/a.key", False),
+        (["**/*.key"], "sub/deep/a.key", True),
+        (["**/*.key"], "a.key", True),
+        (["sub"], "sub/a", True),
+        (["/sub/"], "sub/a", True),
+        (["su?"], "sub", True),
+        (["su?"], "su/", False),
+        (["s[a-z]b"], "sub", True),
+        (["s[^a-z]b"], "sub", False),
+        (["*", "!a"], "a", False),
+        (["*", "!a"], "b", True),
+        (["sub", "!sub/a"], "sub/a", False),
+        (["!a", "a"], "a", True),
+        (["# a", "", "  b  "], "a", False),
+        (["# a", "", "  b  "], "b", True),
+        (["."], "a", False),
+        (["a/../b"], "b", True),
+        ([r"\*"], "*", True),
+        ([r"\*"], "a", False),
+        (["docs/**"], "docs/x/y", True),
+        (["docs/**"], "docsx", False),
+    ],
+)
+def test_what_a_dockerignore_leaves_out(patterns, path, out):
+    assert Ignore.read(patterns).leaves_out(path) is out
+
+
+def test_images_of_ours_that_a_dockerfile_names_are_found():
+    text = (
+        "ARG BASE=agentless/a:1\nFROM --platform=x docker.io/agentless/b:2 AS one\nFROM \\\n  agentless/c\n"
+        "COPY --from=agentless/d:4 /x /y\nRUN echo agentless/e:5\nFROM ghcr.io/agentless/f:6\n"
+    )
+    assert bases(text) == ("agentless/a:1", "agentless/b:2", "agentless/c", "agentless/d:4")
+
+
+def members(data: bytes) -> dict[str, tarfile.TarInfo]:
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        return {member.name: member for member in archive}
+
+
+@pytest.fixture
+def context(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "Dockerfile").write_text("FROM busybox\n")
+    (tmp_path / "sub" / "run.sh").write_text("echo\n")
+    (tmp_path / "sub" / "run.sh").chmod(0o755)
+    (tmp_path / "secret.key").write_text("s")
+    (tmp_path / "link").symlink_to("sub/run.sh")
+    (tmp_path / ("d" * 120)).mkdir()
+    return tmp_path
+
+
+def test_a_context_is_the_folder_without_what_is_ignored(context):
+    (context / ".dockerignore").write_text("*.key\nDockerfile\n")
+    found = members(b"".join(packed(context, *dockerfile_of(context, None))))
+    assert sorted(found) == [".dockerignore", "Dockerfile", "d" * 120, "link", "sub", "sub/run.sh"]
+    assert (found["sub/run.sh"].mode, found["sub/run.sh"].uid) == (0o755, 0)
+    assert found["link"].linkname == "sub/run.sh"
+
+
+def test_a_dockerfile_from_elsewhere_goes_along(context, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other") / "My.Dockerfile"
+    other.write_text("FROM x\n")
+    name, text = dockerfile_of(context, other)
+    assert members(b"".join(packed(context, name, text)))[name].size == len("FROM x\n")
+    with pytest.raises(UsageError, match="cannot be read"):
+        dockerfile_of(context, context / "nowhere")
+
+
+def test_a_file_that_shrinks_while_it_is_sent_does_not_break_the_archive(context):
+    big = context / "a.big"
+    big.write_bytes(bytes(3 << 20))
+    chunks = packed(context, *dockerfile_of(context, None))
+    data = b""
+    for chunk in chunks:
+        data += chunk
+        if len(chunk) > 1 << 16:
+            os.truncate(big, 1 << 20)
+    assert members(data)["a.big"].size == 3 << 20
+
+
+def saved(*names: str) -> bytes:
+    """As `docker save` writes an image."""
+    out = io.BytesIO()
+    manifest = [{"Config": "c.json", "RepoTags": list(names), "Layers": ["l/layer.tar"]}]
+    index = {"manifests": [{"digest": "d", "annotations": {"io.containerd.image.name": names[0], "kept": "1"}}]}
+    files = {
+        "l/layer.tar": os.urandom(700_000),
+        "c.json": b"{}",
+        "manifest.json": json.dumps(manifest).encode(),
+        "index.json": json.dumps(index).encode(),
+        "repositories": b"{}",
+    }
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def test_an_archive_loses_its_names_and_nothing_else():
+    before = saved("busybox:latest")
+    after = b"".join(nameless(io.BytesIO(before)))
+    with tarfile.open(fileobj=io.BytesIO(before)) as old, tarfile.open(fileobj=io.BytesIO(after)) as new:
+        assert new.getnames() == ["l/layer.tar", "c.json", "manifest.json", "index.json"]
+        assert new.extractfile("l/layer.tar").read() == old.extractfile("l/layer.tar").read()
+        assert json.load(new.extractfile("manifest.json"))[0]["RepoTags"] is None
+        assert json.load(new.extractfile("index.json"))["manifests"][0]["annotations"] == {"kept": "1"}
+
+
+@pytest.mark.parametrize("name", ["e.tar", "e.tar.zst"])
+def test_what_was_written_is_read_again(tmp_path, name):
+    data = saved("a:1")
+    size = write(tmp_path / name, [data[:1000], data[1000:]])
+    assert size == (tmp_path / name).stat().st_size
+    assert members(b"".join(read(tmp_path / name))).keys() == {"l/layer.tar", "c.json", "manifest.json", "index.json"}
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_a_file_that_could_not_be_written_whole_is_not_there(tmp_path):
+    def breaks():
+        yield b"begin"
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write(tmp_path / "e.tar.zst", breaks())
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("cut", [0, 100, 300_000])
+def test_a_file_that_is_no_whole_archive_is_refused(tmp_path, cut):
+    write(tmp_path / "e.tar.zst", [saved("a:1")])
+    data = (tmp_path / "e.tar.zst").read_bytes()
+    (tmp_path / "e.tar.zst").write_bytes(data[:cut])
+    with pytest.raises(UsageError, match="no whole archive"):
+        list(read(tmp_path / "e.tar.zst"))

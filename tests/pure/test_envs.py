@@ -1,0 +1,227 @@
+"""What envs are called, which version is meant, and what a prune may take away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentless.errors import NotFound, Refused, UsageError
+from agentless.model.env import (
+    BuildContainer,
+    EnvImage,
+    EnvRecord,
+    EnvRef,
+    Sight,
+    Version,
+    check_message,
+    is_ours,
+    parse_ref,
+    ref_of,
+)
+from agentless.model.spec import TaskSpec, check_spec
+from agentless.rules.envs import env_named, learned, next_number, prunable, version_named
+from agentless.stores.envs import EnvStore
+from agentless.stores.tinydb import TaskStore
+
+NOW = 1_800_000_000.0
+
+
+def image(name: str = "torch", number: int = 1, image_id: str = "", **more: Any) -> EnvImage:
+    return EnvImage(EnvRef(name, number), image_id or f"id-{name}-{number}", 100, at=float(number), **more)
+
+
+def sight(*numbers: int, name: str = "torch", **more: Any) -> Sight:
+    return Sight(tuple(image(name, number) for number in numbers), **more)
+
+
+def record(*numbers: int, **more: Any) -> EnvRecord:
+    return replace(learned({}, {"node1": sight(*numbers)})["torch"], **more)
+
+
+# ------------------------------------------------------------------------ names
+
+
+@pytest.mark.parametrize("text", ["torch", "a", "torch-2.5_cu12", "0", "a--b", "a__b", "x" * 63])
+def test_a_name_that_docker_takes_is_a_name(text):
+    assert parse_ref(f"{text}:12") == EnvRef(text, 12)
+    assert parse_ref(text) == EnvRef(text)
+    assert ref_of(EnvRef(text, 12).image) == EnvRef(text, 12)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Torch", "-a", "a-", "a..b", "a/b", "a b", "é", "x" * 64, "a:", "a:0", "a:01", "a:x", "a:1:2", "a:-1"]
+)
+def test_what_is_no_name_is_refused_in_a_sentence(text):
+    with pytest.raises(UsageError, match=r"env |version"):
+        parse_ref(text)
+
+
+def test_null_is_no_env():
+    with pytest.raises(UsageError, match="NULL is no env"):
+        parse_ref("NULL")
+
+
+@pytest.mark.parametrize(
+    "name", ["agentless/a:1", "agentless/a", "docker.io/agentless/a", "index.docker.io/Agentless/a"]
+)
+def test_a_name_of_ours_is_known_however_a_registry_would_spell_it(name):
+    assert is_ours(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["busybox", "lab/agentless", "ghcr.io/agentless/a:1", "agentlessx/a", "my/agentless/a"]
+)
+def test_the_names_of_others_are_not_ours(name):
+    assert not is_ours(name)
+
+
+@given(st.text(max_size=200))
+def test_a_message_is_one_printable_line(text):
+    line = check_message(text)
+    assert line.isprintable()
+    assert line == line.strip()
+
+
+# ----------------------------------------------------------- what is known of them
+
+
+def test_the_nodes_tell_everything_when_nothing_is_remembered():
+    found = learned({}, {"node1": sight(1, 2), "node2": sight(2)})["torch"]
+    assert (found.current, found.highest) == (2, 2)
+    assert {number: version.nodes for number, version in found.versions.items()} == {
+        1: ("node1",),
+        2: ("node1", "node2"),
+    }
+
+
+def test_the_highest_version_is_current_until_somebody_goes_back():
+    assert record(1, 2, 3).current == 3
+    assert record(1, 2, 3, back=(1, 3)).current == 1
+
+
+def test_a_version_saved_after_a_rollback_is_current_whoever_saved_it():
+    found = learned({"torch": record(1, 2, 3, back=(1, 3))}, {"node2": sight(4)})["torch"]
+    assert found.current == 4
+
+
+def test_a_version_that_is_gone_is_not_current_and_its_number_is_not_given_again():
+    found = learned({"torch": record(1, 2)}, {"node1": sight(1)})
+    assert found["torch"].current == 1
+    assert next_number(found["torch"], {"node1": sight(1)}, "torch") == 3
+
+
+def test_what_a_silent_node_has_is_still_believed():
+    before = learned({}, {"node1": sight(1), "node2": sight(1)})
+    found = learned(before, {"node1": Sight()})["torch"]
+    assert found.versions[1].nodes == ("node2",)
+
+
+def test_a_removed_env_leaves_its_numbers_behind_and_is_not_there():
+    found = learned({"torch": record(1, 2)}, {"node1": Sight()})["torch"]
+    assert not found.there
+    assert next_number(found, {}, "torch") == 3
+
+
+def test_a_strangers_image_with_a_number_of_ours_keeps_it():
+    strange = {"node1": Sight(strange=frozenset({"agentless/torch:7", "agentless/torch:x", "agentless/other:9"}))}
+    assert next_number(record(1), strange, "torch") == 8
+
+
+def test_of_two_images_with_one_number_the_one_that_was_known_stays():
+    other = Sight((image(image_id="another"),))
+    found = learned({"torch": record(1)}, {"node1": sight(1), "node2": other})["torch"]
+    assert (found.versions[1].id, found.versions[1].nodes) == ("id-torch-1", ("node1",))
+
+
+def test_the_build_container_is_found_where_it_is_and_missed_when_it_is_gone():
+    box = BuildContainer("torch", "c1", "running", "id-torch-1")
+    found = learned({}, {"node1": Sight(containers=(box,))})
+    assert found["torch"].home == "node1"
+    assert learned(found, {"node2": Sight()})["torch"].home == "node1"
+    assert learned(found, {"node1": Sight()})["torch"].home is None
+
+
+def test_what_is_not_there_is_refused_with_the_nearest_name():
+    records = {"torch": record(1, 2), "empty": EnvRecord(home="node1")}
+    with pytest.raises(NotFound, match="did you mean 'torch'"):
+        env_named(records, "troch")
+    with pytest.raises(NotFound, match="env torch has no version 9; there is 1, 2"):
+        version_named(records, EnvRef("torch", 9))
+    with pytest.raises(Refused, match="no version yet"):
+        version_named(records, EnvRef("empty"))
+    assert version_named(records, EnvRef("torch"))[0] == EnvRef("torch", 2)
+
+
+def test_what_is_remembered_is_there_after_a_restart(tmp_path):
+    known = {"torch": record(1, 2, back=(1, 2), home="node1"), "gone": EnvRecord(highest=4)}
+    EnvStore(TaskStore(tmp_path / "state.json").storage).save(known)
+    assert EnvStore(TaskStore(tmp_path / "state.json").storage).load() == known
+    assert EnvStore(TaskStore(tmp_path / "other.json").storage).load() == {}
+
+
+# -------------------------------------------------------------------------- prune
+
+
+def test_versions_before_the_current_one_are_old():
+    assert prunable({"torch": record(1, 2, 3)}, sight(1, 2, 3), (), (), NOW) == (
+        "agentless/torch:1",
+        "agentless/torch:2",
+    )
+
+
+def test_a_version_that_is_needed_is_not_pruned():
+    box = BuildContainer("torch", "c1", "exited", "id-torch-2")
+    seen = sight(1, 2, 3, 4, containers=(box,))
+    assert prunable({"torch": record(1, 2, 3, 4)}, seen, {EnvRef("torch", 1)}, (), NOW) == ("agentless/torch:3",)
+
+
+def test_after_a_rollback_the_versions_after_the_current_one_stay():
+    assert prunable({"torch": record(1, 2, 3, back=(2, 3))}, sight(1, 2, 3), (), (), NOW) == ("agentless/torch:1",)
+
+
+def test_an_env_that_is_worked_on_is_left_alone():
+    assert prunable({"torch": record(1, 2)}, sight(1, 2), (), {"torch"}, NOW) == ()
+
+
+def test_a_leftover_is_pruned_once_it_is_old_enough_to_be_one():
+    seen = Sight(leftovers={"agentless/a:fresh-0123456789abcdef": NOW - 1000, "agentless-env-a-IMPORT": NOW - 10})
+    assert prunable({}, seen, (), (), NOW) == ("agentless/a:fresh-0123456789abcdef",)
+
+
+@given(st.sets(st.integers(1, 6)), st.sets(st.sampled_from(["agentless/torch:9", "busybox"])), st.integers(1, 6))
+def test_no_prune_takes_what_is_not_ours_or_the_current_version(numbers, strange, back):
+    known = {"torch": record(*numbers, back=(back, 6))} if numbers else {}
+    found = prunable(known, sight(*numbers, strange=frozenset(strange)), (), (), NOW)
+    assert not strange.intersection(found)
+    assert not numbers or EnvRef("torch", known["torch"].current).image not in found
+
+
+# ----------------------------------------------------------------- what a task asks
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"container": "torch", "image": "busybox"}, "--container and --image both say"),
+        ({"container": "Torch"}, "env 'Torch'"),
+        ({"container": "torch", "pull": "always"}, "--pull is about an --image"),
+        ({"pull": "sometimes"}, "--pull 'sometimes': write missing, always or never"),
+        ({"image_id": "sha256:1"}, "no env is named"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(asked, words):
+    with pytest.raises(UsageError, match=words):
+        check_spec(TaskSpec(("true",), **asked))
+
+
+def test_the_spec_of_a_task_in_an_env_may_be_submitted_again():
+    check_spec(TaskSpec(("true",), container="torch:3", image="agentless/torch:3", image_id="sha256:1"))
+    check_spec(TaskSpec(("true",), container="NULL"))
+
+
+def test_a_version_is_the_node_s_own_word(tmp_path):
+    assert record(1).versions[1] == Version("id-torch-1", 100, at=1.0, nodes=("node1",))
