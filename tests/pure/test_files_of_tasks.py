@@ -310,11 +310,19 @@ def test_an_image_is_made_of_all_files_or_not_at_all_and_nothing_else_is_left(
 
 
 def test_what_has_changed_is_told_by_its_topmost_paths() -> None:
-    diff = "\n".join([
-        "C /workspace", "C /workspace/p", "A /workspace/p/new", "A /workspace/p/new/x", "C /workspace/p/sub",
-        "C /workspace/p/sub/file", "D /workspace/p/sub/gone", "C /workspace/p/only-less", "D /workspace/p/only-less/x",
-        "A /workspace/p/__pycache__", "A /workspace/p/sub/a b", "A /etc/x", "A /workspace/pp",
-    ])  # fmt: skip
+    diff = """C /workspace
+C /workspace/p
+A /workspace/p/new
+A /workspace/p/new/x
+C /workspace/p/sub
+C /workspace/p/sub/file
+D /workspace/p/sub/gone
+C /workspace/p/only-less
+D /workspace/p/only-less/x
+A /workspace/p/__pycache__
+A /workspace/p/sub/a b
+A /etc/x
+A /workspace/pp"""
     assert changed_paths(diff, "/workspace/p") == ("new", "sub/a b", "sub/file")
     many = "".join(f"A /w/{n}\n" for n in range(300))
     assert changed_paths(many, "/w") == (".",)
