@@ -87,7 +87,7 @@ class Docker:
         self._renderer = renderer
         self.images = Images(node, renderer, self.complaint)
         self.envs = EnvWords(node, renderer)
-        self.workspace = Workspace(node.docker, renderer)
+        self.workspace = Workspace(node.docker, renderer, podman=node.has_podman)
 
     # ------------------------------------------------------------------ asking
 

@@ -34,7 +34,7 @@ DOWN = 255
 """The exit code of what ran when the node went down, as Docker has it."""
 
 _CLAIM = re.compile(r"^(agentless-[^.]*)\..*")
-_OWN = frozenset({"events.j2", "facts.sh.j2", "launch.sh.j2", "reap.sh.j2", "rm.j2", "run.j2", "shell.sh.j2"})
+_OWN = frozenset({"cp.j2", "events.j2", "facts.sh.j2", "launch.sh.j2", "reap.sh.j2", "rm.j2", "run.j2", "shell.sh.j2"})
 _INFO = (
     '{"version":{{json .Version.Version}},"rootless":{{json .Host.Security.Rootless}}'
     ',"cgroups":{{json .Host.CgroupsVersion}}}'
