@@ -256,10 +256,13 @@ async def _drain(stream: Stream) -> bytes:
 
 def in_words(progress: Progress, ref: EnvRef) -> str:
     """How far an image has come: what has, of how much, how fast, and how long it still takes."""
+    begun = f"bringing {ref} to {progress.node}: {progress.step}"
+    if not progress.done:
+        return begun
     of = f" of {format_size(progress.total)}" if progress.total else ""
     rate = f", {format_size(int(progress.rate))}/s" if progress.rate else ""
     left = f", {format_duration(progress.eta)} left" if progress.eta is not None else ""
-    return f"bringing {ref} to {progress.node}: {progress.step}, {format_size(progress.done)}{of}{rate}{left}"
+    return f"{begun}, {format_size(progress.done)}{of}{rate}{left}"
 
 
 async def _look(link: Link, task: str, runtime: Runtime) -> None:

@@ -132,6 +132,44 @@ async def test_a_node_that_takes_nothing_makes_the_sender_wait(node, mark):
     await transport.close()
 
 
+async def test_what_is_fed_to_a_script_comes_as_it_is(session):
+    data = [os.urandom(MB) for _ in range(20)]
+
+    async def pieces():
+        for piece in data:
+            yield piece
+
+    result = await session.feed(Command("sha256sum; exit 3"), pieces())
+    assert (result.exit_code, result.out.split()[0]) == (3, hashlib.sha256(b"".join(data)).hexdigest())
+
+
+async def test_no_more_is_asked_for_than_the_script_takes(session, node, mark):
+    asked = []
+
+    async def zeros():
+        for _ in range(200):
+            asked.append(1)
+            yield bytes(MB)
+
+    feeding = asyncio.create_task(session.feed(Command(f"sleep {mark}"), zeros()))
+    await until(lambda: node.runs(mark) and asked)
+    await asyncio.sleep(0.3)
+    assert len(asked) < 100
+    feeding.cancel()
+    await until(lambda: not node.runs(mark), "what was fed outlived its end")
+
+
+async def test_a_script_ends_when_what_it_is_fed_breaks_off(session, node, mark):
+    async def broken():
+        yield b"x"
+        await until(lambda: node.runs(mark))
+        raise KeyError("broken")
+
+    with pytest.raises(KeyError):
+        await session.feed(Command(f"sleep {mark} | cat"), broken())
+    await until(lambda: not node.runs(mark), "the script goes on without its input")
+
+
 async def test_the_death_of_the_controller_ends_its_streams(node, mark):
     with controller(node, f"stream(Command('sleep {mark} | cat; sleep {mark}'))") as process:
         await until(lambda: node.runs(mark))
