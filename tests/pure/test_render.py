@@ -361,6 +361,17 @@ WORDS |= {
             "--format", v["format"],
         ],
     ),
+    "podman-copy-out.j2": (
+        WORDS["docker-copy-out.j2"][0],
+        lambda v: [*v["docker"], "cp", f"{v['container']}:{v['path']}", "-"],
+    ),
+    "podman-cp.j2": (
+        WORDS["docker-cp.j2"][0],
+        lambda v: [
+            *v["docker"], "cp",
+            *(["-", f"{v['container']}:{v['path']}"] if v["into"] else [f"{v['container']}:{v['path']}", "-"]),
+        ],
+    ),
     "podman-rm.j2": (
         WORDS["docker-rm.j2"][0],
         lambda v: [*v["docker"], "rm", *["--force", "--time", "0"] * v["force"], "--volumes", v["container"]],
