@@ -379,6 +379,8 @@ WORDS |= {
     "podman-run.j2": (WORDS["docker-run.j2"][0], _create),
 }  # fmt: skip
 SCRIPTS |= {f"podman-{name}.sh.j2": SCRIPTS[f"docker-{name}.sh.j2"] for name in ("launch", "reap", "shell")}
+SCRIPTS["podman-launch.sh.j2"] = {**SCRIPTS["docker-launch.sh.j2"], "volumes": some, "owner": values}
+SCRIPTS["podman-volume-sizes.sh.j2"] = {"docker": lists, "format": values}
 ALL = {**{name: case[0] for name, case in WORDS.items()}, **SCRIPTS}
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 renderer = Renderer([template_dir()])
