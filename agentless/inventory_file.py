@@ -179,7 +179,7 @@ class _Keys(BaseModel):
     )
     docker: Annotated[str, AfterValidator(_shell_words)] | None = Field(
         default=None,
-        description="How Docker is called on the node, as shell words, like 'sudo docker'. Default: docker.",
+        description="How Docker is called on the node, as shell words, like 'sudo docker'; or podman. Default: docker.",
     )
     image: _Word | None = Field(default=None, description="Image of a task when a submit names none.")
     labels: dict[Annotated[str, AfterValidator(_label_key)], _Label] | None = Field(

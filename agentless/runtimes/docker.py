@@ -95,7 +95,7 @@ class Docker:
         self._renderer = renderer
         self.images = Images(node, renderer, self.complaint)
         self.envs = EnvWords(node, renderer)
-        self.workspace = Workspace(node.docker, renderer)
+        self.workspace = Workspace(node.docker, renderer, podman=node.has_podman)
 
     # ------------------------------------------------------------------ asking
 
@@ -239,7 +239,7 @@ class Docker:
             numa=placement.numa,
             memory=spec.memory,
             shm_size=spec.shm_size,
-            mounts=[*map(_mount, self._mounts(spec)), *(_volume(each, task.owner) for each in spec.volumes)],
+            mounts=[*map(_mount, self._mounts(spec)), *(self._volume(each, task.owner) for each in spec.volumes)],
             workdir=prepared.workdir if prepared else spec.workdir,
             user=spec.user,
             network=spec.network,
@@ -262,6 +262,7 @@ class Docker:
             gpu_total=placement.gpu_total,
             volumes=[volume.name for volume in spec.volumes],
             volume_format=_VOLUME_MARK,
+            owner=task.owner,
             run=run,
             image=spec.image,
             image_id=spec.image_id,
@@ -337,7 +338,7 @@ class Docker:
 
     def volumes(self) -> Command:
         """Ask for our volumes, and which tasks have a container that is part of them."""
-        listing, users = f'{{{{.Name}}}}|{{{{.Label "{OWNER}"}}}}', f'{{{{.Label "{TASK}"}}}}'
+        listing, users = f"{{{{.Name}}}}|{self._label(OWNER)}", self._label(TASK)
         return self._script("docker-volumes.sh.j2", label=VOLUME, listing=listing, users=users)
 
     def volume_sizes(self) -> Command:
@@ -426,6 +427,14 @@ class Docker:
         """A container by the fields of `inspect`; raises as `dict` does for what is none."""
         return container_of_fields(fields, clock)
 
+    def _label(self, label: str) -> str:
+        """A label in the format of a listing."""
+        return f'{{{{.Label "{label}"}}}}'
+
+    def _volume(self, volume: Volume, owner: str) -> str:
+        """A volume as the word of `--mount`."""
+        return _volume(volume, owner)
+
     def _lacks_image(self, complaint: str) -> bool:
         """Whether it says that the image is not there."""
         return "No such image" in complaint or "Unable to find image" in complaint
@@ -475,14 +484,14 @@ def _held(task: Task, node: NodeConfig, output: str) -> str:
 
 
 def _mount(mount: Mount) -> str:
-    return _record(["type=bind", f"source={mount.source}", f"target={mount.target}"], read_only=mount.read_only)
+    return record(["type=bind", f"source={mount.source}", f"target={mount.target}"], read_only=mount.read_only)
 
 
 def _volume(volume: Volume, owner: str) -> str:
     # The labels are for the case that it is not there yet.
     fields = ["type=volume", f"source={volume.name}", f"target={volume.target}"]
     labels = [f"volume-label={VOLUME}={volume.name}", f"volume-label={OWNER}={owner}"]
-    return _record([*fields, *labels], read_only=volume.read_only)
+    return record([*fields, *labels], read_only=volume.read_only)
 
 
 def strange_volume(name: str) -> str:
@@ -490,8 +499,8 @@ def strange_volume(name: str) -> str:
     return f"there is a volume {name} that agentless has not made, and does not touch; choose another name"
 
 
-def _record(fields: list[str], *, read_only: bool) -> str:
-    # The engine reads this as one CSV record.
+def record(fields: list[str], *, read_only: bool) -> str:
+    """The word of `--mount`, which the engine reads as one CSV record."""
     fields = [*fields, "readonly"] if read_only else fields
     return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[",\r\n]', f) else f for f in fields)
 

@@ -23,10 +23,11 @@ from agentless.model.container import Container, ContainerState
 from agentless.model.env import is_ours
 from agentless.model.files import Prepared
 from agentless.model.node import EngineFacts
+from agentless.model.spec import Volume
 from agentless.model.task import Placement, Task
 from agentless.runtimes._podman_complaints import HIDDEN, explain
 from agentless.runtimes._times import seconds
-from agentless.runtimes.docker import Docker, ahead, container_of_fields
+from agentless.runtimes.docker import SIZES_WITHIN, Docker, ahead, container_of_fields, record
 
 OLDEST = (4, 1)
 """The first podman that hands out devices by CDI."""
@@ -34,7 +35,7 @@ DOWN = 255
 """The exit code of what ran when the node went down, as Docker has it."""
 
 _CLAIM = re.compile(r"^(agentless-[^.]*)\..*")
-_OWN = frozenset({"events.j2", "facts.sh.j2", "launch.sh.j2", "reap.sh.j2", "rm.j2", "run.j2", "shell.sh.j2"})
+_OWN = frozenset({"cp.j2", "events.j2", "facts.sh.j2", "launch.sh.j2", "reap.sh.j2", "rm.j2", "run.j2", "shell.sh.j2"})
 _INFO = (
     '{"version":{{json .Version.Version}},"rootless":{{json .Host.Security.Rootless}}'
     ',"cgroups":{{json .Host.CgroupsVersion}}}'
@@ -69,6 +70,11 @@ class Podman(Docker):
     def events(self, since: float) -> Command:
         """As Docker's; a line of a container that is none of ours is empty."""
         return self._words("docker-events.j2", since=f"{since:.3f}", format=_EVENT)
+
+    def volume_sizes(self) -> Command:
+        """Ask how large all volumes are, in KiB; of those that one may not look into nothing."""
+        command = self._script("podman-volume-sizes.sh.j2", format="{{.Name}}|{{.Mountpoint}}")
+        return replace(command, timeout=SIZES_WITHIN)
 
     def says_gone(self, result: Result, missing: Iterable[str]) -> bool:
         """Whether an answer of `inspect` says of all these containers that they are gone, and not merely nothing."""
@@ -162,6 +168,12 @@ class Podman(Docker):
         found = container_of_fields({**fields, "state": {**state, "Status": status}}, clock)
         error = "the node went down while it ran" if went_down else found.error
         return replace(found, name=_CLAIM.sub(r"\1", found.name), error=error)
+
+    def _label(self, label: str) -> str:
+        return f'{{{{index .Labels "{label}"}}}}'
+
+    def _volume(self, volume: Volume, owner: str) -> str:  # noqa: ARG002 - the launch has made it, with its labels
+        return record(["type=volume", f"source={volume.name}", f"target={volume.target}"], read_only=volume.read_only)
 
     def _lacks_image(self, complaint: str) -> bool:
         return "image not known" in complaint

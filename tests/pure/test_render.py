@@ -361,6 +361,17 @@ WORDS |= {
             "--format", v["format"],
         ],
     ),
+    "podman-copy-out.j2": (
+        WORDS["docker-copy-out.j2"][0],
+        lambda v: [*v["docker"], "cp", f"{v['container']}:{v['path']}", "-"],
+    ),
+    "podman-cp.j2": (
+        WORDS["docker-cp.j2"][0],
+        lambda v: [
+            *v["docker"], "cp",
+            *(["-", f"{v['container']}:{v['path']}"] if v["into"] else [f"{v['container']}:{v['path']}", "-"]),
+        ],
+    ),
     "podman-rm.j2": (
         WORDS["docker-rm.j2"][0],
         lambda v: [*v["docker"], "rm", *["--force", "--time", "0"] * v["force"], "--volumes", v["container"]],
@@ -368,6 +379,8 @@ WORDS |= {
     "podman-run.j2": (WORDS["docker-run.j2"][0], _create),
 }  # fmt: skip
 SCRIPTS |= {f"podman-{name}.sh.j2": SCRIPTS[f"docker-{name}.sh.j2"] for name in ("launch", "reap", "shell")}
+SCRIPTS["podman-launch.sh.j2"] = {**SCRIPTS["docker-launch.sh.j2"], "volumes": some, "owner": values}
+SCRIPTS["podman-volume-sizes.sh.j2"] = {"docker": lists, "format": values}
 ALL = {**{name: case[0] for name, case in WORDS.items()}, **SCRIPTS}
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 renderer = Renderer([template_dir()])
