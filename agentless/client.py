@@ -79,6 +79,11 @@ class Breaker:
                     self._open.shutdown(socket.SHUT_RDWR)
 
 
+def coming(task: dict[str, Any]) -> bool:
+    """Whether outputs of an ended task are on their way."""
+    return any(output["state"] == "coming" for output in task.get("outputs") or ())
+
+
 class BrokenOff(Exception):
     """Nobody waits for this request any more."""
 
@@ -172,10 +177,21 @@ class Client:
         while True:
             turn = WAIT_TURN if until is None else max(0.0, min(WAIT_TURN, until - time.monotonic()))
             found = self._turn(f"/v1/tasks/{task}/wait", turn)
-            if found["ended_at"] is not None or (until is not None and time.monotonic() >= until):
+            over = found["ended_at"] is not None and not coming(found)
+            if over or (until is not None and time.monotonic() >= until):
                 return found
             if not task.startswith(first_try(found["id"])):
                 task = first_try(found["id"])  # a name may soon be another task's, and the number of a try changes
+
+    def send(self, path: str, length: int, body: Iterator[bytes]) -> Any:
+        """The JSON answer to a POST of so many bytes."""
+        about = ("Content-Type: application/octet-stream", f"Content-Length: {length}")
+        head = self._head(f"POST {target(path, {})} HTTP/1.0", *about)
+        with self._connected() as connection, whole():
+            connection.sendall(head)
+            for data in body:
+                connection.sendall(data)
+            return json.loads(self._answer(connection, b"").read())
 
     def until_empty(self, node: str) -> Iterator[dict[str, Any]]:
         """The drained node, turn by turn, until no task lives there any more; raises Refused when it was resumed."""
@@ -213,16 +229,31 @@ class Client:
         wanted = target(f"/v1/{of}/{task}/terminal", {"command": command, "size": size})
         if len(wanted) > TARGET:
             raise UsageError("the command is too long; put it into a file in the container, and run that")
+        return self._talk(wanted, "the controller went away, and the terminal with it; the task runs on")
+
+    def transfer(self, place: str, **query: object) -> Terminal:
+        """Begin the program at the other end of a copy, see `controller/routes/files`; `place` is a node or a task."""
+        wanted = target(f"/v1/files/{place}/transfer", query)
+        if len(wanted) > TARGET:
+            raise UsageError("the path is too long; go to a folder nearer to it first")
+        return self._talk(wanted, "the controller went away, and the copy broke off; run it again")
+
+    def _talk(self, wanted: str, gone: str) -> Terminal:
         # One that is read while it is answered has to say where each part of it ends.
         way = ("Host: agentless", "Connection: close", "Transfer-Encoding: chunked")
         head = self._head(f"POST {wanted} HTTP/1.1", *way)
         connection = self._connected()
         try:
             with whole():
-                return Terminal(connection, self._answer(connection, head))
+                return Terminal(connection, self._answer(connection, head), gone)
         except BaseException:
             connection.close()
             raise
+
+    def setting(self) -> dict[str, str | None]:
+        """What another program needs to ask the same controller, in the name of the same owner."""
+        inventory = None if self._inventory is None else str(self._inventory)
+        return {"state": str(self._state), "inventory": inventory, "owner": self._owner}
 
     def warned(self, text: str) -> None:
         """Take down what the controller wants said along with an answer."""

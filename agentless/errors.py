@@ -13,6 +13,7 @@
     │   │   └── HostKeyRejected    4   unknown or changed; carries the fingerprints
     │   └── Timeout                4
     ├── RuntimeFailed              1   the node answered: its container engine could not do it
+    ├── CopyFailed                 1   a file that is not there, may not be read, or has no room
     ├── StateError                 1   the state folder: torn, newer, read-only, full
     └── ControllerError            1   no controller, a second one, a stale one
 
@@ -98,6 +99,10 @@ class Timeout(NoAnswer):
 
 class RuntimeFailed(AgentlessError):
     """The node's container engine answered that it cannot do it."""
+
+
+class CopyFailed(AgentlessError):
+    """A file or folder that cannot be copied, here or on the node: it is not there, is in the way, has no room."""
 
 
 class StateError(AgentlessError):

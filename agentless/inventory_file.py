@@ -186,6 +186,10 @@ class _Keys(BaseModel):
         default=None,
         description="Words to find nodes by. A node's labels are added to those of the defaults.",
     )
+    local_temp: Annotated[str, AfterValidator(_absolute)] | None = Field(
+        default=None,
+        description="Folder of the node for what is temporary, which is there already; a task sees it as /local_temp.",
+    )
     exclude_gpus: list[Annotated[int, Field(ge=0), BeforeValidator(_whole)]] | None = Field(
         default=None, description="Indices, as nvidia-smi counts, of the GPUs that agentless must never use."
     )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from agentless.model.command import Result, Section
+from agentless.model.command import Command, Result, Section
+from agentless.model.container import Container
+from agentless.model.files import Prepared
 from agentless.model.gpu import GpuSample, GpuTopology, Xid
+from agentless.model.log_query import LogQuery
+from agentless.model.task import Placement, Task
 from agentless.model.terminal import Size
 
 
@@ -75,6 +80,64 @@ class Probe(Protocol):
 
     def parse_xids(self, sections: dict[str, Result]) -> tuple[Xid, ...] | None:
         """The errors in the kernel log, from old to new. Pure; None where it was not asked for or cannot be read."""
+
+
+Reading = Callable[[int, bytes], Iterable[tuple[int, bytes]]]
+"""What a script has printed on its stream 1 or 2, as the task's own output on its two streams."""
+
+
+class Runtime(Protocol):
+    """A way to run tasks on a node: what it is asked is a command, what it answers is parsed. No I/O.
+
+    `container` is what `parse_launch` gave, or the name that the task's container has.
+    """
+
+    def launch(
+        self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
+    ) -> Command:
+        """Under the node's lock: see that nobody holds its GPUs, and start it. The same task is never started twice.
+
+        `prepared` has the files of a task that has some.
+        """
+
+    def parse_launch(self, task: Task, result: Result) -> str:
+        """What has been started. Raises Refused, RuntimeFailed when nothing of it is there, or NoAnswer."""
+
+    def containers(self, task: str) -> Command:
+        """Ask for what there is of one task."""
+
+    def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
+        """What an answer names; `clock` is by how many seconds the node's clock is ahead of ours."""
+
+    def logs(self, container: str, query: LogQuery) -> Command:
+        """Its log, as a stream that `reading` understands."""
+
+    def reading(self, query: LogQuery) -> Reading:
+        """What makes the task's output of that stream."""
+
+    def log_sizes(self, container: str) -> Command:
+        """The bytes of its two streams, each number on its stream."""
+
+    def log_ends(self, container: str, out: int, err: int) -> Command:
+        """The last `out` bytes of its standard output and the last `err` bytes of its standard error."""
+
+    def signal(self, container: str, signal: str) -> Command:
+        """Send its first process a signal, by its name without SIG."""
+
+    def pause(self, container: str) -> Command:
+        """Freeze."""
+
+    def resume(self, container: str) -> Command:
+        """Thaw."""
+
+    def remove(self, container: str, *, force: bool = False) -> Command:
+        """Remove it, by force also while it lives."""
+
+    def check(self, result: Result) -> None:
+        """Raise RuntimeFailed with the complaint unless the command worked."""
+
+    def complaint(self, words: str) -> str:
+        """What is complained of, as a sentence with the fix."""
 
 
 class Clock(Protocol):

@@ -34,6 +34,8 @@ KILL_TIMEOUT = 5.0
 GUARD_GRACE = 5.0
 """Seconds by which the node's own guard ends a command later than we do: it is for the time when we are gone."""
 CHUNK = 256 * 1024
+PIPE_GRACE = 5
+"""Seconds between SIGTERM and SIGKILL to what a pipe that was left, or broke, has started: it may have to tidy up."""
 _HAS_TERMINAL = "(: </dev/tty) || exit\n"
 """A terminal that was hung up before the script had it would never tell it so: then nothing is run."""
 
@@ -54,10 +56,18 @@ _al_script() { ( _al_s=$1; set --; eval "$_al_s" ) 2>&4 4>&-; }
 _al_run() { _al_mark "$2<0;"; _al_guard "sleep $1"; _al_script "$3"; _al_c=$?; kill "$_al_w"; \
 _al_mark "$2>$_al_c;"; wait "$_al_w"; }
 _al_leash() { _al_guard 'cat <&3'; _al_script "$1" 3<&-; _al_c=$?; kill "$_al_w"; exit "$_al_c"; }
+_al_parent() { read -r _al_a _al_b _al_c _al_p _al_d </proc/$$/stat; }
+_al_second() { sleep 1 & wait "$!"; }
+_al_tether() { ( trap '' HUP TERM; trap 'kill -9 "$!"; exit' USR1; \
+while _al_second && _al_parent && [ "$_al_p" = "$1" ]; do :; done; \
+kill -s TERM 0; for _al_i in $2; do _al_second; done; kill -9 0 ) </dev/null >/dev/null 4>&- & _al_w=$!; }
+_al_pipe() { trap : HUP TERM; _al_parent; _al_tether "$_al_p" "$3"; _al_mark "$1<0;"; _al_script "$2"; \
+_al_c=$?; kill -s USR1 "$_al_w"; wait "$_al_w"; exit "$_al_c"; }
 """
 """What a shell is taught. A guard waits for a program to end and then kills the group it is in, itself included; it is
 called off with SIGTERM, takes its program along (with SIGKILL, which a child that has not yet exec'd cannot lose), and
-touches only a child of its own (`$!` is inherited). `_al_run` is guarded by time, `_al_leash` by the shell's stdin."""
+touches only a child of its own (`$!` is inherited). `_al_run` is guarded by time, `_al_leash` by the shell's stdin,
+which `_al_pipe` has given away: it looks each second whether who started the shell is still there."""
 
 
 def backoff(attempt: int, random: float) -> float:
@@ -174,6 +184,23 @@ class Session:
             await worker.shell.close()
 
     @contextlib.asynccontextmanager
+    async def pipe(self, command: Command) -> AsyncIterator[Pipe]:
+        """Run a script in a shell of its own, whose stdin is what is written: any bytes, up to `write_eof`.
+
+        It is leashed, gently: when it is left before its end, or the node's sshd sees the link break, all that it has
+        started gets SIGTERM, and SIGKILL `PIPE_GRACE` seconds later. Its input has ended by then, which a script has to
+        tell from the real end, and its output leads nowhere: who tidies up traps SIGPIPE, too. `stdin` and `timeout` of
+        the command have no meaning here.
+        """
+        worker = await self._open()
+        pipe = Pipe(worker, self._noticing)
+        try:
+            await pipe.begin(command)
+            yield pipe
+        finally:
+            await asyncio.shield(self._chore(self._hang_up(worker)))
+
+    @contextlib.asynccontextmanager
     async def terminal(self, command: Command, size: Size) -> AsyncIterator[Terminal]:
         """Run a script on a pseudo-terminal of its own. Left, it is hung up, and has to end by that itself."""
         if not self._connected:
@@ -204,18 +231,30 @@ class Session:
     async def _end(self, worker: _Worker) -> None:
         """Let go of a shell and, through another one, of everything that the command in it has started."""
         if worker.busy and self._connected:
-            # If this fails too, the node is as good as gone, and its own guard ends the command.
-            with contextlib.suppress(TimeoutError, NoAnswer, Refused):
-                async with asyncio.timeout(KILL_TIMEOUT):
-                    killer = await self._transport.shell()
-                    try:
-                        await killer.write(b"kill -s KILL -- -%d\n" % worker.group)
-                        await killer.write_eof()
-                        while await killer.read() is not None:
-                            pass
-                    finally:
-                        await killer.close()
+            await self._elsewhere(b"kill -s KILL -- -%d\n" % worker.group, KILL_TIMEOUT)
         await worker.shell.close()
+
+    async def _hang_up(self, worker: _Worker) -> None:
+        """Let go of a pipe, which ends most programs by itself, and see to it that nothing of it is left."""
+        await worker.shell.close()
+        if worker.busy and self._connected:
+            gone = b"kill -s 0 -- -%d 2>/dev/null || exit; " % worker.group
+            wait = (gone + b"sleep 1\n") * PIPE_GRACE
+            script = b"kill -s TERM -- -%d\n%bkill -s KILL -- -%d\n" % (worker.group, wait, worker.group)
+            await self._elsewhere(script, KILL_TIMEOUT + PIPE_GRACE)
+
+    async def _elsewhere(self, script: bytes, within: float) -> None:
+        """Run a script in a shell of its own, if the node still can: if not, its own guards end what is there."""
+        with contextlib.suppress(TimeoutError, NoAnswer, Refused):
+            async with asyncio.timeout(within):
+                killer = await self._transport.shell()
+                try:
+                    await killer.write(script)
+                    await killer.write_eof()
+                    while await killer.read() is not None:
+                        pass
+                finally:
+                    await killer.close()
 
     async def _open(self) -> _Worker:
         """A greeted shell."""
@@ -285,6 +324,37 @@ class Session:
         return chore
 
 
+class Pipe:
+    """A script whose stdin is what is written here: a `Shell` that has said nothing yet. Its exit code is `wait()`."""
+
+    def __init__(self, worker: _Worker, noticing: Callable[[], AbstractContextManager[None]]) -> None:
+        self._worker = worker
+        self._noticing = noticing
+
+    async def begin(self, command: Command) -> None:
+        """Start the script. Not before the shell has said that it did: until then it may read ahead."""
+        with self._noticing():
+            await self._worker.start_pipe(command)
+
+    async def read(self) -> tuple[int, bytes] | None:
+        """As `Shell.read`; each piece is at most as long as those of the transport."""
+        with self._noticing():
+            return await self._worker.read()
+
+    async def write(self, data: bytes) -> None:
+        """As `Shell.write`."""
+        with self._noticing():
+            await self._worker.shell.write(data)
+
+    async def write_eof(self) -> None:
+        """As `Shell.write_eof`."""
+        await self._worker.shell.write_eof()
+
+    async def wait(self) -> int:
+        """As `Shell.wait`."""
+        return await self._worker.shell.wait()
+
+
 class _NeverStarted(NoAnswer):
     """The shell was gone before it took the command; the connection need not be."""
 
@@ -340,6 +410,28 @@ class _Worker:
             return result
         except _Ended as end:
             return Result(await self.shell.wait(), end.out, end.err)
+
+    async def start_pipe(self, command: Command) -> None:
+        """Run one command that reads the shell's own stdin; its output is for `read`."""
+        self.busy = True
+        number = secrets.token_hex(16)
+        await self.shell.write(_line("_al_pipe", number, command.text(), "i " * PIPE_GRACE) + b"; exit\n")
+        try:
+            await self._until(f"{number}<")
+        except _Ended:
+            self.busy = False
+            raise Unreachable("the shell on the node ended before it took the command") from None
+
+    async def read(self) -> tuple[int, bytes] | None:
+        """What comes next of what is no mark any more."""
+        for fd, seen in self._seen.items():
+            if seen:
+                data = bytes(seen)
+                seen.clear()
+                return fd, data
+        chunk = await self.shell.read()
+        self.busy = self.busy and chunk is not None
+        return chunk
 
     async def _fed(self, data: AsyncIterator[bytes], ending: Coroutine[Any, Any, _T]) -> _T:
         """What comes of `ending` while the data goes in; raises what goes wrong with the data."""

@@ -1,4 +1,4 @@
-"""A program in a container, from this side: what it prints is read, what is typed is written, both at the same time."""
+"""A program on a node or in a container, from this side: it is read and written at the same time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from agentless.wire import failure
 class Terminal:
     """The program that `Client.terminal` has begun. One thread may read while others write, resize and close.
 
+    `gone` is what to say when the controller goes away.
     `exit_code` is its own, once `read` has given None; it stays None when the terminal was closed before.
     """
 
-    def __init__(self, connection: socket.socket, answer: BinaryIO) -> None:
+    def __init__(self, connection: socket.socket, answer: BinaryIO, gone: str) -> None:
         self.exit_code: int | None = None
+        self._gone = gone
         self._connection = connection
         self._answer = answer
         self._frames = Frames()
@@ -91,4 +93,4 @@ class Terminal:
         if chunk and len(chunk) == size:
             self._arrived.extend(self._frames.feed(chunk))
         elif not self._closed:
-            raise ControllerError("the controller went away, and the terminal with it; the task runs on")
+            raise ControllerError(self._gone)

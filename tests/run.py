@@ -16,8 +16,33 @@ from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("openssh-server", "docker.io", "busybox-static", "iproute2", "iptables", "sudo", "tmux")
-PROGRAMS = ("sshd", "dockerd", "busybox", "ip", "iptables", "sudo", "tmux")
+PACKAGES = (
+    "openssh-server",
+    "docker.io",
+    "busybox-static",
+    "iproute2",
+    "iptables",
+    "sudo",
+    "tmux",
+    "rsync",
+    "podman",
+    "systemd",
+    "dbus",
+    "libpam-systemd",
+)
+PROGRAMS = (
+    "sshd",
+    "dockerd",
+    "busybox",
+    "ip",
+    "iptables",
+    "sudo",
+    "tmux",
+    "rsync",
+    "systemctl",
+    "dbus-daemon",
+    "podman",
+)
 BROWSER = "chromium"
 BROWSER_TESTS = "tests/real/test_browser.py"
 TWO_LABS = ("-n", "2", "--dist", "loadfile")

@@ -35,6 +35,7 @@ from agentless.model.view import (
 )
 from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.rules.periods import periods
+from agentless.rules.running import in_folder, needs_nothing
 
 _log = logging.getLogger("agentless")
 
@@ -70,6 +71,21 @@ class Cluster:
         for error in batch.errors:
             raise error
         return batch.tasks[0]
+
+    @Verb
+    def run(self, *command: str, target: str | None = None, **options: Unpack[Options]) -> Task:
+        """Run a command with the current folder, and give the task when it has ended and its changes are here.
+
+        The folder goes along as it is now, and what is made or changed in it comes back. One GPU if nothing else is
+        said, and none where there are none. Otherwise as `submit`.
+        """
+        targets = () if target is None else (target,)
+        if needs_nothing(options, targets):
+            options["gpus"] = int(bool(self._client.get("/v1/gpus")))
+        batch = self._submit(in_folder(_one(_asked(command, targets, options)), os.getcwd()))
+        for error in batch.errors:
+            raise error
+        return batch.tasks[0].wait()
 
     @Verb
     def submit_batch(self, *command: str, targets: Iterable[str] = (), **options: Unpack[Options]) -> Batch:
@@ -240,6 +256,10 @@ class Cluster:
 
     def _submit(self, asked: Submission) -> Batch:
         tasks, errors = [], []
+        if asked.spec.uploads:
+            from agentless.uploads import sent  # noqa: PLC0415 - who uploads nothing does without
+
+            asked = sent(self._client, asked, lambda words: _log.info("%s", words))
         for start in self._client.post("/v1/tasks", asked.request()):
             found = start["task"] and task(self._client, start["task"])
             if found and (found.ended_at is None or found.container or not start["exit_code"]):
@@ -252,7 +272,7 @@ class Cluster:
 
 
 def _asked(command: Iterable[str], targets: Iterable[str], options: Options) -> Submission:
-    return submission(command, targets, options, Outside(time.time(), os.environ, read_lines))
+    return submission(command, targets, options, Outside(time.time(), os.environ, read_lines, os.getcwd()))
 
 
 def _one(asked: Submission) -> Submission:

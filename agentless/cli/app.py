@@ -15,6 +15,7 @@ from agentless import __version__
 from agentless.errors import AgentlessError, UsageError
 
 PARTS = {
+    "run": ("run",),
     "submit": ("submit",),
     "span": ("span",),
     "ps": ("ps",),
@@ -23,6 +24,8 @@ PARTS = {
     "tasks": ("show", "wait", "retry", "stop", "kill", "pause", "resume", "rm"),
     "logs": ("logs",),
     "shell": ("shell",),
+    "cp": ("cp",),
+    "volume": ("volume",),
     "events": ("events",),
     "reservations": ("reserve", "reservations", "unreserve"),
     "dashboard": ("dashboard", "top"),
@@ -44,7 +47,6 @@ _MEANT = {
     "delete": "rm",
     "list": "ps",
     "ls": "ps",
-    "run": "submit",
     "status": "ps or show TASK",
     "top": "gpus, or queue top TASK",
 }

@@ -12,7 +12,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import named, own_code, say
 from agentless.cli.table import Column, show
-from agentless.client import Client
+from agentless.client import Client, coming
 from agentless.errors import UsageError
 from agentless.model.task import first_try
 from agentless.words import printable, ran, state, where, why
@@ -57,7 +57,7 @@ def _wait(served: Client, batch: str) -> list[dict[str, Any]]:
     told = ""
     while True:
         tasks = members(served, batch)
-        live = [task for task in tasks if task["ended_at"] is None]
+        live = [task for task in tasks if task["ended_at"] is None or coming(task)]
         if sys.stderr.isatty():
             line = progress(tasks)
             print(f"\r{line:<{len(told)}}", end="" if live else "\n", file=sys.stderr, flush=True)

@@ -53,9 +53,14 @@ def client(context: typer.Context) -> Client:
 
 
 def own_code(task: dict[str, Any]) -> int:
-    """The exit code of an ended task; one that has none of its own has failed, unless it says otherwise."""
+    """The exit code of an ended task; one that has none of its own has failed, unless it says otherwise.
+
+    One whose outputs are not here is no success either.
+    """
     code: int | None = task["exit_code"]
-    return code if code is not None else int(task["state"] != "completed")
+    if code is None:
+        return int(task["state"] != "completed")
+    return code or int(any(output["state"] in ("missing", "stuck") for output in task.get("outputs") or ()))
 
 
 def moment(text: str, option: str) -> float:
@@ -83,6 +88,15 @@ def tell_end(task: dict[str, Any]) -> None:
     """How a task that somebody waited for has ended, if not well: an exit code alone says too little."""
     if line := ending(task):
         say(printable(line))
+    tell_outputs(task)
+
+
+def tell_outputs(task: dict[str, Any], *, here: bool = True) -> None:
+    """What has come back of it; without `here` only what has not."""
+    for output in task.get("outputs") or ():
+        if here or output["state"] != "here":
+            where = f" in {output['local']}" if output["files"] else ""
+            say(printable(f"{task['id']}  {output['path']}: {output['words']}{where}"))
 
 
 def print_json(value: Any) -> None:

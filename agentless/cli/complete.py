@@ -9,10 +9,10 @@ from agentless.client import Client
 from agentless.errors import AgentlessError
 
 
-def _ask(path: str) -> list[dict[str, Any]]:
+def _ask(path: str, **query: object) -> list[dict[str, Any]]:
     client = Client(paths.state_dir(), None)
     try:
-        return client.get(path) if client.is_running() else []
+        return client.get(path, **query) if client.is_running() else []
     except AgentlessError:
         return []
 
@@ -61,3 +61,16 @@ def targets(incomplete: str) -> list[tuple[str, str]]:
         return nodes(incomplete)
     free = [gpu for gpu in _ask("/v1/gpus") if gpu["node"] == node and gpu["state"] == "free"]
     return [(f"{node}::{gpu['index']}", f"{gpu['name']}, free") for gpu in free]
+
+
+def places(incomplete: str) -> list[tuple[str, str]]:
+    """Nodes and tasks, as the beginning of a path there; what is after the colon only they know."""
+    if ":" in incomplete or "/" in incomplete:
+        return []
+    return [(f"{word}:", words) for word, words in (*nodes(incomplete), *tasks(incomplete))]
+
+
+def volumes(incomplete: str) -> list[tuple[str, str]]:
+    """Volumes, each with its node."""
+    found = _ask("/v1/volumes", sizes=False)
+    return [(each["name"], f"on {each['node']}") for each in found if each["name"].startswith(incomplete)]

@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.batch import show_results, tell, wait_for_batch, worst
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.common import Json, client, own_code, print_json, say, tell_end
+from agentless.cli.common import Json, client, own_code, print_json, say, tell_end, tell_outputs
 from agentless.cli.logs import copy_log
 from agentless.cli.steps import showing
 from agentless.client import Client
@@ -120,6 +121,18 @@ def submit(
     mount: Annotated[
         list[str] | None, typer.Option(metavar="HOST:CONT[:ro]", help="A folder of the node to see in the container.")
     ] = None,
+    upload: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH[:DEST]", help="A file or folder of yours to have there, as it is now."),
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH[:LOCAL]", help="What to bring back when it has ended, however it did."),
+    ] = None,
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:CONT[:ro]", help="A volume of the node, made if it is not there; see volume."),
+    ] = None,
     workdir: Annotated[str | None, typer.Option(help="Folder in the container to start in.")] = None,
     user: Annotated[str | None, typer.Option(help="User in the container, like 1000:1000.")] = None,
     network: Annotated[str | None, typer.Option(help="Docker network, like host or none.")] = None,
@@ -185,6 +198,9 @@ def submit(
         env=env,
         secret_env=secret_env,
         mount=mount,
+        upload=upload,
+        output=output,
+        volume=volume,
         workdir=workdir,
         user=user,
         network=network,
@@ -195,18 +211,29 @@ def submit(
         wait_for=wait_for,
         no_queue=no_queue,
     )
-    asked = submission(command_of(context), all_targets, options, Outside(time.time(), os.environ, read_lines))
+    outside = Outside(time.time(), os.environ, read_lines, os.getcwd())
+    asked = submission(command_of(context), all_targets, options, outside)
     if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
         raise UsageError("--follow shows one task; use --wait, and agentless logs -f --batch for all of them")
     served = client(context)
-    starts = _post(served, asked.request(dry_run=dry_run))
-    if dry_run:
-        return _rehearsed(asked, starts)
-    return _report(served, starts, wait=wait, follow=follow, as_json=as_json)
+    starts = post(served, asked, dry_run=dry_run)
+    return report(served, asked, starts, wait=wait, follow=follow, as_json=as_json, dry_run=dry_run)
 
 
-def _post(served: Client, request: dict[str, Any]) -> list[dict[str, Any]]:
+def options_of(given: Mapping[str, Any]) -> tuple[list[str], Options]:
+    """The targets among the arguments of a submit, and the options."""
+    options: Any = {name: given[name] for name in Options.__annotations__ if name in given}
+    return [*(given["targets"] or []), *(given["more_targets"] or [])], options
+
+
+def post(served: Client, asked: Submission, *, dry_run: bool) -> list[dict[str, Any]]:
+    """Send what is uploaded with it, and then the request; what has become of each task."""
     try:
+        if asked.spec.uploads and not dry_run:
+            from agentless.uploads import sent
+
+            asked = sent(served, asked, lambda words: say(f"agentless: {words}"))
+        request = asked.request(dry_run=dry_run)
         commands = {tuple(each["command"]) for each in request["sweep"] or [request["spec"]]}
         with showing(served, commands):
             starts: list[dict[str, Any]] = served.post("/v1/tasks", request)
@@ -234,7 +261,19 @@ def _rehearsed(asked: Submission, starts: list[dict[str, Any]]) -> int:
     return _worst(start["exit_code"] for start in starts)
 
 
-def _report(served: Client, starts: list[dict[str, Any]], *, wait: bool, follow: bool, as_json: bool) -> int:
+def report(
+    served: Client,
+    asked: Submission,
+    starts: list[dict[str, Any]],
+    *,
+    wait: bool,
+    follow: bool,
+    as_json: bool,
+    dry_run: bool,
+) -> int:
+    """Say what has become of each, wait for it if that is wanted, and give the exit code."""
+    if dry_run:
+        return _rehearsed(asked, starts)
     for start in starts:
         if start["message"]:
             say(f"agentless: {start['message']}")
@@ -263,6 +302,8 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], *, wait: bool, as
         tell(tasks)
     if wait:
         tasks = wait_for_batch(served, tasks[0]["batch"])
+    for task in tasks if wait else ():
+        tell_outputs(task, here=False)
     if as_json:
         print_json(tasks)
     elif wait:

@@ -11,9 +11,11 @@ from typing import Any
 
 from agentless.controller.core import Core
 from agentless.controller.link import Link
+from agentless.controller.outputs import Outputs
 from agentless.errors import Refused, RuntimeFailed, StateError, Unreachable
 from agentless.model.command import Command
 from agentless.model.event import Queued, StopAsked
+from agentless.model.log_query import LogQuery
 from agentless.model.node import unreachable
 from agentless.model.task import (
     Assigning,
@@ -33,7 +35,6 @@ from agentless.rules.due import within_limit
 from agentless.rules.publish import address_of
 from agentless.rules.reconcile import container_of
 from agentless.rules.retry import fresh_try
-from agentless.runtimes.docker import LogQuery
 from agentless.stores.logs import Frame, LogStore
 
 KILL_WITHIN = 15.0
@@ -43,9 +44,10 @@ KILL_WITHIN = 15.0
 class Actions:
     """The verbs. Each returns the task as it is when the node has answered."""
 
-    def __init__(self, core: Core, logs: LogStore) -> None:
+    def __init__(self, core: Core, logs: LogStore, outputs: Outputs) -> None:
         self._core = core
         self._logs = logs
+        self._outputs = outputs
         self._stopping: Counter[str] = Counter()
 
     async def stop(self, reference: str, how: StopKind, grace: float | None = None) -> TaskView:
@@ -83,15 +85,16 @@ class Actions:
         if isinstance(task.status, Ended):
             return task
         link = self._link(task)
+        runtime = link.runtime_of(task)
         gentle = task.spec.terms.signal if how == "timeout" else "TERM"
         if how != "kill":
             if isinstance(task.status, Paused):
-                await self._do(link, task, link.runtime.resume(task.container_ref))
-            await self._do(link, task, link.runtime.signal(task.container_ref, gentle))
+                await self._do(link, task, runtime.resume(task.container_ref))
+            await self._do(link, task, runtime.signal(task.container_ref, gentle))
             most = within_limit(task, grace, self._core.clock.now()) if how == "stop" else grace
             task = await self._ended(task.id, most)
         if task.live:
-            await self._do(link, task, link.runtime.signal(task.container_ref, "KILL"))
+            await self._do(link, task, runtime.signal(task.container_ref, "KILL"))
             task = await self._ended(task.id, KILL_WITHIN)
         if task.live and self._core.trouble:
             raise StateError(self._core.trouble)
@@ -128,6 +131,8 @@ class Actions:
         """
         task = self._core.find(reference)
         tries = [task] if reference == numbered(task.id) else [*self._earlier(task), task]
+        if late := next((each for each in tries if self._outputs.coming(each) and not force), None):
+            raise Refused(f"the outputs of task {late.id} are on their way; agentless wait {late.id}, or rm --force")
         if live := next((each for each in tries if each.live and not force), None):
             raise Refused(f"task {live.id} is {live.state}; agentless stop {live.id} first, or rm --force")
         for each in tries:
@@ -154,10 +159,12 @@ class Actions:
             link = self._link(task)
             await link.ready()
             # Not by force unless it was asked for: somebody may have started it again meanwhile.
-            result = await link.run(link.runtime.remove(task.container_ref, force=force))
-            if not result.ok and "No such container" not in result.err:
-                link.runtime.check(result)
+            runtime = link.runtime_of(task)
+            result = await link.run(runtime.remove(task.container_ref, force=force))
+            if not result.ok and "no such container" not in result.err.lower():
+                runtime.check(result)
         self._logs.remove(task.id)
+        self._outputs.forget(task)
         self._core.forget(task, "removed", "agentless rm")
         return task
 
@@ -169,14 +176,18 @@ class Actions:
                 f"task {task.id} is {task.state} and has no node yet; agentless submit --dry-run shows a script"
             )
         link = self._core.link(task.placement.node)
-        command = link.runtime.launch(task, task.placement, dict.fromkeys(task.spec.secret_env, ""))
+        command = link.runtime_of(task).launch(task, task.placement, dict.fromkeys(task.spec.secret_env, ""))
         return ScriptView(link.node.name, address_of(link.node), command.text(masked=True))
 
     async def wait(self, reference: str, within: float | None = None) -> Task:
-        """The task once it has ended, or as it is after `within` seconds; of one that is tried again the last try."""
+        """The task once it has ended and its outputs are here, or what keeps them from coming is known.
+
+        As it is after `within` seconds; of one that is tried again the last try.
+        """
         task = self._core.find(reference).id
-        wanted = reference if reference == numbered(task) else first_try(task)
-        return await self._until_over(partial(self._core.find, wanted), within)
+        wanted = partial(self._core.find, reference if reference == numbered(task) else first_try(task))
+        await self._core.hub.until(lambda: not wanted().live and not self._outputs.coming(wanted()), within)
+        return wanted()
 
     async def logs(self, reference: str, query: LogQuery) -> AsyncIterator[tuple[int, bytes]]:
         """The task's output as (1 or 2, bytes), as it arrives; with `follow` until the last try of it has ended.
@@ -213,14 +224,16 @@ class Actions:
             raise Unreachable(unreachable(link.node.name, link.observation.error))
         if query.since is not None and link.observation.engine:
             query = replace(query, since=query.since + link.observation.engine.clock)  # the engine's clock decides
-        words = b""
-        async with link.stream(link.runtime.logs(task.container_ref, query)) as stream:
+        words, runtime = b"", link.runtime_of(task)
+        reading = runtime.reading(query)
+        async with link.stream(runtime.logs(task.container_ref, query)) as stream:
             async for fd, data in stream:
                 if fd == 2:
                     words = (words + data)[-2000:]
-                yield fd, data
+                for frame in reading(fd, data):
+                    yield frame
         if stream.exit_code != 0:
-            raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(words.decode('utf-8', 'replace'))}")
+            raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(words.decode('utf-8', 'replace'))}")
 
     # ------------------------------------------------------------------ inside
 
@@ -271,7 +284,8 @@ class Actions:
         if task.state != wanted:
             raise Refused(f"task {task.id} is {task.state}: only a {wanted} task can be {verb}d")
         link = self._link(task)
-        command = link.runtime.pause if verb == "pause" else link.runtime.resume
+        runtime = link.runtime_of(task)
+        command = runtime.pause if verb == "pause" else runtime.resume
         await self._do(link, task, command(task.container_ref))
         return self._core.view(self._core.task(task.id))
 
@@ -279,9 +293,9 @@ class Actions:
         """Run an engine command, then look: the answer is what the node says afterwards."""
         await link.ready()
         result = await link.run(command)
-        await link.look(task.id)
+        await link.look(task.id, link.runtime_of(task))
         if not result.ok and self._core.task(task.id).live:
-            link.runtime.check(result)
+            link.runtime_of(task).check(result)
 
     def _link(self, task: Task) -> Link:
         if task.node is None:

@@ -2,7 +2,7 @@
 
 Errors are `{"error": kind, "message": sentence, "exit_code": n}`. A log is a stream of frames: one byte (1 stdout,
 2 stderr, 3 a note in words about what is left out, 0 the end: empty, or an error object as JSON), four bytes of length,
-big-endian, and that many bytes. So is what goes through a terminal, see `routes/terminal`.
+big-endian, and that many bytes. So is what goes through a terminal, and a copy, see `routes/talk`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agentless import __version__
 from agentless.controller.core import Core
 from agentless.controller.house import House
-from agentless.controller.routes import envs, figures, nodes, queue, tasks, terminal, watch
+from agentless.controller.routes import envs, figures, files, nodes, queue, tasks, terminal, uploads, volumes, watch
 from agentless.errors import AgentlessError, ControllerError
 from agentless.model.view import ControllerView
 
@@ -77,7 +77,7 @@ def make(house: House) -> FastAPI:
         house.leave()
         return house.describe()
 
-    for routes in (tasks, terminal, queue, nodes, watch, figures, envs):
+    for routes in (tasks, terminal, files, uploads, volumes, envs, queue, nodes, watch, figures):
         routes.add_to(app, house)
 
     # ----------------------------------------------------------------- events

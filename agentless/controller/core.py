@@ -199,7 +199,8 @@ class Core(Ledger):
             for task in self.on_node(link.node.name):
                 if sighting.only in (None, task.id) and task.id not in self.launching:
                     container = container_of(task, sighting.containers)
-                    if container is not None or not _is_newer(task, sighting):
+                    unseen = sighting.blind and task.spec.on_node_itself
+                    if container is not None or not (unseen or _is_newer(task, sighting)):
                         self._settle(task, container)
             for container in sighting.containers:
                 self._take_in(link.node.name, container)

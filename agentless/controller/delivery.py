@@ -10,6 +10,7 @@ from typing import Any
 
 from agentless.controller.depot import Depot
 from agentless.controller.link import Link
+from agentless.controller.parcels import WHOLE
 from agentless.errors import AgentlessError, Timeout
 from agentless.model.command import Result
 from agentless.model.transfer import Progress, Sent
@@ -90,17 +91,16 @@ class Delivery:
             for load in loads:
                 load.cancel()
             await asyncio.gather(*loads, return_exceptions=True)
-        self._say("done", last=True)
-        return Sent(
-            node=self._link.node.name,
-            image=image.id,
-            sent=self._sent,
-            size=image.size,
-            layers_sent=len(image.layers) - self._kept,
-            layers=len(image.layers),
-            seconds=self._clock() - self._began,
-            how="layers" if self._kept else "whole",
-        )
+        return self._over("layers" if self._kept else "whole")
+
+    async def run_whole(self) -> Sent:
+        """Send the archive as it came. Raises as `run`."""
+        self._say("waiting for the whole archive")
+        step, images = _Step(None), self._link.runtime.images
+        feeding = self._link.session.feed(images.load(self._image.id, self._packer), self._copy(step))
+        images.check_load(self._image.id, await self._watched(step, feeding))
+        images.parse_look(self._image, await self._link.run(images.look(self._image, self._tags)))
+        return self._over("whole")
 
     async def forget(self) -> None:
         """Remove from the node what a try that failed has left there."""
@@ -167,6 +167,23 @@ class Delivery:
         async for piece in self._offer(step, packed.pack(self._packer, head)):
             yield piece
         step.over = self._clock()
+
+    async def _copy(self, step: _Step) -> AsyncIterator[bytes]:
+        parcel = await self._depot.find(WHOLE)
+        passed = 0
+        async for data in self._depot.read(parcel):
+            async for piece in self._offer(step, data):
+                yield piece
+            passed += len(data)
+            self._done = parcel.unpacked_at(passed)
+            self._say("sending the whole archive")
+        step.over = self._clock()
+
+    def _over(self, how: str) -> Sent:
+        self._say("done", last=True)
+        count, seconds = len(self._image.layers), self._clock() - self._began
+        size, lacking = self._image.size, count - self._kept
+        return Sent(self._link.node.name, self._image.id, self._sent, size, lacking, count, seconds, how)
 
     async def _offer(self, step: _Step, data: bytes) -> AsyncIterator[bytes]:
         for at in range(0, len(data), PIECE):

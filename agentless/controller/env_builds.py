@@ -66,7 +66,7 @@ class Builds:
             base = await self._base(link, image, tell)
             if base.labels.get(TASK):
                 raise Refused(
-                    f"image {image} was made of a task's container, and what is made of it would claim that task's GPUs; "
+                    f"image {image} was made of a task's container, and what is made of it would claim its GPUs; "
                     "begin with the image of the task"
                 )
             await _to_the_end(self._make(link, name, base))

@@ -55,7 +55,7 @@ class Envs:
             if self.core.clock.now() - self._looked <= within:
                 return
             await self.core.heard(self.core.links)
-            await self._look([link for link in self.core.links.values() if link.online])
+            await self._look(self.online())
             self._looked = self.core.clock.now()
 
     async def look_at(self, *links: Link) -> None:
@@ -128,8 +128,8 @@ class Envs:
         return link
 
     def online(self) -> list[Link]:
-        """The nodes that answer, in the order of the inventory."""
-        return [link for link in self.core.links.values() if link.online]
+        """The nodes that answer and can keep envs, in the order of the inventory."""
+        return [link for link in self.core.links.values() if link.online and link.runtime.keeps_envs]
 
     def holder(self, ref: EnvRef, image: str, beside: Iterable[str] = ()) -> Link:
         """A node that has this image and answers; raises with the nodes that have it and do not."""
@@ -144,7 +144,9 @@ class Envs:
         raise Unreachable(f"{ref} is on {', '.join(nodes)} only, which cannot be reached now")
 
     def check_free(self, link: Link, name: str, ref: EnvRef | None = None) -> None:
-        """Raise Refused where a node has something of a stranger's that is called as we would call it."""
+        """Raise Refused where a node keeps no envs, or has something of a stranger's by a name of ours."""
+        if not link.runtime.keeps_envs:
+            raise Refused(f"{link.node.name} has podman, which keeps no envs; take a node with Docker, or --image")
         strange = self.sights.get(link.node.name, Sight()).strange
         if container_of_env(name) in strange:
             raise Refused(

@@ -14,6 +14,7 @@ from agentless.controller.env_builds import Builds
 from agentless.controller.env_moves import Moves
 from agentless.controller.env_tidy import Tidy
 from agentless.controller.envs import Envs
+from agentless.controller.files import Files
 from agentless.controller.gate import Gate
 from agentless.controller.intake import Intake
 from agentless.controller.reservations import Reservations
@@ -21,7 +22,9 @@ from agentless.controller.samples import Samples
 from agentless.controller.scheduler import Scheduler
 from agentless.controller.terminals import Terminals
 from agentless.controller.trust import Trust
+from agentless.controller.uploads import Uploads
 from agentless.controller.usage import Usage
+from agentless.controller.volumes import Volumes
 from agentless.model.owner import check_owner
 from agentless.model.view import ControllerView, TaskView
 
@@ -47,10 +50,13 @@ class House(Protocol):
     usage: Usage
     trust: Trust
     terminals: Terminals
+    files: Files
     envs: Envs
     builds: Builds
     moves: Moves
     tidy: Tidy
+    uploads: Uploads
+    volumes: Volumes
     leaving: bool
 
     def describe(self) -> ControllerView:

@@ -10,7 +10,10 @@ from typing import TypeVar
 from agentless.controller.core import Core
 from agentless.controller.envs import Envs
 from agentless.controller.launch import Launcher
+from agentless.controller.outputs import Outputs
 from agentless.controller.scheduler import POLICIES, Scheduler
+from agentless.controller.uploads import Uploads
+from agentless.controller.volumes import Volumes
 from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable, UsageError
 from agentless.model.cluster import Cluster
 from agentless.model.env import NULL
@@ -44,11 +47,23 @@ class Submit:
 class Intake:
     """Takes tasks in."""
 
-    def __init__(self, core: Core, scheduler: Scheduler, launcher: Launcher, envs: Envs) -> None:
+    def __init__(
+        self,
+        core: Core,
+        scheduler: Scheduler,
+        launcher: Launcher,
+        envs: Envs,
+        volumes: Volumes,
+        uploads: Uploads,
+        outputs: Outputs,
+    ) -> None:
         self._core = core
         self._scheduler = scheduler
         self._launcher = launcher
         self._envs = envs
+        self._volumes = volumes
+        self._uploads = uploads
+        self._outputs = outputs
         self._last_id = ""
 
     async def submit(self, request: Submit) -> list[StartView]:
@@ -59,7 +74,10 @@ class Intake:
             self.check(spec)
             if unknown := sorted(set(request.secrets).difference(spec.secret_env)):
                 raise UsageError(f"the secret {unknown[0]!r} is not among the task's secret_env")
-        tasks = self._tasks(replace(request, specs=await self._in_envs(request.specs)))
+        specs = await self._volumes.placed(await self._in_envs(request.specs))
+        tasks = self._tasks(replace(request, specs=specs))
+        if not request.dry_run:
+            self._uploads.check(tasks)
         await asyncio.gather(*(self._hear(task) for task in tasks))
         # No await from here until the allocations are on disk: nobody else can be given these GPUs in between.
         placements = self._scheduler.look([task for task in tasks if not self._is_for_later(task)]).starts
@@ -110,21 +128,21 @@ class Intake:
         for spec in request.specs:
             node = core.link(spec.needs.node).node if spec.needs.node else None
             image = spec.image or (node.image if node else core.image)
-            if image is None:
+            if image is None and not spec.on_node_itself:
                 raise UsageError(
                     f"no image: add --image, or 'image:' under 'defaults:' of the inventory ({spec.needs})"
                 )
             now = core.clock.now()
             self._last_id = new_task_id(now, self._last_id)
             batch = tasks[0].id if tasks else self._last_id
-            whole = replace(spec, image=image, mounts=self._mounts(spec))
+            whole = spec if spec.on_node_itself else replace(spec, image=image, mounts=self._mounts(spec))
             tasks.append(Task(self._last_id, whole, batch, owner, now))
         return tasks
 
     def _mounts(self, spec: TaskSpec) -> tuple[Mount, ...]:
         """The spec's mounts, and the folder that all nodes share, unless the spec has something else in its place."""
         shared = self._core.shared_dir
-        if shared is None or any(mount.target == SHARED for mount in spec.mounts):
+        if shared is None or SHARED in spec.mounted_at:
             return spec.mounts
         return (*spec.mounts, Mount(shared, SHARED))
 
@@ -139,7 +157,7 @@ class Intake:
         target = str(task.spec.needs)
         if isinstance(found, tuple):
             return StartView(target, None, *found)
-        command = self._core.link(found.node).runtime.launch(task, found, secrets)
+        command = self._core.link(found.node).runtime_of(task).launch(task, found, secrets)
         return StartView(target, None, 0, "", command.text(masked=True), str(found))
 
     def _waits(self, cluster: Cluster, task: Task) -> tuple[int, str]:
@@ -161,12 +179,14 @@ class Intake:
         try:
             for task in kept:
                 core.secrets.put(task.id, secrets)
+                self._outputs.want(task)
             core.launching.update(begun)
             core.add_all(events, f"submitted by {kept[0].owner}" if kept else "")
         except AgentlessError as error:
             core.launching.difference_update(begun)
             for task in kept:
                 core.secrets.remove(task.id)
+                self._outputs.forget(task)
             return [refused.get(task.id) or error for task in tasks]
         return [refused.get(task.id) for task in tasks]
 

@@ -10,14 +10,15 @@ from typing import Any
 from agentless.controller.core import Core
 from agentless.controller.hub import News
 from agentless.controller.link import Link
+from agentless.controller.outputs import Outputs
 from agentless.errors import AgentlessError, NoAnswer, RuntimeFailed, StateError
 from agentless.model.claim import claim_of
 from agentless.model.command import Command
 from agentless.model.container import Container
 from agentless.model.keep import Keep
+from agentless.model.log_query import LogQuery
 from agentless.model.task import Task
 from agentless.rules.keep import Chores, chores, cut_note, split_tail
-from agentless.runtimes.docker import LogQuery
 from agentless.stores.logs import LogStore, LogWriter
 
 RETRY_AFTER = 60.0
@@ -34,11 +35,12 @@ class Keeper:
     `keep` are the settings in force; `trouble` is why a log cannot be kept here at present.
     """
 
-    def __init__(self, core: Core, logs: LogStore) -> None:
+    def __init__(self, core: Core, logs: LogStore, outputs: Outputs) -> None:
         self.keep = Keep()
         self.trouble: str | None = None
         self._core = core
         self._logs = logs
+        self._outputs = outputs
         self._known: dict[str, Task | None] = {}
         self._not_before: dict[str, float] = {}
         self._idle: dict[str, tuple[tuple[Container, ...], Keep, float]] = {}
@@ -61,6 +63,7 @@ class Keeper:
         self._known = {container: task for container, task in self._known.items() if container in there}
         if not self._not_before:
             self.trouble = None
+        self._outputs.settle_lost()
         for link in self._core.links.values():
             self._begin(link)
 
@@ -117,7 +120,7 @@ class Keeper:
         found = [self._ended(container) for container in link.containers if container.over]
         ended = {task.id: task for task in found if task and self._not_before.get(task.id, 0.0) <= now}
         untried = [c for c in link.containers if self._not_before.get(c.id, 0.0) <= now]
-        return chores(untried, self._core.tasks, ended, self._logs, now, self.keep)
+        return chores(untried, self._core.tasks, ended, self._logs, now, self.keep, self._outputs)
 
     def _ended(self, container: Container) -> Task | None:
         """The task of a container if it has ended here. Looked up once, for that is a query to the history."""
@@ -134,6 +137,8 @@ class Keeper:
         """Until there is nothing left to do, or the node does not answer: it is begun again when it does."""
         try:
             while todo := self._chores(link):
+                for task in todo.bring:
+                    await self._try(link, task, self._outputs.bring(link, task))
                 for task in todo.fetch:
                     await self._try(link, task, self._fetch(link, task))
                 for task in todo.remove:
@@ -179,16 +184,18 @@ class Keeper:
         await asyncio.to_thread(self._logs.shrink, self.keep.logs)
 
     async def _copy(self, link: Link, task: Task, log: LogWriter) -> None:
-        words = b""
-        async with link.stream(link.runtime.logs(task.container_ref, LogQuery())) as stream:
+        words, runtime = b"", link.runtime_of(task)
+        reading = runtime.reading(LogQuery())
+        async with link.stream(runtime.logs(task.container_ref, LogQuery())) as stream:
             async for fd, data in stream:
-                log.add(fd, data)
+                for stream_number, part in reading(fd, data):
+                    log.add(stream_number, part)
                 if log.full:
                     return
                 if fd == 2:
                     words = (words + data)[-2000:]
         if stream.exit_code != 0:
-            raise RuntimeFailed(link.runtime.complaint(words.decode("utf-8", "replace")))
+            raise RuntimeFailed(runtime.complaint(words.decode("utf-8", "replace")))
 
     async def _copy_end(self, link: Link, task: Task, log: LogWriter, cap: int) -> None:
         """The end of a log that is longer than what is kept: counted and cut on the node, to spare the link."""
@@ -197,7 +204,7 @@ class Keeper:
         def count(fd: int, data: bytes) -> None:
             counts[fd] += data
 
-        await _run(link, link.runtime.log_sizes(task.container_ref), count)
+        await _run(link, link.runtime_of(task).log_sizes(task.container_ref), count)
         left = {fd: int(counts[fd]) - log.head[fd] for fd in counts}
         end = split_tail(left, log.room)
         log.cut(cut_note({fd: left[fd] - end[fd] for fd in left}, cap))
@@ -207,14 +214,15 @@ class Keeper:
             missing[fd] -= len(data)
             log.put(fd, data)
 
-        await _run(link, link.runtime.log_ends(task.container_ref, end[1], end[2]), put)
+        await _run(link, link.runtime_of(task).log_ends(task.container_ref, end[1], end[2]), put)
         if any(missing.values()):
             raise RuntimeFailed("its log changed while it was read")
 
     async def _remove(self, link: Link, task: Task) -> None:
-        result = await link.run(link.runtime.remove(task.container_ref))
-        if not result.ok and "No such container" not in result.err:
-            link.runtime.check(result)
+        runtime = link.runtime_of(task)
+        result = await link.run(runtime.remove(task.container_ref))
+        if not result.ok and "no such container" not in result.err.lower():
+            runtime.check(result)
         # The node's own news of it are still on their way.
         self._not_before[task.id] = self._core.clock.now() + RETRY_AFTER
         _log.info("%s: removed the container of task %s, whose log is kept", link.node.name, task.id)

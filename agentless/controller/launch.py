@@ -11,14 +11,16 @@ from agentless.controller.core import Core
 from agentless.controller.env_moves import Moves
 from agentless.controller.link import Link
 from agentless.controller.together import Together
+from agentless.controller.uploads import Uploads
 from agentless.errors import AgentlessError, IllegalMove, NoAnswer, Refused, RuntimeFailed, TemplateError
 from agentless.model.env import EnvRef, is_ours, parse_ref
 from agentless.model.event import Event, Launched, LaunchFailed, Step, Unplaced
 from agentless.model.task import Assigning, Lost, Task
 from agentless.model.transfer import Progress
 from agentless.model.units import format_duration, format_size
+from agentless.ports import Runtime
 from agentless.rules.reconcile import LAUNCH_BOUND
-from agentless.runtimes.docker import Held, ImageMissing
+from agentless.runtimes.docker import FilesMissing, Held, ImageMissing
 from agentless.session import Stream
 
 ANSWER_WITHIN = 15.0
@@ -34,9 +36,10 @@ _log = logging.getLogger(__name__)
 class Launcher:
     """Starts tasks that are placed, and finds out what became of a start when the answer got lost."""
 
-    def __init__(self, core: Core, moves: Moves) -> None:
+    def __init__(self, core: Core, moves: Moves, uploads: Uploads) -> None:
         self._core = core
         self._moves = moves
+        self._uploads = uploads
         self._together = Together(core)
         self._background: set[asyncio.Task[None]] = set()
         core.relaunch = self._relaunch
@@ -55,13 +58,13 @@ class Launcher:
         core = self._core
         task = core.tasks.get(task_id)
         link = core.links.get(task.node or "") if task else None
-        if link is None:
+        if task is None or link is None:
             return
 
         def is_settled() -> bool:
             return task_id not in core.tasks or not isinstance(core.tasks[task_id].status, Assigning)
 
-        look = self._spawn(_look(link, task_id))
+        look = self._spawn(_look(link, task_id, link.runtime_of(task)))
         await core.hub.until(is_settled, ANSWER_WITHIN)
         if not is_settled():
             look.cancel()
@@ -111,6 +114,9 @@ class Launcher:
                 await self._pull(link, task)
             try:
                 container = await self._try(link, task)
+            except FilesMissing:
+                self._uploads.forget(link)
+                container = await self._try(link, task)
             except ImageMissing:
                 await self._provide(link, task)
                 container = await self._try(link, task)
@@ -123,7 +129,7 @@ class Launcher:
 
     async def _answered(self, link: Link, task_id: str, container: str) -> None:
         try:
-            await self._together.apply(task_id, Launched(container), f"docker run on {link.node.name} answered")
+            await self._together.apply(task_id, Launched(container), f"the launch on {link.node.name} answered")
         except IllegalMove as error:
             # No refusal of the node: the task was seen there before the answer came, and is what it was seen to be.
             _log.info("task %s: %s", task_id, error)
@@ -135,8 +141,14 @@ class Launcher:
     async def _try(self, link: Link, task: Task) -> str:
         if task.placement is None:
             raise AssertionError("a task is placed before it is launched")
-        command = link.runtime.launch(task, task.placement, self._core.secrets.get(task.id))
-        return link.runtime.parse_launch(task, await link.run(command))
+        prepared = None
+        if task.spec.uploads:
+            prepared = await self._unless_stopped(
+                task, self._uploads.prepare(link, task, lambda words: self._tell(task.id, words))
+            )
+        runtime = link.runtime_of(task)
+        command = runtime.launch(task, task.placement, self._core.secrets.get(task.id), prepared)
+        return runtime.parse_launch(task, await link.run(command))
 
     async def _provide(self, link: Link, task: Task) -> None:
         """Bring the image to the node. What is called like one of ours comes from a node that has it, never else."""
@@ -199,6 +211,11 @@ class Launcher:
             stopping.cancel()
             await asyncio.gather(doing, stopping, return_exceptions=True)
 
+    def _tell(self, task_id: str, words: str) -> None:
+        task = self._core.tasks.get(task_id)
+        if task and isinstance(task.status, Assigning):
+            self._core.apply(task_id, Step(words), words)
+
     async def _stopped(self, task_id: str) -> None:
         """Wait until somebody wants the task to end."""
         tasks = self._core.tasks
@@ -248,9 +265,9 @@ def in_words(progress: Progress, ref: EnvRef) -> str:
     return f"{begun}, {format_size(progress.done)}{of}{rate}{left}"
 
 
-async def _look(link: Link, task: str) -> None:
+async def _look(link: Link, task: str, runtime: Runtime) -> None:
     await link.ready()
     try:
-        await link.look(task)
+        await link.look(task, runtime)
     except AgentlessError as error:
         _log.info("%s: looking for %s: %s", link.node.name, task, error)

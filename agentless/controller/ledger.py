@@ -17,7 +17,7 @@ from agentless.model.gpu import GpuProcess
 from agentless.model.idle import Idle
 from agentless.model.spent import Load
 from agentless.model.task import Ended, Lost, Pending, Task, next_try
-from agentless.model.view import TaskView
+from agentless.model.view import OutputView, TaskView
 from agentless.ports import Clock
 from agentless.rules.lifecycle import apply
 from agentless.rules.plan import Outlook
@@ -56,7 +56,8 @@ class Ledger:
     """All live tasks, what has ended, and what has happened.
 
     `trouble` is why something could not be written last, in words; `intruders` are by task, see `model/cluster.Gpu`;
-    `forgotten` are the tasks that were dropped last; `outlook` tells of a task that waits when it will start.
+    `forgotten` are the tasks that were dropped last; `outlook` tells of a task that waits when it will start, and
+    `outputs` of what it brings back.
     `idle` are the GPUs that are not used, and `loads` how busy they were, by task. `ended` counts the tasks that have
     since the start, by state. `changed` is told of each change once it is on disk: the task before and after it.
     """
@@ -77,6 +78,7 @@ class Ledger:
         self.ended: Counter[str] = Counter()
         self.forgotten: dict[str, None] = {}
         self.outlook: Callable[[Task], Outlook] = lambda _: Outlook()
+        self.outputs: Callable[[Task], tuple[OutputView, ...]] = lambda _: ()
         self.changed: Callable[[Task, Task], None] = lambda _, __: None
         self._placed: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by node; some may be elsewhere by now
         self._leftover: set[str] = set()  # ended, and the state file has them still
@@ -112,6 +114,7 @@ class Ledger:
             retried_as=later if later and self.knows(later) else None,
             idle=self.idle.get(task.id),
             now=self.clock.now(),
+            outputs=self.outputs(task) if task.spec.outputs else (),
         )
 
     def knows(self, task_id: str) -> bool:

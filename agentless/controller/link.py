@@ -17,8 +17,10 @@ from agentless.model.command import Command, Result, join_sections, split_sectio
 from agentless.model.container import Container
 from agentless.model.gpu import GpuSample
 from agentless.model.node import EngineFacts, NodeConfig, unreachable
-from agentless.ports import Clock, Probe
+from agentless.model.task import Task
+from agentless.ports import Clock, Probe, Runtime
 from agentless.runtimes.docker import Docker
+from agentless.runtimes.systemd import Systemd
 from agentless.session import Session, Stream, backoff
 
 SAMPLE_EVERY = 2.0
@@ -58,11 +60,13 @@ class Sighting:
     """The containers of ours that a node named. `asked_at` is when the question left (Unix seconds).
 
     `only` is the task whose container was asked for, None when it was all of them: the absence of others says nothing.
+    Nor does that of what runs without a container when `blind`: systemd did not answer.
     """
 
     containers: tuple[Container, ...]
     asked_at: float
     only: str | None = None
+    blind: bool = False
 
 
 class Link:
@@ -78,6 +82,7 @@ class Link:
         session: Session,
         probe: Probe,
         runtime: Docker,
+        units: Systemd,
         clock: Clock,
         on_change: Callable[[Link], None],
         on_sighting: Callable[[Link, Sighting], None],
@@ -85,6 +90,7 @@ class Link:
         self.node = node
         self.session = session
         self.runtime = runtime
+        self.units = units
         self.observation = Observation()
         self.failure: AgentlessError | None = None
         self.answered = asyncio.Event()
@@ -100,6 +106,10 @@ class Link:
         self._wake = asyncio.Event()
         self._asking = asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
+
+    def runtime_of(self, task: Task) -> Runtime:
+        """What runs this task here."""
+        return self.units if task.spec.on_node_itself else self.runtime
 
     @property
     def containers(self) -> tuple[Container, ...]:
@@ -171,14 +181,15 @@ class Link:
         """Run a command whose output is wanted as it comes."""
         return self.session.stream(command)
 
-    async def look(self, task: str) -> None:
-        """Ask for the container of one task and report it, as present or absent."""
+    async def look(self, task: str, runtime: Runtime | None = None) -> None:
+        """Ask for the container of one task and report it, as present or absent. None: the engine's."""
+        runtime = runtime or self.runtime
         async with self._asking:
             asked = self._clock.now()
-            result = await self.run(self.runtime.containers(task))
-            self.runtime.check(result)
+            result = await self.run(runtime.containers(task))
+            runtime.check(result)
             engine = self.observation.engine
-            found = self.runtime.parse_containers(result, engine.clock if engine else 0.0)
+            found = runtime.parse_containers(result, engine.clock if engine else 0.0)
             self._remember(task, found)
             self._on_sighting(self, Sighting(found, asked, task))
 
@@ -186,10 +197,19 @@ class Link:
         """Ask for everything in one round trip: GPUs, host, engine, containers."""
         async with self._asking:
             asked = self._clock.now()
-            sections = (*self._probe.sections(topology=True), *hostfacts.sections(), *self.runtime.facts())
+            sections = (
+                *self._probe.sections(topology=True),
+                *hostfacts.sections(),
+                *self.runtime.facts(),
+                *self.units.facts(),
+            )
             result = await self.session.run(Command(join_sections(sections), timeout=60.0))
             answer = split_sections(result.stdout)
             engine = await self._inspect(self.runtime.parse_facts(answer, asked, self._clock.now()))
+            units = self.units.parse_facts(answer, engine.clock)
+            if engine.containers is not None:
+                last = tuple(container for container in self.containers if self.units.is_unit(container))
+                engine = replace(engine, containers=(*engine.containers, *(last if units is None else units)))
             seen = self.observation
             if seen.sampled_at is None or seen.sampled_at <= asked:
                 # Else a driver that hung has kept this answer for so long that there is a newer one.
@@ -207,7 +227,7 @@ class Link:
             if engine.containers is not None:
                 self._ended.intersection_update(c.id for c in engine.containers if c.over)
                 self._refreshed_at = asked + engine.clock
-                self._on_sighting(self, Sighting(engine.containers, asked))
+                self._on_sighting(self, Sighting(engine.containers, asked, blind=units is None))
 
     async def _inspect(self, engine: EngineFacts) -> EngineFacts:
         """With the containers that it has listed: those that have ended as we know it, and the others asked for."""
@@ -309,18 +329,30 @@ class Link:
 
     async def _follow_events(self) -> None:
         """Look at each container that something happens to, until the stream ends: the engine went away."""
-        async with self.stream(self.runtime.events(max(0.0, self._refreshed_at - OVERLAP))) as stream:
+        events = self.units.watch(self.runtime.events(max(0.0, self._refreshed_at - OVERLAP)))
+        async with self.stream(events) as stream:
             buffer = b""
             async for fd, data in stream:
                 if fd != 1:
                     continue
                 *lines, buffer = (buffer + data).split(b"\n")
-                tasks = {line.split()[-1].decode("utf-8", "replace") for line in lines if line.strip()}
-                for task in sorted(tasks):
+                for task, runtime in sorted(self._concerned(lines), key=lambda one: one[0]):
                     try:
-                        await self.look(task)
+                        await self.look(task, runtime)
                     except RuntimeFailed:
                         return  # the engine goes away; what else the link carries goes on
+
+    def _concerned(self, lines: list[bytes]) -> set[tuple[str, Runtime]]:
+        """The tasks that lines of the stream are about, without those whose end is known."""
+        over = {_task_of(container) for container in self.containers if container.over}
+        found = set[tuple[str, Runtime]]()
+        for line in (raw.decode("utf-8", "replace") for raw in lines if raw.strip()):
+            watched = self.units.parse_watched(line)
+            if watched is None:
+                found.add((line.split()[-1], self.runtime))
+            elif watched[0] != "over" or watched[1] not in over:
+                found.add((watched[1], self.units))
+        return found
 
     async def _refreshes(self) -> None:
         while True:

@@ -12,6 +12,8 @@ from agentless.rules import layers, packed
 from agentless.rules.layers import Image
 from agentless.session import Stream
 
+WHOLE = "archive"
+"""What a whole archive is called in a depot."""
 SMALL = 4 << 20
 SILENCE = 600.0
 """Seconds without a byte after which a node is given up."""
@@ -97,6 +99,20 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, dep
                 await _small(depot, layer, small[name], packer)
     except ValueError as error:
         raise BrokenOffError(f"its archive of the image cannot be read: {error}") from None
+
+
+async def fetch_whole(stream: Stream, image: Image, depot: Depot) -> None:
+    """Put into the depot what the stream brings as one parcel. Raises BrokenOffError, NoAnswer or StateError."""
+    parcel = depot.begin(WHOLE, image.size)
+    said = b""
+    async for fd, data in stream:
+        if fd == 1:
+            await depot.put(parcel, data, min(parcel.stored, image.size))
+        else:
+            said = (said + data)[-4000:]
+    if b"whole" not in said:
+        raise BrokenOffError(said.decode("utf-8", "replace"))
+    depot.end(parcel)
 
 
 def _is_all(image: Image, kept: int, depot: Depot) -> bool:

@@ -139,3 +139,18 @@ class ResumeRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     gpu: int | None = None
+
+
+class LookRequest(BaseModel):
+    """Paths at a place, each percent-encoded, for they may be any bytes."""
+
+    model_config = ConfigDict(extra="forbid")
+    paths: list[str]
+
+
+class VolumeRequest(BaseModel):
+    """A volume to be made on a node."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    node: str

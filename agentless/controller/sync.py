@@ -16,7 +16,7 @@ from agentless.controller.core import Core
 from agentless.controller.delivery import Delivery, Job
 from agentless.controller.depot import Depot
 from agentless.controller.link import Link
-from agentless.controller.parcels import BrokenOffError, fetch
+from agentless.controller.parcels import BrokenOffError, fetch, fetch_whole
 from agentless.controller.shortcuts import Outcomes, reachable, shared, straight
 from agentless.controller.speed import Speeds
 from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed
@@ -141,7 +141,7 @@ class Sync:
         ended = asyncio.Event()
         self._going |= {(job.image.id, name): ended for name in mine}
         try:
-            kept = {name: 0 if name in whole else place.kept for name, place in mine.items()}
+            kept = {name: 0 if name in whole or place.containerd else place.kept for name, place in mine.items()}
             sent = await self._send(job, way, links, mine, kept) if mine else {}
         finally:
             for name in mine:
@@ -179,7 +179,7 @@ class Sync:
         with contextlib.closing(Depot()) as depot:
             reading = asyncio.create_task(self._read(job, min(kept.values()), packer, depot))
             deliveries = [Delivery(job, links[name], kept[name], packer, depot) for name in kept]
-            sending = asyncio.gather(*(self._deliver(delivery) for delivery in deliveries))
+            sending = asyncio.gather(*(self._deliver(delivery, whole=job.image.containerd) for delivery in deliveries))
             try:
                 both: set[asyncio.Future[Any]] = {reading, sending}
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -191,21 +191,25 @@ class Sync:
                 sending.cancel()
                 await asyncio.gather(reading, sending, return_exceptions=True)
 
-    async def _deliver(self, delivery: Delivery) -> Sent | AgentlessError:
+    async def _deliver(self, delivery: Delivery, *, whole: bool) -> Sent | AgentlessError:
         async with self._slots:
             try:
-                return await delivery.run()
+                return await (delivery.run_whole() if whole else delivery.run())
             except AgentlessError as error:
                 if not isinstance(error, NoAnswer):
                     await delivery.forget()
                 return error
 
     async def _read(self, job: Job, kept: int, packer: str | None, depot: Depot) -> None:
-        images = job.source.runtime.images
-        command = images.save(job.image.id, layers.unwanted(job.image, kept), packer)
+        images, image = job.source.runtime.images, job.image
         try:
-            async with job.source.stream(command) as stream:
-                await fetch(stream, job.image, kept, packer, depot)
+            if image.containerd:
+                async with job.source.stream(images.whole(image.id, packer)) as stream:
+                    await fetch_whole(stream, image, depot)
+            else:
+                command = images.save(image.id, layers.unwanted(image, kept), packer)
+                async with job.source.stream(command) as stream:
+                    await fetch(stream, image, kept, packer, depot)
             depot.finish()
         except BrokenOffError as error:
             self._known.pop((job.source.node.name, job.image.id), None)

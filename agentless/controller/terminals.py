@@ -80,6 +80,12 @@ class Terminals:
         link = self._core.links.get(task.status.placement.node)
         if link is None:
             raise Unreachable(f"{task.node} is not in the inventory any more; add it again to reach its tasks")
+        if task.spec.on_node_itself:
+            gpus = ",".join(task.status.placement.gpu_uuids)
+            raise Refused(
+                f"task {task.id} has no container to open a shell in (--container NULL): it runs on {link.node.name} "
+                f"itself; log in there, and set CUDA_VISIBLE_DEVICES={gpus}"
+            )
         async with started(link, task.container_ref, command, size) as program:
             self._core.publish(task, "shell-opened", f"agentless shell, by {owner or self._core.owner}")
             yield program

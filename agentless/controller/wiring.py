@@ -26,6 +26,7 @@ from agentless.controller.env_builds import Builds
 from agentless.controller.env_moves import Moves
 from agentless.controller.env_tidy import Tidy
 from agentless.controller.envs import Envs
+from agentless.controller.files import Files
 from agentless.controller.gate import Gate
 from agentless.controller.hub import Hub
 from agentless.controller.idle import IdleWatch
@@ -33,6 +34,7 @@ from agentless.controller.intake import Intake
 from agentless.controller.keeper import Keeper
 from agentless.controller.launch import Launcher
 from agentless.controller.link import Link
+from agentless.controller.outputs import Outputs
 from agentless.controller.past import Past
 from agentless.controller.port import Port, only_metrics
 from agentless.controller.reservations import Reservations
@@ -44,7 +46,9 @@ from agentless.controller.sync import Sync
 from agentless.controller.terminals import Terminals
 from agentless.controller.timer import Timer
 from agentless.controller.trust import Trust
+from agentless.controller.uploads import Uploads
 from agentless.controller.usage import Usage
+from agentless.controller.volumes import Volumes
 from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
 from agentless.inventory import Inventory, load, stamp_of
 from agentless.model.node import NodeConfig
@@ -53,14 +57,19 @@ from agentless.probes.nvidia import Nvidia
 from agentless.render import Renderer
 from agentless.rules.publish import timestamp
 from agentless.runtimes.docker import Docker
+from agentless.runtimes.files import NodeFiles
+from agentless.runtimes.podman import Podman
+from agentless.runtimes.systemd import Systemd
 from agentless.session import Session
 from agentless.stores.envs import EnvStore
 from agentless.stores.gate import GateStore
 from agentless.stores.history import History
 from agentless.stores.logs import LogStore
+from agentless.stores.outputs import OutputStore
 from agentless.stores.reservations import ReservationStore
 from agentless.stores.samples import SampleStore
 from agentless.stores.secrets import SecretStore
+from agentless.stores.snapshots import SnapshotStore
 from agentless.stores.tinydb import TaskStore
 from agentless.transports import SshFiles
 
@@ -110,20 +119,27 @@ class Controller:
         self.moves = Moves(self.envs, Sync(self.core))
         self.builds = Builds(self.envs, self.moves)
         self.tidy = Tidy(self.envs, self.moves)
-        launcher = Launcher(self.core, self.moves)
+        outputs = OutputStore(state / "outputs.sqlite")
+        snapshots = SnapshotStore(state / "snapshots")
+        self.uploads = Uploads(self.core, snapshots, outputs)
+        self.outputs = Outputs(self.core, outputs, snapshots)
+        self.core.outputs = self.outputs.view
+        launcher = Launcher(self.core, self.moves, self.uploads)
         self.past = Past(self.core, self._inventory.half_life)
         self.scheduler = Scheduler(self.core, launcher.begin, self.past)
-        self.intake = Intake(self.core, self.scheduler, launcher, self.envs)
+        self.volumes = Volumes(self.core)
+        self.intake = Intake(self.core, self.scheduler, launcher, self.envs, self.volumes, self.uploads, self.outputs)
         logs = LogStore(state / "logs")
-        self.actions = Actions(self.core, logs)
+        self.actions = Actions(self.core, logs, self.outputs)
         self.timer = Timer(self.core, self.actions)
-        self.keeper = Keeper(self.core, logs)
+        self.keeper = Keeper(self.core, logs, self.outputs)
         self.reservations = Reservations(self.core, ReservationStore(store))
         self.idle = IdleWatch(self.core)
         self.samples = Samples(self.core, SampleStore(state / "samples.sqlite"))
         self.usage = Usage(self.core)
         self.trust = Trust(self._known_hosts)
         self.terminals = Terminals(self.core)
+        self.files = Files(self.core, NodeFiles(self._renderer))
         self.traffic = Traffic(last=self._clock.now())
         self.port = Port(Counting(only_metrics(self.metrics), self.traffic))
 
@@ -190,6 +206,7 @@ class Controller:
         await self.timer.close()
         await self.scheduler.close()
         await self.keeper.close()
+        await self.uploads.close()
         await self.port.close()
         await self.samples.close()
         self.usage.write()
@@ -197,6 +214,7 @@ class Controller:
         await asyncio.gather(*(link.close() for link in self.core.links.values()))
         self.gate.flush()
         self.core.history.close()
+        self.outputs.store.close()
 
     async def tick(self, *, for_ever: bool) -> None:
         """What is looked after from time to time: silent nodes lose their tasks, an idle controller leaves."""
@@ -208,6 +226,7 @@ class Controller:
                 self.core.lose_silent()
                 self.reservations.tick()
                 self.keeper.tick()
+                self.uploads.tick()
                 self.idle.tick()
                 self.samples.tick()
                 self.usage.tick()
@@ -261,7 +280,8 @@ class Controller:
             node,
             Session(transport, node.name),
             Nvidia(),
-            Docker(node, self._renderer, self.core.controller),
+            (Podman if node.has_podman else Docker)(node, self._renderer, self.core.controller),
+            Systemd(node, self._renderer, self.core.controller),
             self._clock,
             self.core.node_changed,
             self.core.sighted,

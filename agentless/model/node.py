@@ -35,6 +35,12 @@ class NodeConfig:
     image: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     exclude_gpus: tuple[int, ...] = ()
+    local_temp: str | None = None
+
+    @property
+    def has_podman(self) -> bool:
+        """Whether what the inventory calls in Docker's place is podman, by its name, whatever folder it is in."""
+        return self.docker[-1].rpartition("/")[2] == "podman"
 
 
 @dataclass(frozen=True, slots=True)

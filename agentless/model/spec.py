@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from agentless.errors import UsageError
 from agentless.model.env import NULL, parse_ref
+from agentless.model.files import Output, Upload, within
 from agentless.model.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.sharing import MAX_SHARES
 from agentless.model.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
@@ -20,6 +21,7 @@ MAX_SPEC = 120_000
 """Bytes of a spec as JSON: one label carries all of it, and Linux gives a program arguments of at most 128 KiB."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,62}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LABEL_KEY = re.compile(r"[a-z0-9A-Z][a-z0-9A-Z._/-]*")
 _RESERVED = ("AGENTLESS_", "NVIDIA_VISIBLE_DEVICES")
@@ -44,6 +46,18 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume of the node, by its name, and where the container sees it."""
+
+    name: str
+    target: str
+    read_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.target}" + (":ro" if self.read_only else "")
+
+
+@dataclass(frozen=True, slots=True)
 class TaskSpec:
     """The command, its box, what it needs of the cluster, and on which terms.
 
@@ -51,7 +65,8 @@ class TaskSpec:
     it may use, and what is set aside for it on its node. With `share` its GPUs may be in use by processes outside
     agentless. `parameters` are the values that its command has where those of its batch have others, by name.
     `container` is the env that it runs in, as a version of it (`NAME:3`) once that is known, and then `image` is what
-    that version is called and `image_id` which image it has to be. `pull` says when a plain image is fetched.
+    that version is called and `image_id` which image it has to be; NULL: it runs on the node itself, by systemd.
+    `pull` says when a plain image is fetched.
     `secret_env` holds only names: values of secrets are never part of what is shown, stored or published.
     """
 
@@ -67,6 +82,9 @@ class TaskSpec:
     env: Mapping[str, str] = field(default_factory=dict)
     secret_env: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
+    uploads: tuple[Upload, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    volumes: tuple[Volume, ...] = ()
     workdir: str | None = None
     user: str | None = None
     network: str | None = None
@@ -79,10 +97,20 @@ class TaskSpec:
     terms: Terms = field(default_factory=Terms)
 
     @property
+    def on_node_itself(self) -> bool:
+        """Whether it has no container."""
+        return self.container == NULL
+
+    @property
     def ends_within(self) -> float | None:
         """Seconds after its start when it has ended for certain, None when nobody knows."""
         limit = self.terms.time_limit
         return limit if limit is None or self.terms.signal_before is not None else limit + self.stop_grace
+
+    @property
+    def mounted_at(self) -> frozenset[str]:
+        """Where the container sees something of the node."""
+        return frozenset({*(mount.target for mount in self.mounts), *(volume.target for volume in self.volumes)})
 
     @property
     def env_names(self) -> tuple[str, ...]:
@@ -100,6 +128,24 @@ def parse_mount(text: str) -> Mount:
     raise UsageError(f"mount {text!r}: write /path/on/node:/path/in/container, or …:ro for read-only")
 
 
+def parse_volume(text: str) -> Volume:
+    """`NAME:/path[:ro]` as a volume."""
+    parts = text.split(":")
+    if len(parts) in (2, 3) and parts[2:] in ([], ["ro"], ["rw"]) and parts[1].startswith("/"):
+        return Volume(check_volume(parts[0]), parts[1], parts[2:] == ["ro"])
+    raise UsageError(f"--volume {text[:80]!r}: write NAME:/path/in/container, or …:ro for read-only")
+
+
+def check_volume(name: str) -> str:
+    """The name of a volume; raises UsageError for what can be none."""
+    if not _VOLUME.fullmatch(name):
+        raise UsageError(
+            f"volume {name[:80]!r}: use 2 to 63 letters, digits, '.', '_' and '-', beginning with a letter or digit; "
+            "a folder of the node is a --mount"
+        )
+    return name
+
+
 def on_targets(spec: TaskSpec, targets: Sequence[str]) -> tuple[TaskSpec, ...]:
     """The spec for each target, with what that adds to its needs; the spec itself when there is no target.
 
@@ -114,10 +160,12 @@ def check_spec(spec: TaskSpec) -> None:
     """Refuse what no engine could run, or would run as something else than what was meant."""
     if not spec.command:
         raise UsageError("no command: write it after '--', for example: agentless submit node1::0 -- python train.py")
-    words = (*spec.command, *spec.env.values(), *spec.labels.values(), *map(str, spec.mounts))
     _check_container(spec)
+    words = (*spec.command, *spec.env.values(), *spec.labels.values(), *map(str, (*spec.mounts, *spec.volumes)))
     plain = (spec.image, spec.workdir, spec.user, spec.network)
-    _check_text((*words, *(p for p in plain if p)))
+    files = (*map(str, spec.uploads), *map(str, spec.outputs))
+    _check_text((*words, *files, *(p for p in plain if p)))
+    _check_uploads(spec)
     length = len(json.dumps(asdict(spec)))
     if length > MAX_SPEC:
         raise UsageError(
@@ -143,6 +191,8 @@ def check_spec(spec: TaskSpec) -> None:
     for option, value in zip(("image", "workdir", "user", "network"), plain, strict=True):
         if value is not None and (not value or value.startswith("-") or re.search(r"\s", value)):
             raise UsageError(f"--{option} {value[:80]!r} is empty, begins with '-' or has a blank in it")
+    for volume in spec.volumes:
+        check_volume(volume.name)
     if spec.cores is not None and not 0 < spec.cores < math.inf:
         raise UsageError(f"--cores {spec.cores:g}: a task needs more than 0 cores")
     for option, size in (("memory", spec.memory), ("shm-size", spec.shm_size)):
@@ -150,12 +200,34 @@ def check_spec(spec: TaskSpec) -> None:
             raise UsageError(f"--{option} {size}: a size is more than 0 bytes, and less than 8 EiB")
     if not 0 <= spec.stop_grace < math.inf:
         raise UsageError(f"--stop-grace {spec.stop_grace:g}: a time cannot be negative or endless")
+    if spec.on_node_itself:
+        _check_without_container(spec)
     _check_needs(spec.needs)
     if spec.share and spec.needs.gpu_share > 1:
         raise UsageError(
             "--share is about processes outside agentless and --gpu-share about tasks; leave out one of them"
         )
     _check_terms(spec.terms)
+
+
+def _check_without_container(spec: TaskSpec) -> None:
+    asked = {
+        "image": spec.image,
+        "mount": spec.mounts,
+        "volume": spec.volumes,
+        "network": spec.network,
+        "privileged": spec.privileged,
+        "shm-size": spec.shm_size,
+    }
+    for option, value in asked.items():
+        if value:
+            raise UsageError(f"--{option} is about a container, and --container NULL is none; leave out one of them")
+    if spec.workdir is not None and not spec.workdir.startswith("/"):
+        raise UsageError(
+            f"--workdir {spec.workdir[:80]!r}: with --container NULL it is a folder of the node, like /data"
+        )
+    if "CUDA_VISIBLE_DEVICES" in spec.env_names:
+        raise UsageError("CUDA_VISIBLE_DEVICES is set by agentless with --container NULL; ask for GPUs with --gpus")
 
 
 def _check_container(spec: TaskSpec) -> None:
@@ -171,6 +243,19 @@ def _check_container(spec: TaskSpec) -> None:
         return
     if spec.image not in (None, parse_ref(spec.container).image):
         raise UsageError("--container and --image both say what to run it in; leave one of them out")
+
+
+def _check_uploads(spec: TaskSpec) -> None:
+    if spec.on_node_itself and (spec.uploads or spec.outputs):
+        raise UsageError("--upload and --output are about a container, and with --container NULL there is none")
+    for upload in spec.uploads:
+        goes = within(spec.workdir or "/", upload.target)
+        for mount in spec.mounts:
+            if goes == mount.target or goes.startswith(mount.target.rstrip("/") + "/"):
+                raise UsageError(
+                    f"--upload {upload.source}: {goes} is in the mount {mount}, which is a folder of the node; "
+                    "choose another place, as PATH:DEST"
+                )
 
 
 def _check_needs(needs: Needs) -> None:

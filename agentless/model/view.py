@@ -11,6 +11,22 @@ from agentless.model.gpu import GpuProcess
 
 
 @dataclass(frozen=True, slots=True)
+class OutputView:
+    """A path of the container that is brought back to `local`.
+
+    `state` is `waiting` for the task's end, `coming`, `here`, `stuck` (it is tried again) or `missing` (it will not
+    come), and `words` say more; `files` and `bytes` are what was written.
+    """
+
+    path: str
+    local: str
+    state: str
+    words: str
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class TaskView:
     """A task. `gpus` are the indices at placing time, `gpu_uuids` what it holds; `cores`, `memory_bytes` its limits.
 
@@ -20,7 +36,7 @@ class TaskView:
     `scheduled_for` is when it goes into the queue. It is try number `attempt`, `retries` more than one are allowed, and
     the next one is the task `retried_as`. `parameters` are the values by which its command differs from those of its
     batch. `env` is the version of an env that it runs in. `idle_since` is since when none of its GPUs is used, once
-    that is reported.
+    that is reported. `outputs` are brought back.
     """
 
     id: str
@@ -59,6 +75,7 @@ class TaskView:
     idle_since: str | None
     about: bool
     env: str | None = None
+    outputs: tuple[OutputView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +243,17 @@ class RecoveryView:
 
     tasks: tuple[TaskView, ...]
     silent: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeView:
+    """A volume of a node. `size_bytes` is None while the engine has not counted; `tasks` have a container with it."""
+
+    node: str
+    name: str
+    owner: str
+    size_bytes: int | None
+    tasks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,7 @@ _UNAVAILABLE = re.compile(r"\[.*\]|N/A|ERR!|")
 _DEAD = frozenset({"[GPU requires reset]", "[GPU is lost]"})
 _MIG = {"Enabled": True, "Disabled": False}
 _COMPUTE_MODES = frozenset({"Default", "Exclusive_Thread", "Exclusive_Process", "Prohibited"})
+_UNIT = re.compile(r"/(agentless-[0-9a-zA-Z-]+\.service)(?:/|$)")
 _CONTAINER = re.compile(r"[0-9a-f]{64}")
 
 
@@ -286,7 +287,12 @@ def _process(row: str, owner: str, command: str, container: str | None) -> GpuPr
 
 @lru_cache(maxsize=4096)
 def _container(group: str) -> str | None:
-    """The container of a control group, in the spelling of any engine; the outermost one, if one runs in another."""
+    """The container of a control group, in the spelling of any engine; the outermost one, if one runs in another.
+
+    A service of ours is as good as one: nobody but root, and the user whose processes they are, can put any there.
+    """
+    if unit := _UNIT.search(group):
+        return unit[1]
     match = _CONTAINER.search(group)
     return match[0] if match else None
 

@@ -22,17 +22,18 @@ class Chores:
     """What there is to do on a node: logs to fetch, then containers to remove. Those that ended first come first.
 
     `reap` are the ids of containers that were never started and would hold their GPUs for ever. `due` is when (Unix
-    seconds) the time of the next container is over, if nothing else happens there.
+    seconds) the time of the next container is over, if nothing else happens there. `bring` are tasks with outputs.
     """
 
     fetch: tuple[Task, ...] = ()
     remove: tuple[Task, ...] = ()
     reap: tuple[str, ...] = ()
     due: float = math.inf
+    bring: tuple[Task, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether there is anything to do now."""
-        return bool(self.fetch or self.remove or self.reap)
+        return bool(self.fetch or self.remove or self.reap or self.bring)
 
 
 def chores(
@@ -42,15 +43,16 @@ def chores(
     kept: abc.Container[str],
     now: float,
     keep: Keep,
+    waited: abc.Container[str] = (),
 ) -> Chores:
     """What there is to do for the containers on a node.
 
     `live` are the ids of the tasks that live here, `ended` the tasks that have ended here, by id, `kept` the ids of
-    those whose log is safe. A container that was started again since is not removed, and of those of others only one
-    that nobody has started.
+    those whose log is safe, `waited` of those whose outputs are not here. A container that was started again since is
+    not removed, and of those of others only one that nobody has started.
     """
     fetch, remove, due = list[tuple[float, Task]](), list[tuple[float, Task]](), math.inf
-    reap = list[str]()
+    reap, bring = list[str](), list[tuple[float, Task]]()
     for container in containers:
         claim = claim_of(container)
         if claim and container.state == "created" and claim.task not in live:
@@ -62,14 +64,18 @@ def chores(
         if task is None or task.container != container.id or not isinstance(task.status, Ended):
             continue
         ended_at, run = task.status.ended_at, task.status.run
+        if task.id in waited:
+            bring.append((ended_at, task))
         if task.id not in kept:
             fetch.append((ended_at, task))
+        elif task.id in waited:
+            continue
         elif run == container.started_at:
             if now - ended_at > keep.containers:
                 remove.append((ended_at, task))
             else:
                 due = min(due, ended_at + keep.containers)
-    return Chores(_in_order(fetch), _in_order(remove), tuple(reap), due)
+    return Chores(_in_order(fetch), _in_order(remove), tuple(reap), due, _in_order(bring))
 
 
 def _in_order(dated: list[tuple[float, Task]]) -> tuple[Task, ...]:

@@ -14,13 +14,15 @@ from functools import cache
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
 from agentless.errors import UsageError
+from agentless.model.files import Output, Upload
 from agentless.model.moment import check_future, parse_future
 from agentless.model.needs import Needs, parse_gpu_memory, parse_gpu_types
 from agentless.model.owner import check_owner
-from agentless.model.spec import Mount, TaskSpec, check_spec, on_targets, parse_mount
+from agentless.model.spec import Mount, TaskSpec, Volume, check_spec, on_targets, parse_mount, parse_volume
 from agentless.model.terms import Terms, parse_retry_on, parse_signal
 from agentless.model.units import parse_duration, parse_size
 from agentless.rules.expand import Combination, expand
+from agentless.rules.files import brought_to, located, parse_output, parse_upload
 from agentless.rules.nearest import nearest
 
 Number = TypeVar("Number", int, float)
@@ -70,6 +72,18 @@ def _mounts(value: str | Iterable[str], option: str) -> tuple[Mount, ...]:
     return tuple(map(parse_mount, _texts(value, option)))
 
 
+def _uploads(value: str | Iterable[str], option: str) -> tuple[Upload, ...]:
+    return tuple(map(parse_upload, _texts(value, option)))
+
+
+def _outputs(value: str | Iterable[str], option: str) -> tuple[Output, ...]:
+    return tuple(map(parse_output, _texts(value, option)))
+
+
+def _volumes(value: str | Iterable[str], option: str) -> tuple[Volume, ...]:
+    return tuple(map(parse_volume, _texts(value, option)))
+
+
 def _texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
     found = (value,) if not isinstance(value, Iterable) or isinstance(value, str) else tuple(value)
     for text in found:
@@ -105,6 +119,9 @@ Policy = Annotated[str | None, _policy]
 Owner = Annotated[str | None, _owner]
 Texts = Annotated[str | Iterable[str] | None, _texts]
 Mounts = Annotated[str | Iterable[str] | None, _mounts]
+Uploads = Annotated[str | Iterable[str] | None, _uploads]
+Outputs = Annotated[str | Iterable[str] | None, _outputs]
+Volumes = Annotated[str | Iterable[str] | None, _volumes]
 Pairs = Annotated[Mapping[str, str] | str | Iterable[str] | None, _pairs]
 """A mapping, or texts like `rack=a`."""
 
@@ -146,6 +163,9 @@ class Options(TypedDict, total=False):
     env: Pairs
     secret_env: Pairs
     mount: Mounts
+    upload: Uploads
+    output: Outputs
+    volume: Volumes
     workdir: str | None
     user: str | None
     network: str | None
@@ -159,11 +179,15 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What a submit needs of the world: Unix seconds, the user's variables, and the lines of files that spans name."""
+    """What a submit needs of the world: Unix seconds, the user's variables, and the lines of files that spans name.
+
+    `folder` is the user's current one, from which uploads and outputs are named.
+    """
 
     now: float
     environ: Mapping[str, str]
     read_lines: Callable[[str], Iterable[str]]
+    folder: str = "/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +246,12 @@ def submission(command: Iterable[str], targets: Iterable[str], options: Options,
     whose = _owner(given.pop("owner"), "--owner") if "owner" in given else None
     spec = replace(_spec(given), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
     spec = replace(spec, terms=replace(spec.terms, start_at=start_at))
+    several = len(wanted) * len(sweep) > 1
+    spec = replace(
+        spec,
+        uploads=tuple(located(each, outside.folder) for each in spec.uploads),
+        outputs=tuple(brought_to(each, outside.folder, several=several) for each in spec.outputs),
+    )
     for each in on_targets(spec, wanted):
         check_spec(each)
     if zipped and not sweep[0].parameters:

@@ -11,7 +11,7 @@ from agentless.model.node import NodeConfig
 from agentless.model.reservation import Reservation
 from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
 from agentless.model.units import format_duration
-from agentless.model.view import CheckView, GpuView, NodeView, ReservationView, TaskView
+from agentless.model.view import CheckView, GpuView, NodeView, OutputView, ReservationView, TaskView
 from agentless.rules.idle import words
 from agentless.rules.plan import Outlook
 
@@ -32,6 +32,7 @@ def task_view(
     retried_as: str | None = None,
     idle: Idle | None = None,
     now: float = 0.0,
+    outputs: tuple[OutputView, ...] = (),
 ) -> TaskView:
     """The task as people and scripts see it."""
     status, placement = task.status, task.placement
@@ -73,6 +74,7 @@ def task_view(
         moved=task.rank is not None and isinstance(status, Pending),
         idle_since=timestamp(idle.all_since) if idle else None,
         about=outlook.promise.about if outlook.promise else False,
+        outputs=outputs,
     )
 
 
@@ -182,6 +184,10 @@ def address_of(config: NodeConfig) -> str:
     return f"{user}{config.host}" + (f":{config.port}" if config.port else "")
 
 
+def _engine(config: NodeConfig) -> str:
+    return "podman" if config.has_podman else "Docker"
+
+
 def checks(node: Node) -> tuple[CheckView, ...]:
     """What `doctor` says of a node, in the order in which one thing needs the other."""
     seen = node.observation
@@ -203,10 +209,12 @@ def checks(node: Node) -> tuple[CheckView, ...]:
     if not sample.gpus:
         found.append(CheckView(node.name, "toolkit", True, "not needed without GPUs"))
     elif engine.nvidia:
-        found.append(CheckView(node.name, "toolkit", True, "Docker can hand out GPUs"))
+        found.append(CheckView(node.name, "toolkit", True, f"{_engine(node.config)} can hand out GPUs"))
     else:
-        fix = (
-            "install nvidia-container-toolkit, then: sudo nvidia-ctk runtime configure && sudo systemctl restart docker"
-        )
+        then = {
+            "Docker": "sudo nvidia-ctk runtime configure && sudo systemctl restart docker",
+            "podman": "sudo nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml",
+        }
+        fix = f"install nvidia-container-toolkit, then: {then[_engine(node.config)]}"
         found.append(CheckView(node.name, "toolkit", None if engine.error else False, engine.error or fix))
     return tuple(found)

@@ -6,40 +6,51 @@ nanoseconds); a claim is what `model/claim` writes into labels.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import orjson
 
-from agentless.errors import NoAnswer, Refused, RuntimeFailed
-from agentless.model.claim import TASK, labels_of
+from agentless.errors import NoAnswer, Refused, RuntimeFailed, UsageError
+from agentless.model.claim import OWNER, TASK, VOLUME, labels_of
 from agentless.model.command import Command, Result, Section
 from agentless.model.container import Container
+from agentless.model.files import Prepared
+from agentless.model.log_query import LogQuery
 from agentless.model.node import EngineFacts, NodeConfig
-from agentless.model.spec import Mount
+from agentless.model.spec import Mount, TaskSpec, Volume
 from agentless.model.task import Placement, Task
+from agentless.model.units import parse_size
+from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.runtimes._complaints import explain
 from agentless.runtimes._times import seconds
 from agentless.runtimes.envs import EnvWords
 from agentless.runtimes.images import Images
+from agentless.runtimes.workspace import NAME, Workspace
 
 LOCK_WAIT = 20
 """Seconds a launch waits for other launches on the same node."""
+LOCAL_TEMP = "/local_temp"
+"""Where a task sees the node's own `local_temp`."""
+SIZES_WITHIN = 8.0
 CLOCKS_AGREE = 1.0
 """Seconds by which a node's clock may differ from ours before its times are corrected."""
 
-_HELD, _LOCKED, _UNCLEAR, _OTHER_IMAGE = 75, 76, 78, 79
+_THERE = 73
+_HELD, _LOCKED, _UNCLEAR, _OTHER_IMAGE, _STRANGE = 75, 76, 78, 79, 80
 # The claim before the words that others chose: a bar in those cannot hide it.
-_LIVE = (
+LIVE = (
     '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}'
     '|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}'
     '|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}'
 )
 _STATE = "{{.State.Status}}"
 _ID = "{{.Id}}"
+_VOLUME_MARK = f'{{{{index .Labels "{VOLUME}"}}}}'
 _LISTING = "{{.ID}} {{.Status}}"
 _LISTED = re.compile("[0-9a-f]{64} ")
 _INSPECT = (
@@ -59,36 +70,38 @@ class ImageMissing(RuntimeFailed):
     """The image is not on the node; it has to be pulled before the launch is tried again."""
 
 
+class FilesMissing(RuntimeFailed):
+    """The image with the task's files is not on the node any more; it has to be made again."""
+
+
 class Held(Refused):
     """Another task holds one of the GPUs, or wants the node alone, and no container of this task lives on the node."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogQuery:
-    """Which part of a log: the last `tail` lines, `since` Unix seconds, and whether to stay for more."""
-
-    follow: bool = False
-    tail: int | None = None
-    since: float | None = None
-    timestamps: bool = False
-
-
 class Docker:
-    """The Docker engine of one node, spoken to by the `docker` command as the inventory writes it."""
+    """The Docker engine of one node, spoken to by the `docker` command as the inventory writes it.
+
+    What another engine with much the same command does otherwise, its class overrides: see there from `_template` on.
+    `keeps_envs`: whether it can keep environments, as images of ours.
+    """
+
+    keeps_envs = True
+    _live, _state, _inspected, _info = LIVE, _STATE, _INSPECT, _INFO
 
     def __init__(self, node: NodeConfig, renderer: Renderer, controller: str) -> None:
         self._node = node
         self._controller = controller
         self._docker = list(node.docker)
         self._renderer = renderer
-        self.envs = EnvWords(node, renderer)
         self.images = Images(node, renderer, self.complaint)
+        self.envs = EnvWords(node, renderer)
+        self.workspace = Workspace(node.docker, renderer)
 
     # ------------------------------------------------------------------ asking
 
     def facts(self) -> tuple[Section, ...]:
         """Version, NVIDIA support and a list of our containers, as two sections."""
-        info = self._renderer.script("docker-facts.sh.j2", docker=self._docker, format=_INFO)
+        info = self._renderer.script(self._template("docker-facts.sh.j2"), docker=self._docker, format=self._info)
         return (
             Section("docker.info", info),
             Section("docker.containers", self.listing().script),
@@ -121,24 +134,22 @@ class Docker:
             return EngineFacts(error=self.complaint("; ".join(fields.get("errors") or others)))
         if not listed.ok:
             return EngineFacts(version, error=self.complaint(listed.out))
-        nvidia = "nvidia" in (fields.get("runtimes") or {}) or any("/nvidia-c" in line for line in others)
-        clock = _ahead(seconds(fields.get("time")), asked, answered)
-        return EngineFacts(version, nvidia, None, None, self.parse_list(listed), clock)
+        return self._engine(fields, others, self.parse_list(listed), asked, answered)
 
     def containers(self, task: str) -> Command:
         """Ask for the containers of one task: by its label, for they may have been renamed."""
-        return self._script("docker-containers.sh.j2", filters=[f"label={TASK}={task}"], format=_INSPECT)
+        return self._script("docker-containers.sh.j2", filters=[f"label={TASK}={task}"], format=self._inspected)
 
     def inspect(self, containers: Sequence[str]) -> Command:
         """Ask for containers by their ids; one that is gone meanwhile is left out of the answer, which then fails."""
-        return self._words("docker-inspect.j2", containers=containers, format=_INSPECT)
+        return self._words("docker-inspect.j2", containers=containers, format=self._inspected)
 
     def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
         """The containers in an answer; lines that are none, like warnings, are left out."""
         found = []
         for line in result.stdout.splitlines():
             try:
-                found.append(_container(orjson.loads(line), clock))
+                found.append(self._container(orjson.loads(line), clock))
             except (AttributeError, KeyError, TypeError, ValueError):
                 continue
         return tuple(found)
@@ -176,6 +187,10 @@ class Docker:
             timestamps=query.timestamps,
         )
 
+    def reading(self, _query: LogQuery) -> Reading:
+        """What that prints is the task's output as it is."""
+        return _as_it_is
+
     def shell(self, container: str, command: Sequence[str], mark: str, *, terminal: bool) -> Command:
         """A program in the container, with the input and the terminal of the script; when those break off, it ends.
 
@@ -185,11 +200,18 @@ class Docker:
         command = command or ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
         return self._script("docker-shell.sh.j2", container=container, command=command, mark=mark, terminal=terminal)
 
+    def copy(self, container: str, path: str, *, into: bool) -> Command:
+        """A tar stream of what is at a path in the container, or one that goes `into` a folder there."""
+        return self._words("docker-cp.j2", container=container, path=path, into=into)
+
     # ---------------------------------------------------------------- changing
 
-    def launch(self, task: Task, placement: Placement, secrets: Mapping[str, str]) -> Command:
+    def launch(
+        self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
+    ) -> Command:
         """Lock, check, `docker run -d` as one script; `parse_launch` reads its answer.
 
+        `prepared` has the files of a task that has some.
         Raises RuntimeFailed when the value of a secret is gone: docker would leave the variable out without a word.
         """
         spec = task.spec
@@ -198,10 +220,11 @@ class Docker:
         docker = self._docker
         if secrets and docker[0].rpartition("/")[2] == "sudo":
             docker = [docker[0], f"--preserve-env={','.join(sorted(secrets))}", *docker[1:]]
+        name = self._name(task, placement)
         run = self._renderer.words(
-            "docker-run.j2",
-            docker=docker,
-            name=task.container_name,
+            self._template("docker-run.j2"),
+            docker=self._under_lock(docker),
+            name=name,
             labels=labels_of(task, placement, self._controller),
             gpu_uuids=placement.gpu_uuids,
             env={
@@ -216,27 +239,29 @@ class Docker:
             numa=placement.numa,
             memory=spec.memory,
             shm_size=spec.shm_size,
-            mounts=[_mount(mount) for mount in spec.mounts],
-            workdir=spec.workdir,
+            mounts=[*map(_mount, self._mounts(spec)), *(_volume(each, task.owner) for each in spec.volumes)],
+            workdir=prepared.workdir if prepared else spec.workdir,
             user=spec.user,
             network=spec.network,
             privileged=spec.privileged,
             stop_grace=max(1, round(spec.stop_grace)),
-            image=spec.image,
+            image=prepared.image if prepared else spec.image,
             command=spec.command,
         )
         script = self._renderer.script(
-            "docker-launch.sh.j2",
-            docker=self._docker,
+            self._template("docker-launch.sh.j2"),
+            docker=self._under_lock(self._docker),
             lock_wait=LOCK_WAIT,
-            format=_LIVE,
-            state_format=_STATE,
-            name=task.container_name,
+            format=self._live,
+            state_format=self._state,
+            name=name,
             task=task.id,
             gpu_uuids=placement.gpu_uuids,
             exclusive=spec.needs.exclusive,
             sharing=spec.needs.sharing,
             gpu_total=placement.gpu_total,
+            volumes=[volume.name for volume in spec.volumes],
+            volume_format=_VOLUME_MARK,
             run=run,
             image=spec.image,
             image_id=spec.image_id,
@@ -256,16 +281,16 @@ class Docker:
             if ids:
                 return str(ids[-1])
             raise NoAnswer(f"{self._node.name} said nothing about the container it started")
-        if result.exit_code == _HELD:
-            raise Held(self._held(task, result.out))
-        if result.exit_code == _LOCKED:
-            raise Refused(f"{self._node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
-        if result.exit_code == _UNCLEAR or result.exit_code > 127:
-            raise NoAnswer(f"{self._node.name} may have started task {task.id}, or not: the launch was interrupted")
+        check_claims(task, self._node, result)
+        if result.exit_code == _STRANGE:
+            name = result.out.strip().rpartition("volume|")[2]
+            raise RuntimeFailed(f"{self._node.name}: {strange_volume(name)}")
         complaint = result.err.strip()
         if result.exit_code == _OTHER_IMAGE:
             raise ImageMissing(f"{task.spec.image} is not on {self._node.name}, or is another image there")
-        if "No such image" in complaint or "Unable to find image" in complaint:
+        if f"{NAME}/" in complaint and "image" in complaint:
+            raise FilesMissing(f"the files of task {task.id} are not on {self._node.name} any more")
+        if self._lacks_image(complaint):
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
         raise RuntimeFailed(f"{self._node.name}: {self.complaint(complaint)}")
 
@@ -291,7 +316,13 @@ class Docker:
 
     def reap(self, container: str) -> Command:
         """Under the lock of the launches, remove a container that was never started, unless it has been meanwhile."""
-        return self._script("docker-reap.sh.j2", lock_wait=LOCK_WAIT, format=_STATE, container=container)
+        return self._script(
+            "docker-reap.sh.j2",
+            docker=self._under_lock(self._docker),
+            lock_wait=LOCK_WAIT,
+            format=self._state,
+            container=container,
+        )
 
     def check(self, result: Result) -> None:
         """Raise RuntimeFailed with the engine's complaint unless the command worked."""
@@ -301,6 +332,55 @@ class Docker:
     def complaint(self, words: str) -> str:
         """What the engine complains of, as a sentence with the fix."""
         return explain(words, self._node)
+
+    # ------------------------------------------------------------------ volumes
+
+    def volumes(self) -> Command:
+        """Ask for our volumes, and which tasks have a container that is part of them."""
+        listing, users = f'{{{{.Name}}}}|{{{{.Label "{OWNER}"}}}}', f'{{{{.Label "{TASK}"}}}}'
+        return self._script("docker-volumes.sh.j2", label=VOLUME, listing=listing, users=users)
+
+    def volume_sizes(self) -> Command:
+        """Ask how large all volumes are, for which the engine counts everything that it has: that takes its time."""
+        command = self._words("docker-volume-sizes.j2", format="{{range .Volumes}}{{.Name}}|{{.Size}}\n{{end}}")
+        return replace(command, timeout=SIZES_WITHIN)
+
+    def parse_volumes(self, result: Result) -> list[tuple[str, str, tuple[str, ...]]]:
+        """Of each volume its name, its owner, and the tasks with a container that is part of it."""
+        found: list[tuple[str, str, list[str]]] = []
+        for line in result.out.splitlines():
+            if line.startswith("volume|"):
+                _, name, owner = line.split("|", 2)
+                found.append((name, owner or "unknown", []))
+            elif found and line:
+                found[-1][2].append(line)
+        return [(name, owner, tuple(sorted(tasks))) for name, owner, tasks in sorted(found)]
+
+    def parse_sizes(self, result: Result) -> dict[str, int]:
+        """Bytes of each volume that the engine has counted."""
+        found = {}
+        for line in result.out.splitlines():
+            name, _, size = line.partition("|")
+            with contextlib.suppress(UsageError):
+                found[name] = 0 if size == "0B" else parse_size(size)
+        return found
+
+    def create_volume(self, name: str, owner: str) -> Command:
+        """Make a volume; `check_volume` reads the answer."""
+        labels = [f"{VOLUME}={name}", f"{OWNER}={owner}"]
+        return self._script("docker-volume.sh.j2", name=name, labels=labels, format=_VOLUME_MARK, there=_THERE)
+
+    def remove_volume(self, name: str) -> Command:
+        """Remove a volume, if it is one of ours; likewise."""
+        return self._script("docker-volume.sh.j2", name=name, labels=[], format=_VOLUME_MARK, there=_THERE)
+
+    def check_volume(self, name: str, result: Result) -> None:
+        """Raise Refused for a volume that is there already, or is none of ours, and RuntimeFailed for the rest."""
+        if result.exit_code == _THERE:
+            raise Refused(f"{self._node.name} has a volume {name} already; agentless volume list shows it")
+        if result.exit_code == _STRANGE:
+            raise Refused(f"{self._node.name}: {strange_volume(name)}")
+        self.check(result)
 
     # ---------------------------------------------------------- a log that is kept
 
@@ -315,38 +395,109 @@ class Docker:
     def _log_ends(self, container: str, of_stdout: list[object], of_stderr: list[object]) -> Command:
         return self._script("docker-log-ends.sh.j2", container=container, of_stdout=of_stdout, of_stderr=of_stderr)
 
+    # ------------------------------------- what an engine like it does otherwise
+
+    def _template(self, name: str) -> str:
+        """The template to take for this one of Docker's."""
+        return name
+
+    def _under_lock(self, docker: list[str]) -> list[str]:
+        """The words that call it in a script that holds the lock of the launches, which it may hold, too."""
+        return docker
+
+    def _name(self, task: Task, placement: Placement) -> str:  # noqa: ARG002 - podman's has the place in it
+        """The name of the task's container."""
+        return task.container_name
+
+    def _engine(
+        self,
+        fields: Mapping[str, object],
+        others: Sequence[str],
+        listed: Mapping[str, str],
+        asked: float,
+        answered: float,
+    ) -> EngineFacts:
+        """What it says of itself, by the fields of its answer and the other lines."""
+        nvidia = "nvidia" in (fields.get("runtimes") or ()) or any("/nvidia-c" in line for line in others)  # type: ignore[operator]
+        clock = ahead(seconds(fields.get("time")), asked, answered)
+        return EngineFacts(str(fields["version"]), nvidia, None, None, listed, clock)
+
+    def _container(self, fields: Mapping[str, object], clock: float) -> Container:
+        """A container by the fields of `inspect`; raises as `dict` does for what is none."""
+        return container_of_fields(fields, clock)
+
+    def _lacks_image(self, complaint: str) -> bool:
+        """Whether it says that the image is not there."""
+        return "No such image" in complaint or "Unable to find image" in complaint
+
     # ------------------------------------------------------------------ inside
 
     def _words(self, template: str, **values: object) -> Command:
-        return Command(shlex.join(self._renderer.words(template, docker=self._docker, **values)) + "\n")
+        return Command(shlex.join(self._renderer.words(self._template(template), docker=self._docker, **values)) + "\n")
 
     def _script(self, template: str, **values: object) -> Command:
-        return Command(self._renderer.script(template, docker=self._docker, **values) + "\n")
+        return Command(self._renderer.script(self._template(template), **{"docker": self._docker, **values}) + "\n")
 
-    def _held(self, task: Task, output: str) -> str:
-        placement = task.placement or Placement(self._node.name)
-        index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
-        held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
-        words = [
-            f"GPU {index.get(gpu, gpu)} is held by task {other} of {owner}"
-            if gpu
-            else f"{self._node.name} is shared with nobody, and task {other} of {owner} is there"
-            for gpu, other, owner in held
-        ]
-        full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
-        words += [f"GPU {index.get(gpu, gpu)} has no share left beside the {count} it has given" for gpu, count in full]
-        return f"{task.spec.needs}: " + "; ".join(words)
+    def _mounts(self, spec: TaskSpec) -> list[Mount]:
+        """The spec's mounts, and the node's folder for what is temporary, unless something else is in its place."""
+        if self._node.local_temp is None or LOCAL_TEMP in spec.mounted_at:
+            return [*spec.mounts]
+        return [*spec.mounts, Mount(self._node.local_temp, LOCAL_TEMP)]
+
+
+def _as_it_is(fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
+    return ((fd, data),)
+
+
+def check_claims(task: Task, node: NodeConfig, result: Result) -> None:
+    """Raise what a launch that failed says of the lock and of those who hold GPUs, as `parse_launch` does."""
+    if result.exit_code == _HELD:
+        raise Held(_held(task, node, result.out))
+    if result.exit_code == _LOCKED:
+        raise Refused(f"{node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
+    if result.exit_code == _UNCLEAR or result.exit_code > 127:
+        raise NoAnswer(f"{node.name} may have started task {task.id}, or not: the launch was interrupted")
+
+
+def _held(task: Task, node: NodeConfig, output: str) -> str:
+    placement = task.placement or Placement(node.name)
+    index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
+    held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
+    words = [
+        f"GPU {index.get(gpu, gpu)} is held by task {other} of {owner}"
+        if gpu
+        else f"{node.name} is shared with nobody, and task {other} of {owner} is there"
+        for gpu, other, owner in held
+    ]
+    full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
+    words += [f"GPU {index.get(gpu, gpu)} has no share left beside the {count} it has given" for gpu, count in full]
+    return f"{task.spec.needs}: " + "; ".join(words)
 
 
 def _mount(mount: Mount) -> str:
+    return _record(["type=bind", f"source={mount.source}", f"target={mount.target}"], read_only=mount.read_only)
+
+
+def _volume(volume: Volume, owner: str) -> str:
+    # The labels are for the case that it is not there yet.
+    fields = ["type=volume", f"source={volume.name}", f"target={volume.target}"]
+    labels = [f"volume-label={VOLUME}={volume.name}", f"volume-label={OWNER}={owner}"]
+    return _record([*fields, *labels], read_only=volume.read_only)
+
+
+def strange_volume(name: str) -> str:
+    """That a volume is none of ours."""
+    return f"there is a volume {name} that agentless has not made, and does not touch; choose another name"
+
+
+def _record(fields: list[str], *, read_only: bool) -> str:
     # The engine reads this as one CSV record.
-    fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
-    if mount.read_only:
-        fields.append("readonly")
+    fields = [*fields, "readonly"] if read_only else fields
     return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[",\r\n]', f) else f for f in fields)
 
 
-def _container(fields: Mapping[str, object], clock: float) -> Container:
+def container_of_fields(fields: Mapping[str, object], clock: float) -> Container:
+    """A container by the fields that `inspect` was asked for; raises as `dict` does for what is none."""
     state: Mapping[str, object] = fields["state"]  # type: ignore[assignment]
     exit_code = state.get("ExitCode")
     ended = state["Status"] in ("exited", "dead")
@@ -365,7 +516,7 @@ def _container(fields: Mapping[str, object], clock: float) -> Container:
     )
 
 
-def _ahead(clock: float | None, asked: float, answered: float) -> float:
+def ahead(clock: float | None, asked: float, answered: float) -> float:
     """By how much a clock that was read between two moments of ours is ahead; 0 when it may well agree."""
     if clock is None or asked - CLOCKS_AGREE <= clock <= answered + CLOCKS_AGREE:
         return 0.0

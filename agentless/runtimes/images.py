@@ -123,6 +123,10 @@ class Images:
         words = " ".join(["", *skip, ""])
         return self._script("image-save.sh.j2", image=image, skip=words, pack=PACKERS[packer][0] if packer else None)
 
+    def whole(self, image: str, packer: str | None) -> Command:
+        """Read the image once; the output is its archive, and `whole` on the other stream."""
+        return self._archive("image-whole.sh.j2", image, (), packer)
+
     def load(self, image: str, packer: str | None) -> Command:
         """Take an archive of this image or of its lower layers. What held those is removed once it is there."""
         return self._script(

@@ -29,6 +29,11 @@ class Gpus:
         """In the order of their indices."""
         return [row["uuid"] for row in self._rows]
 
+    def call(self, node: str) -> None:
+        """Other UUIDs, by another name for the node."""
+        self._node = node
+        self.reset()
+
     def reset(self) -> None:
         """As many as at first, idle, healthy."""
         self.set(self._count)

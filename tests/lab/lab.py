@@ -22,6 +22,7 @@ from .network import Network
 from .node import Node
 from .processes import MARK
 from .sshd import make_key
+from .systemd import SystemdNode
 from .teardown import STATE, SUDOERS, remove
 
 
@@ -77,6 +78,26 @@ class Lab:
             with ThreadPoolExecutor(8) as pool:
                 list(pool.map(lambda node: node.add_engine(network, image), nodes))
         return nodes
+
+    def add_systemd_node(self, name: str, gpus: int = 2) -> SystemdNode:
+        """A node with an engine and a systemd, in whose namespaces its sessions are; see there."""
+        network, image = self._shared_network(), self._image()
+        folder = self._make_folder(name)
+        host = network.add_namespace(folder / "net", next(self._numbers))
+        node = SystemdNode(name, folder, self.root, folder / "net", host, 22, gpus, "")
+        self.nodes[name] = node
+        node.add_engine(network, image)
+        node.boot(network.name)
+        node.start_sshd()
+        self._write_ssh_files()
+        return node
+
+    def add_podman(self, name: str, gpus: int = 2) -> Node:
+        """A node with podman in Docker's place."""
+        node = self._add_host(name, gpus, True, "")
+        self._write_ssh_files()
+        node.add_podman(self._shared_network(), self._image())
+        return node
 
     def add_user(self, name: str, docker_group: bool = False, sudo: bool = False) -> str:
         """A user of this machine, and so of each node, that the lab's key opens; gives its login name.
@@ -160,10 +181,7 @@ class Lab:
 
     def _add_host(self, name: str, gpus: int, namespace: bool, bashrc: str) -> Node:
         """A node without an engine."""
-        if not re.fullmatch(r"[a-z][a-z0-9-]{0,20}", name):
-            raise ValueError(f"{name!r} is no name for a node")
-        folder = self.root / name
-        folder.mkdir()
+        folder = self._make_folder(name)
         if namespace:
             netns, port = folder / "net", 22
             host = self._shared_network().add_namespace(netns, next(self._numbers))
@@ -173,6 +191,13 @@ class Lab:
         self.nodes[name] = node
         node.start_sshd()
         return node
+
+    def _make_folder(self, name: str) -> Path:
+        if not re.fullmatch(r"[a-z][a-z0-9-]{0,20}", name):
+            raise ValueError(f"{name!r} is no name for a node")
+        folder = self.root / name
+        folder.mkdir()
+        return folder
 
     def _reserve_port(self) -> int:
         """A port of 127.0.0.1 that stays the lab's own, also while its sshd is stopped.

@@ -9,6 +9,7 @@ from pathlib import Path
 from .engine import IMAGE, Engine
 from .gpus import Gpus
 from .network import Network, enter, set_link
+from .podman import Podman
 from .processes import MARK, SESSION_MARK, marked, processes
 from .sshd import Sshd
 
@@ -40,6 +41,8 @@ class Node:
         folder.joinpath("home", ".bashrc").write_text(bashrc)
         self._sshd = Sshd(folder, lab, address, port, netns, {**self.env(), SESSION_MARK: str(folder)})
         self._engine: Engine | None = None
+        self._podman: Podman | None = None
+        self._other: Podman | None = None
         self._cut = False
         self._processes: list[subprocess.Popen[bytes]] = []
 
@@ -49,6 +52,14 @@ class Node:
         self._engine = Engine(self.dir, self._lab, self._netns, f"/{network.name}")
         self._engine.start()
         self._engine.load(image)
+
+    def add_podman(self, network: Network, image: Path) -> None:
+        """Give it a podman command that has the image in `image`, and GPUs whose UUIDs no other lab's have."""
+        assert self._netns, f"{self.name} has no network of its own, which containers need"
+        self._gpus.call(f"{self.name}-{network.name}")
+        self._podman = Podman(self.dir, self._netns, network.name, self.name)
+        self._podman.offer(self.gpu_uuids)
+        self._podman.load(image, self.env())
 
     @property
     def gpu_uuids(self) -> list[str]:
@@ -127,6 +138,19 @@ class Node:
         assert self._engine, f"{self.name} has no engine"
         self._engine.kill()
 
+    def other_podman(self) -> str:
+        """The command of a podman that knows nothing of the first one's containers, as another user's does not."""
+        assert self._podman, f"{self.name} has no podman"
+        if not self._other:
+            self._other = self._podman.other()
+            self._other.load(self._lab / "image.tar", self.env())
+        return str(self._other.program)
+
+    def reboot_podman(self) -> None:
+        """What podman finds after a power cut: its containers are there, and none of them runs."""
+        assert self._podman, f"{self.name} has no podman"
+        self._podman.reboot()
+
     def set_gpus(self, rows: int | Sequence[Mapping[str, str]]) -> None:
         """A number of idle GPUs, or per GPU the readings that differ from an idle one's, by field name."""
         self._gpus.set(rows)
@@ -165,6 +189,8 @@ class Node:
         if self._engine:
             self._engine.start()
             self._engine.remove_containers()
+        for podman in filter(None, (self._podman, self._other)):
+            podman.remove_containers(self.env())
 
     def reap(self) -> None:
         """Collect the node's processes after the lab's teardown has ended them."""

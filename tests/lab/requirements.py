@@ -27,11 +27,15 @@ _DOCKER = {
 _TRY = "ip link add a0 type bridge && ip link add a1 type veth peer name a2 && mount -t tmpfs tmpfs /run"
 
 
-def requirements(docker: bool = True) -> list[str]:
+_SYSTEMD = {"/usr/lib/systemd/systemd": "systemd", "dbus-daemon": "dbus-daemon", "loginctl": "systemd"}
+_PODMAN = {"podman": "podman", "conmon": "conmon", "runc": "runc"}
+
+
+def requirements(docker: bool = True, systemd: bool = False, podman: bool = False) -> list[str]:
     """What is missing, nothing when a lab can run; without `docker`, a lab of nodes that have no engine."""
     if os.geteuid() != 0:
         return ["not root"]
-    programs = {**_SSH, **(_DOCKER if docker else {})}
+    programs = {**_SSH, **(_DOCKER if docker else {}), **(_SYSTEMD if systemd else {}), **(_PODMAN if podman else {})}
     missing = [
         f"no {program} (Debian's package {package})"
         for program, package in programs.items()

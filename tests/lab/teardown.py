@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from .podman import remove_cdi
 from .processes import MARK, Process, descendants, kill, marked, processes
 
 STATE = "lab.json"
@@ -30,7 +31,7 @@ def remove(root: Path) -> None:
     if not root.joinpath(STATE).exists():
         return
     failed: list[Exception] = []
-    for step in (_end_processes, _remove_links, _unmount, _remove_cgroups, _remove_users):
+    for step in (_end_processes, _remove_links, _unmount, _remove_cgroups, _remove_users, _remove_cdi):
         try:
             step(root)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next step is tried
@@ -125,6 +126,11 @@ def _remove_cgroups(root: Path) -> None:
             return
         time.sleep(0.02)
     raise TimeoutError(f"these do not go: {_cgroups(root)}")
+
+
+def _remove_cdi(root: Path) -> None:
+    if name := _network(root):
+        remove_cdi(name)
 
 
 def _remove_users(root: Path) -> None:

@@ -60,6 +60,18 @@ def _run(v: dict[str, Any]) -> list[str]:
     return [*argv, "--stop-timeout", str(v["stop_grace"]), v["image"], *v["command"]]
 
 
+def _create(v: dict[str, Any]) -> list[str]:
+    """As `_run`, by podman."""
+    run = _run({**v, "docker": [], "gpu_uuids": [], "labels": {}})
+    labels = [word for key, value in v["labels"].items() for word in ("--label", f"{key}={value}")]
+    gpus = [word for uuid in v["gpu_uuids"] for word in ("--device", f"nvidia.com/gpu={uuid}")]
+    gpus = gpus or ["--env", "NVIDIA_VISIBLE_DEVICES=void"]
+    return [
+        *v["docker"], "create", "--pull", "never", "--name", v["name"], *labels, *gpus,
+        "--log-driver", "k8s-file", "--pids-limit", "-1", *run[8:],
+    ]  # fmt: skip
+
+
 def _logs(v: dict[str, Any]) -> list[str]:
     argv = [*v["docker"], "logs"] + ["--follow"] * v["follow"]
     argv += ["--tail", str(v["tail"])] if v["tail"] is not None else []
@@ -68,6 +80,19 @@ def _logs(v: dict[str, Any]) -> list[str]:
 
 
 WORDS: dict[str, Case] = {
+    "docker-copy-out.j2": (
+        {"docker": some, "container": values, "path": values},
+        lambda v: [*v["docker"], "cp", "--follow-link", f"{v['container']}:{v['path']}", "-"],
+    ),
+    "docker-diff.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "diff", v["container"]]),
+    "docker-cp.j2": (
+        {"docker": some, "container": values, "path": values, "into": st.booleans()},
+        lambda v: [
+            *v["docker"], "cp",
+            *(["-", f"{v['container']}:{v['path']}"] if v["into"]
+              else ["--follow-link", f"{v['container']}:{v['path']}", "-"]),
+        ],
+    ),
     "docker-events.j2": (
         {"docker": some, "since": values, "format": values},
         lambda v: [
@@ -120,6 +145,10 @@ WORDS: dict[str, Case] = {
         {"docker": some, "container": values, "force": st.booleans()},
         lambda v: [*v["docker"], "rm", *["--force"] * v["force"], "--volumes", v["container"]],
     ),
+    "docker-volume-sizes.j2": (
+        {"docker": some, "format": values},
+        lambda v: [*v["docker"], "system", "df", "--verbose", "--format", v["format"]],
+    ),
     "docker-run.j2": (
         {
             "docker": some,
@@ -145,24 +174,47 @@ WORDS: dict[str, Case] = {
         _run,
     ),
 }  # fmt: skip
+CLAIMS: dict[str, st.SearchStrategy[Any]] = {
+    "name": values.filter(bool),
+    "task": values.filter(bool),
+    "gpu_uuids": st.lists(values.filter(bool), max_size=3),
+    "exclusive": st.booleans(),
+    "sharing": st.just(Sharing(3, 8 << 30)),
+    "gpu_total": st.just(16 << 30),
+}
+UNIT: dict[str, st.SearchStrategy[Any]] = {"unit": values.filter(bool), "missing": st.integers(0, 1)}
 SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "docker-containers.sh.j2": {"docker": lists, "filters": lists, "format": values},
     "docker-facts.sh.j2": {"docker": lists, "format": values},
+    "docker-files-look.sh.j2": {"docker": lists, "format": values, "image": values, "listing": values, "name": values},
+    "docker-files-make.sh.j2": {"docker": lists, "helper": values, "base": values, "image": values, "mark": values},
+    "docker-files-tidy.sh.j2": {
+        "docker": lists,
+        "images": some,
+        "helpers": some,
+        "listing": values,
+        "name": values,
+        "helper_format": values,
+        "helper_name": values,
+    },
     "docker-log-ends.sh.j2": {"docker": lists, "container": values, "of_stdout": some, "of_stderr": some},
     "docker-launch.sh.j2": {
         "docker": lists,
         "lock_wait": st.just(1),
         "format": values,
         "state_format": values,
-        "name": values.filter(bool),
-        "task": values.filter(bool),
-        "gpu_uuids": st.lists(values.filter(bool), max_size=3),
-        "exclusive": st.booleans(),
-        "sharing": st.just(Sharing(3, 8 << 30)),
-        "gpu_total": st.just(16 << 30),
+        **CLAIMS,
+        "volumes": st.just(()),
+        "volume_format": values,
         "run": some,
         "image_id": st.none(),
     },
+    "claims.sh.j2": CLAIMS,
+    "docker-live.sh.j2": {"docker": lists, "format": values},
+    "podman-live.sh.j2": {"docker": lists, "format": values},
+    "podman-facts.sh.j2": {"docker": lists, "format": values},
+    "podman-unlocked.sh.j2": {},
+    "holders.sh.j2": {},
     "docker-lock.sh.j2": {"lock_wait": st.just(1)},
     "docker-reap.sh.j2": {
         "docker": lists,
@@ -199,6 +251,12 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "file": values,
     },
     "image-source.sh.j2": {"docker": lists, "image": values, "image_format": values, "info_format": values},
+    "docker-volume.sh.j2": {"docker": lists, "name": values, "labels": lists, "format": values, "there": st.just(73)},
+    "docker-volumes.sh.j2": {"docker": lists, "label": values, "listing": values, "users": values},
+    "files-look.sh.j2": {"paths": lists},
+    "files-receive.sh.j2": {"folder": values, "name": values, "mark": values},
+    "files-rsync.sh.j2": {"folder": values, "make": maybe, "file": maybe, "arguments": some, "partial": values},
+    "files-send.sh.j2": {"folder": values, "name": maybe},
     "image-straight.sh.j2": {
         "docker": lists,
         "image": values,
@@ -215,6 +273,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "id_format": values,
     },
     "image-walk.sh.j2": {},
+    "image-whole.sh.j2": {"docker": lists, "image": values, "skip": values, "pack": st.none() | some},
     "docker-shell.sh.j2": {
         "docker": lists,
         "container": values,
@@ -222,6 +281,42 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "command": some,
         "terminal": st.booleans(),
     },
+    "systemd-journal.sh.j2": {**UNIT, "identifier": values},
+    "systemd-launch.sh.j2": {
+        "docker": lists,
+        "lock_wait": st.just(1),
+        "live": st.sampled_from(["docker-live.sh.j2", "podman-live.sh.j2"]),
+        "format": values,
+        "unit": values.filter(bool),
+        **CLAIMS,
+        "properties": some,
+        "user": values,
+        "controllers": st.lists(st.sampled_from(["cpu", "memory"])),
+        "secret_env": st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), max_size=2),
+        "program": values,
+        "claim": values,
+    },
+    "systemd-log-ends.sh.j2": {**UNIT, "identifier": values, "of_stdout": some, "of_stderr": some},
+    "systemd-logs.sh.j2": {
+        **UNIT,
+        "identifier": values,
+        "follow": st.booleans(),
+        "tail": st.none() | st.integers(0, 9),
+        "since": maybe,
+    },
+    "systemd-pause.sh.j2": UNIT,
+    "systemd-remove.sh.j2": {**UNIT, "force": st.booleans()},
+    "systemd-resume.sh.j2": UNIT,
+    "systemd-signal.sh.j2": {**UNIT, "signal": st.sampled_from(["TERM", "USR1", "KILL"])},
+    "systemd-task.sh.j2": {
+        "env": st.dictionaries(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True), values, max_size=2),
+        "signals": st.just(["TERM", "INT"]),
+        "identifier": values,
+        "command": some,
+    },
+    "systemd-unit.sh.j2": UNIT,
+    "systemd-units.sh.j2": {"unit": values, "properties": values},
+    "systemd-watch.sh.j2": {"beside": values},
 }
 _FRESH: dict[str, st.SearchStrategy[Any]] = {
     "docker": lists,
@@ -258,6 +353,22 @@ SCRIPTS |= {
     "env-save.sh.j2": {**_NAMED, "container": values, "changes": some, "unlabelled": st.none()},
 }
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
+WORDS |= {
+    "podman-events.j2": (
+        WORDS["docker-events.j2"][0],
+        lambda v: [
+            *v["docker"], "events", "--since", v["since"], "--filter", "type=container",
+            *(w for e in ("start", "pause", "unpause", "died", "remove") for w in ("--filter", f"event={e}")),
+            "--format", v["format"],
+        ],
+    ),
+    "podman-rm.j2": (
+        WORDS["docker-rm.j2"][0],
+        lambda v: [*v["docker"], "rm", *["--force", "--time", "0"] * v["force"], "--volumes", v["container"]],
+    ),
+    "podman-run.j2": (WORDS["docker-run.j2"][0], _create),
+}  # fmt: skip
+SCRIPTS |= {f"podman-{name}.sh.j2": SCRIPTS[f"docker-{name}.sh.j2"] for name in ("launch", "reap", "shell")}
 ALL = {**{name: case[0] for name, case in WORDS.items()}, **SCRIPTS}
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 renderer = Renderer([template_dir()])
@@ -277,13 +388,13 @@ def test_a_template_of_words_gives_every_value_back_as_it_was(name: str, data: s
     assert shlex.split(renderer.script(name, **drawn)) == expected(drawn)
 
 
-@pytest.mark.parametrize("name", sorted(ALL.keys() - {"image-walk.sh.j2"}))
+@pytest.mark.parametrize("name", [name for name in ALL if ALL[name]])
 @given(data=st.data())
 @settings(max_examples=10)
 def test_every_value_of_a_template_has_to_be_there(name: str, data: st.DataObject) -> None:
     drawn = data.draw(st.fixed_dictionaries(ALL[name]))
-    # `numa` comes with `cpus`, which may be None.
-    missing = data.draw(st.sampled_from(sorted(set(drawn) - {"numa"})))
+    # `numa` comes with `cpus`, which may be None, and so does `volume_format` with `volumes`.
+    missing = data.draw(st.sampled_from(sorted(set(drawn) - {"numa", "volume_format"})))
     del drawn[missing]
     with pytest.raises(TemplateError, match=f"'{missing}' is undefined"):
         renderer.script(name, **drawn)
@@ -380,6 +491,21 @@ def test_asking_for_facts_gives_docker_every_value_as_it_was(
     v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-facts.sh.j2"]))
     script = renderer.script("docker-facts.sh.j2", **v | {"docker": [str(fake.docker), *v["docker"]]})
     assert fake.run(script, shell) == (0, [[*v["docker"], "info", "--format", v["format"]]])
+
+
+@shells
+@given(data=st.data())
+@settings(max_examples=15)
+def test_making_an_image_with_files_gives_docker_every_value_as_it_was(
+    fake: FakeDocker, shell: list[str], data: st.DataObject
+) -> None:
+    v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-files-make.sh.j2"]))
+    script = renderer.script("docker-files-make.sh.j2", **v | {"docker": [str(fake.docker), *v["docker"]]})
+    docker, helper = v["docker"], v["helper"]
+    remove = [*docker, "rm", "--force", "--volumes", helper]
+    create = [*docker, "create", "--pull", "never", "--network", "none", "--name", helper, v["base"], "true"]
+    copy, commit = [*docker, "cp", "-", f"{helper}:/"], [*docker, "commit", helper, v["image"]]
+    assert fake.run(script, shell) == (0, [remove, create, copy, commit, remove])
 
 
 @shells

@@ -160,6 +160,20 @@ async def test_a_node_without_zstd_takes_it_as_it_is(world: World, image: str) -
     assert world.has() == [image]
 
 
+async def test_an_engine_that_takes_no_part_of_an_archive_gets_all_of_it(world: World, image: str) -> None:
+    store = (
+        'case "$*" in "info --format driver"*) echo io.containerd.snapshotter.v1 ;; '
+        '*) exec /usr/bin/docker "$@" ;; esac'
+    )
+    with stand_in(world.node(), "docker", store):
+        assert "another id" in str(failed(await world.send(image)))
+        with stand_in(world.node("node1"), "docker", store):
+            world.sync._known.clear()
+            found = sent(await world.send(image))
+    assert (found.how, found.layers_sent) == ("whole", LAYERS + 1)
+    assert said(world.node(), f"docker image inspect -f '{{{{.Id}}}}' {TAG}").strip() == image
+
+
 async def test_nodes_that_reach_each_other_need_nobody_between_them(world: World, image: str) -> None:
     with stand_in(world.node("node1"), "ssh", f'exec /usr/bin/ssh -F {world.lab.home}/.ssh/config "$@"'):
         assert sent(await world.send(image, via="straight")).how == "straight"

@@ -17,8 +17,8 @@ from agentless.controller.requests import (
     RollbackEnvRequest,
     SaveEnvRequest,
 )
+from agentless.controller.routes.talk import Talk
 from agentless.controller.routes.tasks import frames
-from agentless.controller.routes.terminal import Talk
 from agentless.controller.routes.told import Told
 from agentless.model.env import parse_ref
 from agentless.model.terminal import Size
@@ -71,7 +71,7 @@ def add_to(app: FastAPI, house: House) -> None:
     ) -> Response:
         """A program in the build container, as in that of a task."""
         opening = house.builds.open(env, command, None if size is None else Size.parse(size), me)
-        return Talk(opening, lambda: core.hub.until(lambda: house.leaving))
+        return Talk(house, opening, "the controller was stopped, and the terminal with it; the env is as it was left")
 
     @app.post("/v1/envs/{env}/save")
     async def save(env: str, request: SaveEnvRequest, me: Asking) -> Response:

@@ -19,6 +19,7 @@ from agentless.controller.requests import (
     SubmitRequest,
 )
 from agentless.errors import AgentlessError
+from agentless.model.log_query import LogQuery
 from agentless.model.spec import TaskSpec
 from agentless.model.task import Task
 from agentless.model.view import (
@@ -27,7 +28,6 @@ from agentless.model.view import (
     StartView,
     TaskView,
 )
-from agentless.runtimes.docker import LogQuery
 
 
 def add_to(app: FastAPI, house: House) -> None:

@@ -103,3 +103,21 @@ async def test_a_stream_that_has_ended_leaves_nothing(sh, node):
         assert [chunk async for chunk in stream] == [(1, b"x\n")]
         await until(lambda: not node.processes(), "something outlived its stream")
     assert stream.exit_code == 5
+
+
+async def test_a_pipe_reads_every_byte_and_leaves_nothing(sh, node):
+    data = bytes(range(256)) * 1000
+    async with sh.pipe(Command("cat")) as pipe:
+        await pipe.write(data)
+        await pipe.write_eof()
+        seen = b""
+        while chunk := await pipe.read():
+            seen += chunk[1]
+        assert (seen, await pipe.wait()) == (data, 0)
+    await until(lambda: len(node.processes()) == 0, "something outlived its pipe")
+
+
+async def test_a_pipe_that_is_left_ends(sh, node, mark):
+    async with sh.pipe(Command(f"sleep {mark} | cat")):
+        await until(lambda: node.runs(mark))
+    await until(lambda: not node.runs(mark), "something outlived its pipe")

@@ -79,6 +79,41 @@ async def test_a_slow_reader_slows_the_writer_down(session, tmp_path):
         assert int(progress.read_text()) < 40
 
 
+async def read(pipe):
+    seen = {1: b"", 2: b""}
+    while (chunk := await pipe.read()) is not None:
+        seen[chunk[0]] += chunk[1]
+    return seen
+
+
+async def test_every_byte_goes_down_a_pipe_and_back_to_its_end(session):
+    data = bytes(range(256)) * (4 * MB // 256)
+    async with asyncio.timeout(WAIT), session.pipe(Command("echo err >&2; cat; exit 7")) as pipe:
+        reading = asyncio.create_task(read(pipe))
+        for start in range(0, len(data), MB):
+            await pipe.write(data[start : start + MB])
+        await pipe.write_eof()
+        assert (await reading, await pipe.wait()) == ({1: data, 2: b"err\n"}, 7)
+
+
+async def test_what_runs_in_a_pipe_that_is_left_may_tidy_up_and_is_ended(session, node, mark, tmp_path, monkeypatch):
+    monkeypatch.setattr("agentless.session.PIPE_GRACE", 1)
+    (tmp_path / "half").touch()
+    stubborn = f"(trap '' TERM; exec sleep {mark}1) &"
+    script = f"{stubborn} trap 'rm {tmp_path}/half; exit' TERM PIPE; while :; do sleep {mark}; done"
+    async with session.pipe(Command(script)):
+        await until(lambda: node.runs(mark))
+    assert not (tmp_path / "half").exists()
+    assert not node.runs(mark)
+
+
+async def test_the_death_of_the_controller_ends_its_pipes(node, mark):
+    with controller(node, f"pipe(Command('sleep {mark} | cat; sleep {mark}'))") as process:
+        await until(lambda: node.runs(mark))
+        process.kill()
+    await until(lambda: not node.processes(), "something outlived the controller")
+
+
 async def test_a_node_that_takes_nothing_makes_the_sender_wait(node, mark):
     transport = node.transport()
     await transport.connect()
@@ -95,6 +130,44 @@ async def test_a_node_that_takes_nothing_makes_the_sender_wait(node, mark):
         os.kill(pid, signal.SIGKILL)
     await shell.close()
     await transport.close()
+
+
+async def test_what_is_fed_to_a_script_comes_as_it_is(session):
+    data = [os.urandom(MB) for _ in range(20)]
+
+    async def pieces():
+        for piece in data:
+            yield piece
+
+    result = await session.feed(Command("sha256sum; exit 3"), pieces())
+    assert (result.exit_code, result.out.split()[0]) == (3, hashlib.sha256(b"".join(data)).hexdigest())
+
+
+async def test_no_more_is_asked_for_than_the_script_takes(session, node, mark):
+    asked = []
+
+    async def zeros():
+        for _ in range(200):
+            asked.append(1)
+            yield bytes(MB)
+
+    feeding = asyncio.create_task(session.feed(Command(f"sleep {mark}"), zeros()))
+    await until(lambda: node.runs(mark) and asked)
+    await asyncio.sleep(0.3)
+    assert len(asked) < 100
+    feeding.cancel()
+    await until(lambda: not node.runs(mark), "what was fed outlived its end")
+
+
+async def test_a_script_ends_when_what_it_is_fed_breaks_off(session, node, mark):
+    async def broken():
+        yield b"x"
+        await until(lambda: node.runs(mark))
+        raise KeyError("broken")
+
+    with pytest.raises(KeyError):
+        await session.feed(Command(f"sleep {mark} | cat"), broken())
+    await until(lambda: not node.runs(mark), "the script goes on without its input")
 
 
 async def test_the_death_of_the_controller_ends_its_streams(node, mark):

@@ -1,0 +1,60 @@
+"""What tar, rsync and shells complain of while files are copied, as sentences."""
+
+from __future__ import annotations
+
+import re
+
+_GOOD_RSYNC = re.compile(rb"rsync +version v?3\.(1\.([3-9]|[1-9][0-9])|([2-9]|[1-9][0-9])\.)")
+"""From 3.1.3 on it has all that is asked of it. What macOS calls rsync has not."""
+_FULL = re.compile(r"No space left on device|Disk quota exceeded|Wrote only \d+ of \d+ bytes", re.IGNORECASE)
+_NO_TAR = re.compile(r"tar'?: ((command )?not found|inaccessible or not found)")
+_EMPTY = re.compile(
+    r"rsync error: |rsync: connection unexpectedly closed|rsync: \[\w+\] connection unexpectedly closed"
+    r"|tar: (Exiting|Error is not recoverable|Child returned|Unexpected EOF)"
+    r"|tar: (short read|unexpected end of file)"
+)
+_RSYNC = re.compile(r'rsync: (?:\[\w+\] )?.*?"(?P<path>.*)"(?: \(in .*\))?.*?: (?P<why>[^:]+?)(?: \(\d+\))?')
+_TAR = re.compile(r"(?:/\S*/)?(?:tar|mkdir|mv|rm|chmod|cd|sh|bash|dash|ash|-sh): (?:(?:line )?\d+: )?(?P<rest>.+)")
+
+
+def is_good_rsync(words: bytes) -> bool:
+    """Whether this is what a rsync that will do says of its version."""
+    return _GOOD_RSYNC.match(words) is not None
+
+
+def sentences(words: str, node: str, *, there: bool, name: str = "") -> list[str]:
+    """The complaints of a copy, each as a line with what it is about; none of what only says that it failed.
+
+    `there`: it was written on the node, so the disk that may be full is the node's. `name` is what `t` in a tar
+    stream is called there.
+    """
+    found = dict[str, None]()
+    for line in map(str.strip, words.splitlines()):
+        if not line or _EMPTY.match(line):
+            continue
+        if _NO_TAR.search(line):
+            found[f"there is no tar on {node}; install it there, or rsync here and there"] = None
+        elif _FULL.search(line):
+            found[f"the disk of {node} is full" if there else "there is no room left on the disk here"] = None
+        elif match := _RSYNC.fullmatch(line):
+            found[f"{match['path']}: {_lower(match['why'])}"] = None
+        elif match := _TAR.fullmatch(line):
+            found[_tidied(match["rest"], name)] = None
+        else:
+            found[line[:300]] = None
+    return list(found)
+
+
+def _tidied(text: str, name: str) -> str:
+    """`./t/x: Cannot open: Permission denied` in fewer words."""
+    text = re.sub(r"^(can't open|cannot (create directory|access|move|stat|open)) ", "", text, flags=re.IGNORECASE)
+    text = re.sub(r"(Cannot \w+|can't \w+): ", "", text)
+    text = re.sub(r"^['‘]?(\./)?(\.agentless-[0-9a-f]+/)?", "", text)
+    text = re.sub(r"^\.agentless-[0-9a-f]+(?=[:'’])", "its folder", text)
+    if name:
+        text = re.sub(r"^t(?=[/:'’])", lambda _: name, text)
+    return re.sub(r"['’]: ", ": ", text)[:300]
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

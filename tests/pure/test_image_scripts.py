@@ -1,0 +1,170 @@
+"""The scripts that read the archive of `docker save` on a node, in the shells that nodes have, on archives by hand."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import subprocess
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agentless import plugins
+from agentless.controller.depot import Depot
+from agentless.controller.parcels import BrokenOffError, fetch
+from agentless.model.command import Command
+from agentless.model.node import NodeConfig
+from agentless.paths import template_dir
+from agentless.render import Renderer
+from agentless.rules import layers
+from agentless.rules.layers import Image
+from agentless.runtimes.images import Images
+from agentless.session import Session
+from agentless.transports import SshFiles
+
+SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
+shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
+forms = pytest.mark.parametrize("form", ["legacy", "oci"])
+renderer = Renderer([template_dir()])
+DATA = [b"bottom\0" * 1001, b"middle" * 300_000, b"top\n" * 50_001]
+LAYERS = tuple(f"sha256:{hashlib.sha256(data).hexdigest()}" for data in DATA)
+CONFIG = json.dumps({"os": "linux", "rootfs": {"type": "layers", "diff_ids": LAYERS}}).encode()
+IMAGE = Image(f"sha256:{hashlib.sha256(CONFIG).hexdigest()}", LAYERS, 0)
+
+
+def archive(form: str, *, big: bool = False) -> bytes:
+    """As engines before 25 write it, or as those since then do: in the order of the names, the manifest late."""
+    files: dict[str, bytes] = {}
+    if form == "legacy":
+        names = [name for name in layers.names(IMAGE) if name.endswith("/layer.tar")] + [f"{'f' * 64}/layer.tar"]
+        config = f"{IMAGE.id[7:]}.json"
+        for name, data in zip(names, DATA, strict=True):
+            folder = name.partition("/")[0]
+            files |= {f"{folder}/": b"", f"{folder}/VERSION": b"1.0", f"{folder}/json": b"{}", name: data}
+    else:
+        names = [f"blobs/sha256/{layer[7:]}" for layer in LAYERS]
+        config = f"blobs/sha256/{IMAGE.id[7:]}"
+        files = dict(zip(names, DATA, strict=True)) | {"blobs/": b"", "blobs/sha256/": b"", "index.json": b"{}"}
+        files["oci-layout"] = b"{}"
+    files[config] = CONFIG
+    files["manifest.json"] = json.dumps([{"Config": config, "RepoTags": None, "Layers": names}]).encode()
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, data in sorted(files.items()):
+            entry = tarfile.TarInfo(name.rstrip("/"))
+            entry.size = len(data)
+            entry.type = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE
+            if big and name in names:
+                entry.pax_headers = {"comment": "x" * 600, "size": str(len(data))}
+            tar.addfile(entry, io.BytesIO(data))
+    return out.getvalue()
+
+
+@pytest.fixture
+def docker(tmp_path: Path) -> str:
+    """A docker that saves what is in the file beside it."""
+    program = tmp_path / "docker"
+    program.write_text(f'#!/bin/sh\n[ "$1 $2" = "save {IMAGE.id}" ] || exit 9\nexec cat {tmp_path}/saved\n')
+    program.chmod(0o755)
+    return str(program)
+
+
+def parcels(out: bytes) -> dict[str, bytes]:
+    """What the script says, taken apart."""
+    found = {}
+    while out != b".\n":
+        line, _, out = out.partition(b"\n")
+        kind, size, name = line.split()
+        assert kind == b"r"
+        found[name.decode()] = out[: int(size)]
+        out = out[layers.padded(int(size)) :]
+    return found
+
+
+def through(argv: list[str], data: bytes) -> bytes:
+    return subprocess.run(argv, input=data, capture_output=True, check=True).stdout
+
+
+@shells
+@forms
+@pytest.mark.parametrize("big", [False, True])
+def test_only_what_is_wanted_is_handed_out(shell: list[str], form: str, big: bool, docker: str, tmp_path: Path) -> None:
+    (tmp_path / "saved").write_bytes(archive(form, big=big))
+    skip = " ".join(["", *layers.unwanted(IMAGE, 2), ""])
+    script = renderer.script("image-save.sh.j2", docker=[docker], image=IMAGE.id, skip=skip, pack=None)
+    done = subprocess.run(shell, input=script.encode(), capture_output=True, check=True)
+    found = parcels(done.stdout)
+    assert set(found.values()) & set(DATA) == {DATA[2]}
+    assert CONFIG in found.values()
+    assert "manifest.json" in found
+
+
+@shells
+@forms
+def test_an_archive_without_what_nobody_needs_is_else_the_same(
+    shell: list[str], form: str, docker: str, tmp_path: Path
+) -> None:
+    (tmp_path / "saved").write_bytes(archive(form, big=True))
+    skip = layers.unwanted(IMAGE, 1)
+    script = renderer.script(
+        "image-share.sh.j2",
+        docker=[docker],
+        image=IMAGE.id,
+        skip=" ".join(["", *skip, ""]),
+        pack=None,
+        file=tmp_path / "out",
+    )
+    done = subprocess.run(shell, input=script.encode(), capture_output=True, check=True)
+    whole, digest, size = done.stdout.decode().splitlines()
+    data = (tmp_path / "out").read_bytes()
+    assert (whole, digest.split()[0], int(size)) == ("whole", hashlib.sha256(data).hexdigest(), len(data))
+    with tarfile.open(fileobj=io.BytesIO(data)) as left, tarfile.open(tmp_path / "saved") as saved:
+        wanted = [member.name for member in saved if member.name not in skip]
+        assert left.getnames() == wanted
+        for member in left:
+            if member.isfile():
+                assert left.extractfile(member).read() == saved.extractfile(member.name).read()
+
+
+@pytest.fixture
+async def session(tmp_path: Path) -> AsyncIterator[Session]:
+    """A shell of this machine."""
+    node = NodeConfig("here", "", connection="local")
+    session = Session(plugins.load("transports", "local").make(node, SshFiles(tmp_path, tmp_path)))
+    await session.connect()
+    yield session
+    await session.close()
+
+
+@forms
+@pytest.mark.parametrize("packer", [None, "zstd", "gzip"])
+@pytest.mark.parametrize("kept", [0, 1, 2])
+async def test_the_layers_that_are_lacking_come_whole(
+    session: Session, form: str, packer: str | None, kept: int, docker: str, tmp_path: Path
+) -> None:
+    (tmp_path / "saved").write_bytes(archive(form))
+    images = Images(NodeConfig("here", "", docker=(docker,)), renderer, str)
+    depot = Depot()
+    command = images.save(IMAGE.id, layers.unwanted(IMAGE, kept), packer)
+    async with session.stream(command) as stream:
+        await fetch(stream, IMAGE, kept, packer, depot)
+    assert await depot.configuration() == CONFIG
+    for data, layer in list(zip(DATA, LAYERS, strict=True))[kept:]:
+        parcel = await depot.find(layer)
+        came = b"".join([piece async for piece in depot.read(parcel)])
+        unpack = ["zstd", "-dc"] if packer == "zstd" else ["gzip", "-dc"] if packer else ["cat"]
+        assert through(unpack, came)[: parcel.size] == data
+    depot.close()
+
+
+async def test_an_archive_that_breaks_off_is_none(session: Session, docker: str, tmp_path: Path) -> None:
+    (tmp_path / "saved").write_bytes(archive("legacy")[:300_000])
+    script = renderer.script("image-save.sh.j2", docker=[docker], image=IMAGE.id, skip=" ", pack=None)
+    depot = Depot()
+    with pytest.raises(BrokenOffError):
+        async with session.stream(Command(script)) as stream:
+            await fetch(stream, IMAGE, 0, None, depot)
+    depot.close()

@@ -1,0 +1,271 @@
+"""`--container NULL`: tasks that a real systemd runs on a node itself, and who else wants its GPUs."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.lab import Lab, requirements
+from tests.lab.systemd import PERSON
+from tests.real.cli import Cli, finish, until
+
+UNTIL_TERM = "trap 'echo told; exit 7' TERM; echo up; while :; do sleep 0.1; done"
+
+
+@pytest.fixture(scope="module")
+def bare_lab():
+    if missing := requirements(systemd=True):
+        pytest.skip(f"no systemd node on this machine: {'; '.join(missing)}")
+    with Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab:
+        lab.add_systemd_node("bare")
+        yield lab
+
+
+@pytest.fixture(autouse=True)
+def _cured(bare_lab):
+    yield
+    bare_lab.reset()
+
+
+@pytest.fixture
+def node(bare_lab):
+    return bare_lab.nodes["bare"]
+
+
+def inventory(lab, user="root"):
+    keys = f"user: {user}, identity_file: {lab.identity}, image: busybox"
+    return f"version: 1\ndefaults: {{{keys}}}\nnodes:\n  bare: {{host: {lab.nodes['bare'].host}}}\n"
+
+
+def person(lab, name, user="root", **extra):
+    cli = Cli(lab, name, inventory(lab, user), **extra)
+    cli.get("/v1/doctor")  # what a test before this one removed within a moment is else noticed in a minute
+    until(lambda: is_settled(cli))
+    return cli
+
+
+def is_settled(cli):
+    states = [gpu["state"] for gpu in cli.get("/v1/gpus")]
+    if "unhealthy" in states:  # it has seen a test before this one
+        cli("nodes", "resume", "bare")
+    return states == ["free", "free"]
+
+
+@pytest.fixture
+def agentless(bare_lab):
+    return person(bare_lab, "main")
+
+
+def submit(cli, *words):
+    return cli.submit("--container", "NULL", *words)
+
+
+def state_of(cli, task):
+    return cli.task(task)["state"]
+
+
+def refused(cli, *words):
+    return cli("submit", "--container", "NULL", *words, code=1).err
+
+
+def newest(cli):
+    return max(cli.json("ps", "--all"), key=lambda task: task["id"])
+
+
+def show(node, task, *properties):
+    said = node.sh(f"systemctl show agentless-{task} --property={','.join(properties)}").stdout
+    return dict(line.split("=", 1) for line in said.splitlines())
+
+
+def test_a_task_runs_under_systemd_with_its_limits_and_only_its_own_gpu(agentless, node):
+    script = "echo $CUDA_VISIBLE_DEVICES $A $(pwd) $(id -un); cat /proc/self/cgroup; exec sleep 300"
+    words = ("bare::1", "--cores", "0.5", "--memory", "64MiB", "--workdir", "/var/log", "--env", "A=x  'y' $HOME")
+    task = submit(agentless, *words, "--", "sh", "-c", script.replace("$A", '"$A"'))
+    properties = ("CPUQuotaPerSecUSec", "MemoryMax", "MemorySwapMax", "KillMode", "User", "WorkingDirectory")
+    assert show(node, task, *properties) == {
+        "CPUQuotaPerSecUSec": "500ms",
+        "MemoryMax": str(64 << 20),
+        "MemorySwapMax": "0",
+        "KillMode": "control-group",
+        "User": "root",
+        "WorkingDirectory": "/var/log",
+    }
+    log = until(lambda: agentless("logs", task).out)
+    assert log.splitlines()[0] == f"{node.gpu_uuids[1]} x  'y' $HOME /var/log root"
+    assert f"agentless-{task}.service" in log
+    assert (agentless.gpu("bare::1")["task"], agentless.gpu("bare::0")["state"]) == (task, "free")
+    found = agentless.task(task)
+    assert (found["state"], found["container"], found["image"]) == ("running", f"agentless-{task}.service", None)
+
+
+def test_the_exit_code_both_streams_and_the_times_are_the_tasks_own(agentless):
+    done = agentless(
+        "submit", "bare", "--container", "NULL", "-f", "--", "sh", "-c", "echo out; echo err >&2; exit 7", code=7
+    )
+    assert (done.out, "err\n" in done.err, "out" in done.err) == ("out\n", True, False)
+    task = newest(agentless)
+    assert (task["state"], task["exit_code"]) == ("failed", 7)
+    again = agentless("logs", task["id"])
+    assert (again.out, again.err) == ("out\n", "err\n")
+
+
+def test_a_log_is_followed_while_it_is_written_and_ends_with_the_task(agentless, node):
+    task = submit(
+        agentless,
+        "bare",
+        "--",
+        "sh",
+        "-c",
+        "echo one; until [ -e /tmp/go ]; do sleep 0.05; done; echo two; printf three",
+    )
+    following = agentless.start("logs", "-f", "--tail", "1", "--timestamps", task)
+    until(lambda: "one" in agentless("logs", task).out)
+    node.sh("touch /tmp/go")
+    done = finish(following)
+    node.sh("rm /tmp/go")
+    lines = [line.split(" ", 1) for line in done.out.splitlines()]
+    assert [words for _, words in lines] == ["one", "two", "three"]
+    assert all(stamp.endswith("Z") for stamp, _ in lines)
+
+
+def test_a_stop_gives_it_time_and_leaves_nothing_of_it(agentless, node):
+    task = submit(agentless, "bare::0", "--", "sh", "-c", f"setsid sleep 301 & {UNTIL_TERM}")
+    until(lambda: agentless("logs", task).out)
+    agentless("stop", task, "--grace", "10s")
+    found = agentless.task(task)
+    assert (found["state"], found["exit_code"]) == ("stopped", 7)
+    assert node.sh("pgrep -f '[s]leep 301'").stdout == ""
+    assert agentless("logs", task).out == "up\ntold\n"
+    agentless("rm", task)
+    assert node.units() == []
+
+
+def test_what_does_not_want_to_end_is_killed(agentless):
+    task = submit(agentless, "bare::0", "--", "sh", "-c", "trap '' TERM; echo up; while :; do sleep 0.1; done")
+    until(lambda: agentless("logs", task).out)
+    agentless("stop", task, "--grace", "100ms")
+    assert (state_of(agentless, task), agentless.task(task)["exit_code"]) == ("stopped", 137)
+
+
+def test_a_paused_task_stands_still_and_goes_on(agentless, node):
+    task = submit(agentless, "bare::0", "--", "sh", "-c", UNTIL_TERM)
+    main = show(node, task, "MainPID")["MainPID"]
+    agentless("pause", task)
+    assert state_of(agentless, task) == "paused"
+    assert node.sh(f"cut -d' ' -f3 /proc/{main}/stat").stdout == "T\n"
+    agentless("resume", task)
+    assert state_of(agentless, task) == "running"
+    agentless("pause", task)
+    agentless("stop", task)
+    assert agentless.task(task)["exit_code"] == 7
+
+
+def test_a_time_limit_ends_it(agentless):
+    script = "trap 'exit 9' USR1; while :; do sleep 0.1; done"
+    words = ("bare", "--container", "NULL", "--time-limit", "1s", "--signal", "USR1", "--wait")
+    agentless("submit", *words, "--", "sh", "-c", script, code=None)
+    task = newest(agentless)
+    assert (task["state"], task["exit_code"]) == ("timeout", 9)
+
+
+def test_a_secret_reaches_the_task_and_nobody_else(agentless, node):
+    secret = "s3'cr\"et $(a)\nsecond \\ line"
+    script = "printf '%s' \"$TOKEN\" >/tmp/token; exec sleep 300"
+    task = submit(agentless, "bare", "--secret-env", f"TOKEN={secret}", "--", "sh", "-c", script)
+    assert until(lambda: node.sh("cat /tmp/token 2>/dev/null").stdout) == secret
+    everything = node.sh(
+        f"systemctl show agentless-{task}; cat /run/systemd/transient/agentless-*; journalctl --no-pager -a -o verbose;"
+        "for each in /proc/[0-9]*; do tr '\\0' ' ' <$each/cmdline; done"
+    ).stdout
+    assert "s3'cr" not in everything
+    assert "agentless-claim" in everything
+    node.sh("rm /tmp/token")
+
+
+def test_what_was_forgotten_is_recovered_from_the_units(agentless, bare_lab):
+    words = ("bare::0", "--name", "mine", "--env", "A=b")
+    task = submit(agentless, *words, "--", "sh", "-c", UNTIL_TERM)
+    other = person_without_waiting(bare_lab, "other")
+    other("recover", "--yes")
+    found = other.task(task)
+    assert (found["state"], found["name"], found["gpus"], found["env_names"]) == ("running", "mine", [0], ["A"])
+    other("stop", task)
+    until(lambda: state_of(agentless, task) != "running")
+    assert agentless.task(task)["exit_code"] == 7
+    other.close()
+
+
+def person_without_waiting(lab, name):
+    return Cli(lab, name, inventory(lab))
+
+
+def test_a_controller_that_dies_in_a_launch_neither_loses_the_task_nor_starts_it_twice(agentless, node):
+    holder = node.sh("exec 9</; flock 9; sleep 300 >/dev/null 2>&1 & echo $!").stdout.strip()
+    starting = agentless.start(
+        "submit", "--container", "NULL", "bare::0", "--", "sh", "-c", "echo began; exec sleep 300"
+    )
+    (task,) = until(lambda: agentless.get("/v1/tasks"))
+    agentless.kill_controller()
+    starting.kill()
+    starting.communicate()
+    node.sh(f"kill {holder}")
+    agentless("nodes")
+    until(lambda: state_of(agentless, task["id"]) == "running")
+    until(lambda: agentless("logs", task["id"]).out == "began\n")
+    assert node.units() == [f"agentless-{task['id']}.service"]
+
+
+def test_a_gpu_is_either_a_containers_or_a_services_whoever_asks(agentless, bare_lab):
+    bob = person(bare_lab, "bob", USER="bob", LOGNAME="bob")
+    task = submit(agentless, "bare::0", "--", "sleep", "300")
+    container = bob.submit("bare::1", "--", "sleep", "300")
+    # Each knows nothing of the other's task yet, or all the same: the node decides.
+    said = bob("submit", "bare::0", "--no-queue", "--", "true", code=3).err
+    assert f"held by task {task}" in said
+    said = agentless("submit", "bare::1", "--no-queue", "--container", "NULL", "--", "true", code=3).err
+    assert f"held by task {container}" in said
+    bob.close()
+
+
+def test_a_process_of_a_task_on_its_gpu_is_no_stranger(agentless, node):
+    task = submit(agentless, "bare::0", "--", "sleep", "300")
+    main = show(node, task, "MainPID")["MainPID"]
+    until(lambda: node.sh(f"cat /proc/{main}/task/{main}/children").stdout)
+    child = node.sh(f"cat /proc/{main}/task/{main}/children").stdout.strip()
+    node.use_gpu(0, int(child))
+    until(lambda: agentless.gpu("bare::0")["processes"])
+    found = agentless.gpu("bare::0")
+    assert (found["state"], found["reason"]) == ("allocated", f"held by task {task} of {agentless.task(task)['owner']}")
+
+
+def test_somebody_without_rights_has_his_own_systemd_if_it_may_stay(bare_lab, node):
+    node.sh(f"chmod 666 {node.docker_socket}; loginctl disable-linger {PERSON}")
+    carol = person(bare_lab, "carol", PERSON)
+    assert f"sudo loginctl enable-linger {PERSON}" in refused(carol, "bare::0", "--", "true")
+    node.sh(f"loginctl enable-linger {PERSON}")
+    until(lambda: node.sh("ls /run/user/*/systemd/private").stdout)
+    assert "leave out --memory" in refused(carol, "bare::0", "--memory", "1GiB", "--", "true")
+    task = submit(carol, "bare::0", "--secret-env", "S=t", "--", "sh", "-c", f"id -un; echo $S; {UNTIL_TERM}")
+    until(lambda: "up" in carol("logs", task).out)
+    root = person_without_waiting(bare_lab, "main")
+    assert f"held by task {task}" in root("submit", "bare::0", "--no-queue", "--", "true", code=3).err
+    carol("stop", task)
+    assert (state_of(carol, task), carol("logs", task).out) == ("stopped", f"{PERSON}\nt\nup\ntold\n")
+    carol.close()
+
+
+def test_what_systemd_cannot_do_is_said_in_a_sentence(agentless, node):
+    said = refused(agentless, "bare", "--workdir", "/no/such", "--", "true")
+    assert said == "agentless: bare: there is no folder /no/such on bare, or it may not be entered\n"
+    said = refused(agentless, "bare", "--user", "nobodyatall", "--", "true")
+    assert said == "agentless: bare: there is no user nobodyatall on bare\n"
+    assert node.units() == []
+    task = submit(agentless, "bare", "--", "sleep", "300")
+    assert "has no container to open a shell in" in agentless("shell", task, code=3).err
+
+
+def test_a_program_that_is_not_there_is_said_in_its_log(agentless):
+    done = agentless("submit", "bare", "--container", "NULL", "--follow", "--", "nosuchprogram", code=127)
+    assert "nosuchprogram: not found" in done.err
