@@ -12,7 +12,6 @@ import os
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from agentless.errors import AgentlessError, RuntimeFailed, StateError
 
@@ -38,9 +37,8 @@ class Depot:
     """The layers of one image, by diff id, and its configuration."""
 
     def __init__(self) -> None:
-        folder = "/var/tmp" if os.access("/var/tmp", os.W_OK) else None  # noqa: S108 - a file without a name
         try:
-            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by `close`
+            self._file = tempfile.TemporaryFile(dir=_folder(), buffering=0)  # noqa: SIM115 - closed by `close`
         except OSError as error:
             raise _full(error) from None
         self.config = b""
@@ -136,7 +134,14 @@ def _write(fd: int, data: bytes, at: int) -> None:
         view, at = view[written:], at + written
 
 
+def _folder() -> str:
+    """Of the machine's two folders for such files the one that is no memory."""
+    large = "/var/tmp"  # noqa: S108 - a file without a name
+    return large if os.access(large, os.W_OK) and "TMPDIR" not in os.environ else tempfile.gettempdir()
+
+
 def _full(error: OSError) -> StateError:
     return StateError(
-        f"an image on its way needs room in {Path(tempfile.gettempdir())} or /var/tmp here: {error.strerror}"
+        f"an image on its way needs room in {_folder()} here: {error.strerror}; make some, or name another folder with "
+        "TMPDIR and start the controller again"
     )

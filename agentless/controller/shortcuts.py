@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from agentless.controller.delivery import Job
 from agentless.controller.link import Link
-from agentless.errors import AgentlessError, Refused, RuntimeFailed
+from agentless.errors import AgentlessError, Refused, RuntimeFailed, Timeout
 from agentless.model.command import Command, Result
 from agentless.model.transfer import Progress, Sent
 from agentless.rules import layers
@@ -112,9 +112,12 @@ async def _streamed(link: Link, command: Command) -> Result:
 async def _read(stream: Stream) -> tuple[list[str], str]:
     """The lines of its output, and the end of what it says on the other stream."""
     out, err = b"", b""
-    async with asyncio.timeout(WITHIN):
-        async for fd, data in stream:
-            out, err = (out + data, err) if fd == 1 else (out, (err + data)[-4000:])
+    try:
+        async with asyncio.timeout(WITHIN):
+            async for fd, data in stream:
+                out, err = (out + data, err) if fd == 1 else (out, (err + data)[-4000:])
+    except TimeoutError:
+        raise Timeout(f"the image was not sent within {WITHIN / 3600:.0f} hours; it was given up") from None
     return [line.strip() for line in out.decode("utf-8", "replace").splitlines()], err.decode("utf-8", "replace")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Iterable
 
 from agentless.controller.link import Link
+from agentless.errors import AgentlessError
 from agentless.model.command import Command
 from agentless.session import CHUNK
 
@@ -22,7 +24,7 @@ class Speeds:
         self._known: dict[str, tuple[float, float]] = {}
 
     async def slowest(self, links: Iterable[Link]) -> float:
-        """That of the slowest of them; raises NoAnswer."""
+        """That of the slowest of them that answer."""
         return min(await asyncio.gather(*(self._of(link) for link in links)))
 
     async def _of(self, link: Link) -> float:
@@ -35,6 +37,8 @@ class Speeds:
                     await link.session.feed(Command("cat >/dev/null\n", timeout=30.0), _zeros())
             except TimeoutError:
                 pass
+            except AgentlessError:
+                return math.inf  # whoever sends to it will find out
             known = self._known[link.node.name] = began, PROBE / (now() - began)
         return known[1]
 

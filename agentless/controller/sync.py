@@ -102,7 +102,7 @@ class Sync:
             waiting = {name: waiting[name] for name in (*again, *(lacking.keys() - sent.keys()))}
             if not waiting:
                 break
-        return found
+        return found | {name: _unlucky(job, name) for name in waiting}
 
     # ------------------------------------------------------------------ looking
 
@@ -231,6 +231,10 @@ def _packer(image: Image, places: Mapping[str, Place], speed: float) -> str | No
     if "zstd" in everyone:
         return "zstd"
     return "gzip" if "gzip" in everyone and speed < FAST else None
+
+
+def _unlucky(job: Job, node: str) -> Refused:
+    return Refused(f"others were sending image {short(job.image.id)} to {node}, and did not end it; try again")
 
 
 def _other_store(job: Job, link: Link, place: Place) -> RuntimeFailed:

@@ -246,7 +246,7 @@ def submission(command: Iterable[str], targets: Iterable[str], options: Options,
     whose = _owner(given.pop("owner"), "--owner") if "owner" in given else None
     spec = replace(_spec(given), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
     spec = replace(spec, terms=replace(spec.terms, start_at=start_at))
-    several = len(wanted) * len(sweep) > 1
+    several = max(1, len(wanted)) * len(sweep) > 1
     spec = replace(
         spec,
         uploads=tuple(located(each, outside.folder) for each in spec.uploads),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agentless.controller import delivery
+from agentless.controller import delivery, sync
 from agentless.controller.sync import Sync
 from agentless.controller.wiring import Controller
 from agentless.errors import AgentlessError, RuntimeFailed, Unreachable
@@ -154,9 +155,14 @@ async def test_only_the_layers_that_a_node_lacks_travel_and_the_second_time_none
     assert "changed-1" in said(world.node(), f"docker run --rm {TAG} ls").split()
 
 
-async def test_a_node_without_zstd_takes_it_as_it_is(world: World, image: str) -> None:
+async def test_a_node_without_zstd_takes_it_as_it_is_or_by_gzip(
+    world: World, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with without(world.node(), "zstd"):
         assert sent(await world.send(image)).sent > LAYER * LAYERS * MB
+        clean(world.node())
+        monkeypatch.setattr(sync, "FAST", math.inf)
+        assert sent(await world.send(image)).layers_sent == LAYERS
     assert world.has() == [image]
 
 
@@ -174,10 +180,15 @@ async def test_an_engine_that_takes_no_part_of_an_archive_gets_all_of_it(world: 
     assert said(world.node(), f"docker image inspect -f '{{{{.Id}}}}' {TAG}").strip() == image
 
 
-async def test_nodes_that_reach_each_other_need_nobody_between_them(world: World, image: str) -> None:
+async def test_nodes_that_reach_each_other_need_nobody_between_them(
+    world: World, image: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with stand_in(world.node("node1"), "ssh", f'exec /usr/bin/ssh -F {world.lab.home}/.ssh/config "$@"'):
         assert sent(await world.send(image, via="straight")).how == "straight"
-    assert world.has() == [image]
+        assert world.has() == [image]
+        clean(world.node())
+        monkeypatch.setattr(sync, "SLOW", math.inf)
+        assert sent(await world.send(image)).how == "straight"
     assert said(world.node(), f"docker image inspect -f '{{{{.Id}}}}' {TAG}").strip() == image
 
 

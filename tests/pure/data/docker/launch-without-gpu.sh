@@ -21,12 +21,17 @@ live=$(docker ps --no-trunc --filter label=agentless.task --filter status=create
 # conmon are looked into (who asks a process that a driver has hung may hang as well), and none inside a container, which
 # has a PID more than we have: one in each namespace it is in.
 holders() {
+  set --
+  for each in $(grep -lsx -e sh -e conmon /proc/[0-9]*/comm); do
+    set -- "$@" "${each%comm}cmdline"
+  done
+  set -- $(grep -ls agentless-claim= "$@" /dev/null)
+  [ "$#" -gt 0 ] || return
   ours=$(sed -n 's/^NSpid://p' /proc/self/status | wc -w)
-  shells=$(grep -lsx -e sh -e conmon /proc/[0-9]*/comm | sed 's/comm$/cmdline/')
-  for file in $(grep -ls agentless-claim= $shells /dev/null); do
-    theirs=$(sed -n 's/^NSpid://p' "${file%cmdline}status" | wc -w)
+  for each; do
+    theirs=$(sed -n 's/^NSpid://p' "${each%cmdline}status" | wc -w)
     if [ "$theirs" -eq "$ours" ]; then
-      tr '\000\n' '\n ' < "$file" | sed -n 's/^agentless-claim=//p'
+      tr '\000\n' '\n ' < "$each" | sed -n 's/^agentless-claim=//p'
     fi
   done | sort -u
 } 2> /dev/null
