@@ -115,12 +115,15 @@ class Intake:
                 ref, version = await self._envs.resolve(text)
                 self._envs.holder(ref, version.id)
                 found[text] = (str(ref), ref.image, version.id)
-        return tuple(
+        meant = tuple(
             replace(spec, container=found[text][0], image=found[text][1], image_id=found[text][2])
             if text in found
             else replace(spec, container=text)
             for spec, text in zip(specs, wanted, strict=True)
         )
+        for spec in meant:
+            check_spec(spec)  # once more: the usual env may be none at all
+        return meant
 
     def _tasks(self, request: Submit) -> list[Task]:
         core, tasks = self._core, list[Task]()

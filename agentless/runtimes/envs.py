@@ -60,6 +60,8 @@ SECOND = "-2"
 """Ends the passing name of what is made of something that has a passing name already."""
 _TAKEN = 75
 _GPUS = "NVIDIA_VISIBLE_DEVICES"
+_SEES_GPUS = (_GPUS, "CUDA_VERSION")
+"""Variables of an image for which NVIDIA's runtime, where it is the usual one, gives a container all GPUs."""
 
 
 class EnvWords:
@@ -152,6 +154,7 @@ class EnvWords:
             old=old,
             image=image.id,
             entrypoint=bool(image.entrypoint),
+            blind=any(variable.partition("=")[0] in _SEES_GPUS for variable in image.env),
         )
 
     def parse_create(self, result: Result) -> str:

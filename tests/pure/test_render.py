@@ -342,6 +342,7 @@ SCRIPTS |= {
         "old": maybe,
         "image": values,
         "entrypoint": st.booleans(),
+        "blind": st.booleans(),
     },
     "env-diff.sh.j2": {"docker": lists, "container": values, "most": st.integers(1, 99)},
     "env-fresh.sh.j2": _FRESH,

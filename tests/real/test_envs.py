@@ -98,7 +98,7 @@ def test_after_a_small_change_a_push_sends_about_one_layer(agentless):
     assert 20_000 < second["sent"] < 60_000
 
 
-def test_a_task_brings_its_env_to_a_node_that_has_never_seen_it(agentless, node2):
+def test_a_task_brings_its_env_to_a_node_that_has_never_seen_it(lab, agentless, node2):
     made(agentless, "carried", "echo 1 >/which")
     changed(agentless, "carried", "echo 2 >/which")
     task = agentless.json("submit", "node2::0", "--container", "carried:1", "--wait", "--", "cat", "/which")[0]
@@ -108,6 +108,12 @@ def test_a_task_brings_its_env_to_a_node_that_has_never_seen_it(agentless, node2
     assert steps[0] == "bringing carried:1 to node2"
     assert steps[-1].startswith("carried:1 came to node2: ")
     assert image_id(node2, "agentless/carried:2") == ""
+    with contextlib.closing(Cli(lab, "usual", inventory_of(lab, "image: busybox, container: carried"))) as usual:
+        usual.settle()
+        task = usual.json("submit", "node2::0", "--wait", "--", "cat", "/which")[0]
+        assert (task["env"], usual("logs", task["id"]).out) == ("carried:2", "2\n")
+        plain = usual.json("submit", "node2::0", "--image", "busybox", "--wait", "--", "test", "!", "-e", "/which")[0]
+        assert (plain["env"], plain["exit_code"]) == (None, 0)
 
 
 def test_a_name_of_ours_is_neither_pulled_nor_taken_from_a_stranger(agentless, node2):
