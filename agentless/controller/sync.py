@@ -7,22 +7,19 @@ has taken when its link breaks is kept there as an image without a name, so that
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agentless.controller.core import Core
 from agentless.controller.delivery import Delivery, Job
-from agentless.controller.depot import Depot
 from agentless.controller.link import Link
-from agentless.controller.parcels import BrokenOffError, fetch, fetch_whole
 from agentless.controller.shortcuts import Outcomes, reachable, shared, straight
 from agentless.controller.speed import Speeds
+from agentless.controller.supply import Supplies
 from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
 from agentless.model.transfer import Progress, Sent, Via
-from agentless.rules import layers
 from agentless.rules.layers import Image
 from agentless.runtimes.images import LayerMissing, Place, short
 
@@ -60,6 +57,7 @@ class Sync:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._going: dict[tuple[str, str], asyncio.Event] = {}
         self._speeds = Speeds()
+        self._supplies = Supplies()
         self._known: dict[tuple[str, str], Image] = {}
 
     async def send(
@@ -176,20 +174,19 @@ class Sync:
         self, job: Job, links: Mapping[str, Link], kept: Mapping[str, int], packer: str | None
     ) -> Outcomes:
         """Through the controller."""
-        with contextlib.closing(Depot()) as depot:
-            reading = asyncio.create_task(self._read(job, min(kept.values()), packer, depot))
-            deliveries = [Delivery(job, links[name], kept[name], packer, depot) for name in kept]
-            sending = asyncio.gather(*(self._deliver(delivery, whole=job.image.containerd) for delivery in deliveries))
+        async with self._supplies.take(job, min(kept.values()), packer) as supply:
+            deliveries = [Delivery(job, links[name], kept[name], packer, supply.depot) for name in kept]
+            sending = asyncio.gather(*(self._deliver(each, whole=job.image.containerd) for each in deliveries))
             try:
-                both: set[asyncio.Future[Any]] = {reading, sending}
+                both: set[asyncio.Future[Any]] = {supply.reading, sending}
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-                if reading.done():
-                    reading.result()
+                if supply.failed:
+                    self._known.pop((job.source.node.name, job.image.id), None)
+                    supply.reading.result()
                 return dict(zip(kept, await sending, strict=True))
             finally:
-                reading.cancel()
                 sending.cancel()
-                await asyncio.gather(reading, sending, return_exceptions=True)
+                await asyncio.gather(sending, return_exceptions=True)
 
     async def _deliver(self, delivery: Delivery, *, whole: bool) -> Sent | AgentlessError:
         async with self._slots:
@@ -199,21 +196,6 @@ class Sync:
                 if not isinstance(error, NoAnswer):
                     await delivery.forget()
                 return error
-
-    async def _read(self, job: Job, kept: int, packer: str | None, depot: Depot) -> None:
-        images, image = job.source.runtime.images, job.image
-        try:
-            if image.containerd:
-                async with job.source.stream(images.whole(image.id, packer)) as stream:
-                    await fetch_whole(stream, image, depot)
-            else:
-                command = images.save(image.id, layers.unwanted(image, kept), packer)
-                async with job.source.stream(command) as stream:
-                    await fetch(stream, image, kept, packer, depot)
-            depot.finish()
-        except BrokenOffError as error:
-            self._known.pop((job.source.node.name, job.image.id), None)
-            raise images.save_failed(job.image.id, error.words) from None
 
 
 async def _run(link: Link, command: Command) -> Result:

@@ -49,7 +49,7 @@ def bench(runs: int) -> list[Row]:
         def ours(image: str) -> float:
             targets = [links[name] for name in TARGETS]
             began = time.perf_counter()
-            sent = runner.run(sync.send(image, links["node1"], targets, tags=["bench/env:1"], via="controller"))
+            sent = runner.run(sync.send(image, links["node1"], targets, tags=["bench/env:1"]))
             seconds = time.perf_counter() - began
             assert all(isinstance(each, Sent) for each in sent.values()), sent
             moved.append(sum(each.sent for each in sent.values() if isinstance(each, Sent)))

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from agentless.controller import delivery, sync
+from agentless.controller.delivery import Job
 from agentless.controller.sync import Sync
 from agentless.controller.wiring import Controller
 from agentless.errors import AgentlessError, RuntimeFailed, Unreachable
@@ -153,6 +154,17 @@ async def test_only_the_layers_that_a_node_lacks_travel_and_the_second_time_none
     assert third.layers_sent == 1
     assert MB < third.sent < 1.1 * MB
     assert "changed-1" in said(world.node(), f"docker run --rm {TAG} ls").split()
+
+
+async def test_one_reading_is_for_all_requests_that_it_is_enough_for(world: World, image: str) -> None:
+    source = world.controller.core.links["node1"]
+    job = Job(await world.sync._describe(image, source), source, (), lambda _: None)
+    async with world.sync._supplies.take(job, 1, None) as first, world.sync._supplies.take(job, 3, None) as second:
+        assert second is first
+        top = await second.depot.find(job.image.layers[-1])
+        async with asyncio.timeout(20):
+            assert len(b"".join([piece async for piece in second.depot.read(top)])) > LAYER * MB
+    await world.rest("node1")
 
 
 async def test_a_node_without_zstd_takes_it_as_it_is_or_by_gzip(
