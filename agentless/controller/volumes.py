@@ -35,8 +35,8 @@ class Volumes:
     async def create(self, name: str, node: str, owner: str) -> VolumeView:
         """Make a volume on a node; raises Refused when there is one of that name."""
         link = await self._reached(node)
-        result = await link.run(link.runtime.create_volume(check_volume(name), owner))
-        link.runtime.check_volume(name, result)
+        result = await link.run(link.runtime.volumes.create(check_volume(name), owner))
+        link.runtime.volumes.check(name, result)
         return VolumeView(link.node.name, name, owner, 0, ())
 
     async def remove(self, name: str, node: str | None) -> list[VolumeView]:
@@ -53,7 +53,7 @@ class Volumes:
                     f"no volume {name!r} on {link.node.name}{nearest(name, there)}; see agentless volume list"
                 )
             self._check_unused(link, there[name])
-            link.runtime.check_volume(name, await link.run(link.runtime.remove_volume(name)))
+            link.runtime.volumes.check(name, await link.run(link.runtime.volumes.remove(name)))
             removed.append(there[name])
         if not removed:
             raise NotFound(f"no node has a volume {name!r}; agentless volume list shows what there is")
@@ -107,14 +107,16 @@ class Volumes:
         return link
 
     async def _of(self, link: Link, *, sizes: bool) -> list[VolumeView]:
-        asked = [link.run(link.runtime.volumes())]
-        asked += [link.run(link.runtime.volume_sizes())] if sizes else []
+        asked = [link.run(link.runtime.volumes.all())]
+        asked += [link.run(link.runtime.volumes.sizes())] if sizes else []
         found, *counted = await asyncio.gather(*asked, return_exceptions=True)
         if isinstance(found, BaseException):
             raise found
-        link.runtime.check(found)
-        known = link.runtime.parse_sizes(counted[0]) if counted and not isinstance(counted[0], BaseException) else {}
+        known = dict[str, int]()
+        for answer in counted:
+            if not isinstance(answer, BaseException):  # else it takes too long to count
+                known = link.runtime.volumes.parse_sizes(answer)
         return [
             VolumeView(link.node.name, name, owner, known.get(name), tasks)
-            for name, owner, tasks in link.runtime.parse_volumes(found)
+            for name, owner, tasks in link.runtime.volumes.parse(found)
         ]

@@ -6,42 +6,35 @@ nanoseconds); a claim is what `model/claim` writes into labels.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import orjson
 
-from agentless.errors import NoAnswer, Refused, RuntimeFailed, UsageError
-from agentless.model.claim import OWNER, TASK, VOLUME, labels_of
+from agentless.errors import NoAnswer, Refused, RuntimeFailed
+from agentless.model.claim import TASK, labels_of
 from agentless.model.command import Command, Result, Section
 from agentless.model.container import Container
 from agentless.model.files import Prepared
 from agentless.model.log_query import LogQuery
 from agentless.model.node import EngineFacts, NodeConfig
-from agentless.model.spec import Mount, TaskSpec, Volume
 from agentless.model.task import Placement, Task
-from agentless.model.units import parse_size
 from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.runtimes._complaints import explain
 from agentless.runtimes._times import seconds
 from agentless.runtimes.envs import EnvWords
 from agentless.runtimes.images import Images
+from agentless.runtimes.volumes import MARK, STRANGE, VolumeWords, strange
 from agentless.runtimes.workspace import NAME, Workspace
 
 LOCK_WAIT = 20
 """Seconds a launch waits for other launches on the same node."""
-LOCAL_TEMP = "/local_temp"
-"""Where a task sees the node's own `local_temp`."""
-SIZES_WITHIN = 8.0
 CLOCKS_AGREE = 1.0
 """Seconds by which a node's clock may differ from ours before its times are corrected."""
 
-_THERE = 73
-_HELD, _LOCKED, _UNCLEAR, _OTHER_IMAGE, _STRANGE = 75, 76, 78, 79, 80
+_HELD, _LOCKED, _UNCLEAR, _OTHER_IMAGE = 75, 76, 78, 79
 # The claim before the words that others chose: a bar in those cannot hide it.
 LIVE = (
     '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}'
@@ -50,7 +43,6 @@ LIVE = (
 )
 _STATE = "{{.State.Status}}"
 _ID = "{{.Id}}"
-_VOLUME_MARK = f'{{{{index .Labels "{VOLUME}"}}}}'
 _LISTING = "{{.ID}} {{.Status}}"
 _LISTED = re.compile("[0-9a-f]{64} ")
 _INSPECT = (
@@ -86,6 +78,7 @@ class Docker:
     """
 
     keeps_envs = True
+    _volumes = VolumeWords
     _live, _state, _inspected, _info = LIVE, _STATE, _INSPECT, _INFO
 
     def __init__(self, node: NodeConfig, renderer: Renderer, controller: str) -> None:
@@ -96,6 +89,7 @@ class Docker:
         self.images = Images(node, renderer, self.complaint)
         self.envs = EnvWords(node, renderer)
         self.workspace = Workspace(node.docker, renderer, podman=node.has_podman)
+        self.volumes = self._volumes(node, renderer, self.complaint)
 
     # ------------------------------------------------------------------ asking
 
@@ -239,7 +233,7 @@ class Docker:
             numa=placement.numa,
             memory=spec.memory,
             shm_size=spec.shm_size,
-            mounts=[*map(_mount, self._mounts(spec)), *(self._volume(each, task.owner) for each in spec.volumes)],
+            mounts=self.volumes.mounts(spec, task.owner),
             workdir=prepared.workdir if prepared else spec.workdir,
             user=spec.user,
             network=spec.network,
@@ -261,7 +255,7 @@ class Docker:
             sharing=spec.needs.sharing,
             gpu_total=placement.gpu_total,
             volumes=[volume.name for volume in spec.volumes],
-            volume_format=_VOLUME_MARK,
+            volume_format=MARK,
             owner=task.owner,
             run=run,
             image=spec.image,
@@ -283,9 +277,9 @@ class Docker:
                 return str(ids[-1])
             raise NoAnswer(f"{self._node.name} said nothing about the container it started")
         check_claims(task, self._node, result)
-        if result.exit_code == _STRANGE:
+        if result.exit_code == STRANGE:
             name = result.out.strip().rpartition("volume|")[2]
-            raise RuntimeFailed(f"{self._node.name}: {strange_volume(name)}")
+            raise RuntimeFailed(f"{self._node.name}: {strange(name)}")
         complaint = result.err.strip()
         if result.exit_code == _OTHER_IMAGE:
             raise ImageMissing(f"{task.spec.image} is not on {self._node.name}, or is another image there")
@@ -334,55 +328,6 @@ class Docker:
         """What the engine complains of, as a sentence with the fix."""
         return explain(words, self._node)
 
-    # ------------------------------------------------------------------ volumes
-
-    def volumes(self) -> Command:
-        """Ask for our volumes, and which tasks have a container that is part of them."""
-        listing, users = f"{{{{.Name}}}}|{self._label(OWNER)}", self._label(TASK)
-        return self._script("docker-volumes.sh.j2", label=VOLUME, listing=listing, users=users)
-
-    def volume_sizes(self) -> Command:
-        """Ask how large all volumes are, for which the engine counts everything that it has: that takes its time."""
-        command = self._words("docker-volume-sizes.j2", format="{{range .Volumes}}{{.Name}}|{{.Size}}\n{{end}}")
-        return replace(command, timeout=SIZES_WITHIN)
-
-    def parse_volumes(self, result: Result) -> list[tuple[str, str, tuple[str, ...]]]:
-        """Of each volume its name, its owner, and the tasks with a container that is part of it."""
-        found: list[tuple[str, str, list[str]]] = []
-        for line in result.out.splitlines():
-            if line.startswith("volume|"):
-                _, name, owner = line.split("|", 2)
-                found.append((name, owner or "unknown", []))
-            elif found and line:
-                found[-1][2].append(line)
-        return [(name, owner, tuple(sorted(tasks))) for name, owner, tasks in sorted(found)]
-
-    def parse_sizes(self, result: Result) -> dict[str, int]:
-        """Bytes of each volume that the engine has counted."""
-        found = {}
-        for line in result.out.splitlines():
-            name, _, size = line.partition("|")
-            with contextlib.suppress(UsageError):
-                found[name] = 0 if size == "0B" else parse_size(size)
-        return found
-
-    def create_volume(self, name: str, owner: str) -> Command:
-        """Make a volume; `check_volume` reads the answer."""
-        labels = [f"{VOLUME}={name}", f"{OWNER}={owner}"]
-        return self._script("docker-volume.sh.j2", name=name, labels=labels, format=_VOLUME_MARK, there=_THERE)
-
-    def remove_volume(self, name: str) -> Command:
-        """Remove a volume, if it is one of ours; likewise."""
-        return self._script("docker-volume.sh.j2", name=name, labels=[], format=_VOLUME_MARK, there=_THERE)
-
-    def check_volume(self, name: str, result: Result) -> None:
-        """Raise Refused for a volume that is there already, or is none of ours, and RuntimeFailed for the rest."""
-        if result.exit_code == _THERE:
-            raise Refused(f"{self._node.name} has a volume {name} already; agentless volume list shows it")
-        if result.exit_code == _STRANGE:
-            raise Refused(f"{self._node.name}: {strange_volume(name)}")
-        self.check(result)
-
     # ---------------------------------------------------------- a log that is kept
 
     def log_sizes(self, container: str) -> Command:
@@ -427,14 +372,6 @@ class Docker:
         """A container by the fields of `inspect`; raises as `dict` does for what is none."""
         return container_of_fields(fields, clock)
 
-    def _label(self, label: str) -> str:
-        """A label in the format of a listing."""
-        return f'{{{{.Label "{label}"}}}}'
-
-    def _volume(self, volume: Volume, owner: str) -> str:
-        """A volume as the word of `--mount`."""
-        return _volume(volume, owner)
-
     def _lacks_image(self, complaint: str) -> bool:
         """Whether it says that the image is not there."""
         return "No such image" in complaint or "Unable to find image" in complaint
@@ -446,12 +383,6 @@ class Docker:
 
     def _script(self, template: str, **values: object) -> Command:
         return Command(self._renderer.script(self._template(template), **{"docker": self._docker, **values}) + "\n")
-
-    def _mounts(self, spec: TaskSpec) -> list[Mount]:
-        """The spec's mounts, and the node's folder for what is temporary, unless something else is in its place."""
-        if self._node.local_temp is None or LOCAL_TEMP in spec.mounted_at:
-            return [*spec.mounts]
-        return [*spec.mounts, Mount(self._node.local_temp, LOCAL_TEMP)]
 
 
 def _as_it_is(fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
@@ -481,28 +412,6 @@ def _held(task: Task, node: NodeConfig, output: str) -> str:
     full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
     words += [f"GPU {index.get(gpu, gpu)} has no share left beside the {count} it has given" for gpu, count in full]
     return f"{task.spec.needs}: " + "; ".join(words)
-
-
-def _mount(mount: Mount) -> str:
-    return record(["type=bind", f"source={mount.source}", f"target={mount.target}"], read_only=mount.read_only)
-
-
-def _volume(volume: Volume, owner: str) -> str:
-    # The labels are for the case that it is not there yet.
-    fields = ["type=volume", f"source={volume.name}", f"target={volume.target}"]
-    labels = [f"volume-label={VOLUME}={volume.name}", f"volume-label={OWNER}={owner}"]
-    return record([*fields, *labels], read_only=volume.read_only)
-
-
-def strange_volume(name: str) -> str:
-    """That a volume is none of ours."""
-    return f"there is a volume {name} that agentless has not made, and does not touch; choose another name"
-
-
-def record(fields: list[str], *, read_only: bool) -> str:
-    """The word of `--mount`, which the engine reads as one CSV record."""
-    fields = [*fields, "readonly"] if read_only else fields
-    return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[",\r\n]', f) else f for f in fields)
 
 
 def container_of_fields(fields: Mapping[str, object], clock: float) -> Container:

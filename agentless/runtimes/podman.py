@@ -27,7 +27,8 @@ from agentless.model.spec import Volume
 from agentless.model.task import Placement, Task
 from agentless.runtimes._podman_complaints import HIDDEN, explain
 from agentless.runtimes._times import seconds
-from agentless.runtimes.docker import SIZES_WITHIN, Docker, ahead, container_of_fields, record
+from agentless.runtimes.docker import Docker, ahead, container_of_fields
+from agentless.runtimes.volumes import SIZES_WITHIN, VolumeWords, record
 
 OLDEST = (4, 1)
 """The first podman that hands out devices by CDI."""
@@ -61,20 +62,31 @@ _EVENT = f'{{{{with index .Attributes "{TASK}"}}}}{{{{$.Status}}}} {{{{.}}}}{{{{
 _STATES = {"initialized": "created", "configured": "created", "stopping": "running", "stopped": "exited"}
 
 
+class PodmanVolumes(VolumeWords):
+    """Its volumes."""
+
+    def sizes(self) -> Command:
+        """Ask how large all volumes are, in KiB; of those that one may not look into nothing."""
+        command = self._script("podman-volume-sizes.sh.j2", format="{{.Name}}|{{.Mountpoint}}")
+        return replace(command, timeout=SIZES_WITHIN)
+
+    def _label(self, label: str) -> str:
+        return f'{{{{index .Labels "{label}"}}}}'
+
+    def _volume(self, volume: Volume, owner: str) -> str:  # noqa: ARG002 - the launch has made it, with its labels
+        return record(["type=volume", f"source={volume.name}", f"target={volume.target}"], read_only=volume.read_only)
+
+
 class Podman(Docker):
     """The podman of one user of a node."""
 
     keeps_envs = False
+    _volumes = PodmanVolumes
     _live, _state, _inspected, _info = LIVE, _STATE, _INSPECTED, _INFO
 
     def events(self, since: float) -> Command:
         """As Docker's; a line of a container that is none of ours is empty."""
         return self._words("docker-events.j2", since=f"{since:.3f}", format=_EVENT)
-
-    def volume_sizes(self) -> Command:
-        """Ask how large all volumes are, in KiB; of those that one may not look into nothing."""
-        command = self._script("podman-volume-sizes.sh.j2", format="{{.Name}}|{{.Mountpoint}}")
-        return replace(command, timeout=SIZES_WITHIN)
 
     def says_gone(self, result: Result, missing: Iterable[str]) -> bool:
         """Whether an answer of `inspect` says of all these containers that they are gone, and not merely nothing."""
@@ -168,12 +180,6 @@ class Podman(Docker):
         found = container_of_fields({**fields, "state": {**state, "Status": status}}, clock)
         error = "the node went down while it ran" if went_down else found.error
         return replace(found, name=_CLAIM.sub(r"\1", found.name), error=error)
-
-    def _label(self, label: str) -> str:
-        return f'{{{{index .Labels "{label}"}}}}'
-
-    def _volume(self, volume: Volume, owner: str) -> str:  # noqa: ARG002 - the launch has made it, with its labels
-        return record(["type=volume", f"source={volume.name}", f"target={volume.target}"], read_only=volume.read_only)
 
     def _lacks_image(self, complaint: str) -> bool:
         return "image not known" in complaint
