@@ -221,11 +221,14 @@ class Uploads:
     # ------------------------------------------------------------------ tidying
 
     async def _remove_old(self, link: Link, images: list[str]) -> None:
-        """Remove versions that there are newer ones of, unless a launch that is under way may want them."""
-        now = self._core.clock.now()
-        wanted = {ready.image for moment, ready in self._ready.values() if now - moment <= FRESH}
+        """Remove versions that there are newer ones of, unless a launch that is under way wants them."""
+        launching = [self._core.tasks.get(task) for task in self._core.launching]
+        wanted = {task.spec.uploads for task in launching if task}
+        kept = {ready.image for about, (_, ready) in self._ready.items() if about[-1] in wanted}
+        old = set(images) - kept
+        self._ready = {about: ready for about, ready in self._ready.items() if ready[1].image not in old}
         with contextlib.suppress(AgentlessError):
-            await link.run(link.runtime.files.tidy([image for image in images if image not in wanted]))
+            await link.run(link.runtime.files.tidy(sorted(old)))
 
     async def _tidy(self, link: Link) -> None:
         """Remove from a node what nobody has needed for long, whichever controller has made it."""
@@ -308,7 +311,7 @@ def _level(tree: Tree, content: Callable[[str], Path]) -> int:
     for entry in largest:
         with contextlib.suppress(OSError), content(entry.content).open("rb") as file:
             sample += file.read(_SAMPLE)
-    return int(len(zlib.compress(sample, 1)) < 0.9 * len(sample))
+    return int(len(sample) < _SAMPLE or len(zlib.compress(sample, 1)) < 0.9 * len(sample))
 
 
 def _header(path: str, entry: Entry, owner: Owner, now: int) -> bytes:

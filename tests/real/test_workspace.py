@@ -184,7 +184,7 @@ def hold(ann, go) -> None:
     text = (template_dir() / template.name).read_text()
     copy = "{{ docker }} cp -"
     assert copy in text
-    template.write_text(text.replace(copy, f"until [ -e {go} ]; do sleep .1; done; {copy}"))
+    template.write_text(text.replace(copy, f"until [ -e {go} ]; do sleep .1; done; {copy}", 1))
 
 
 def test_a_launch_that_breaks_off_while_its_files_are_sent_runs_once_with_all_of_them(ann, lab, tmp_path):
