@@ -300,7 +300,7 @@ def test_what_is_sent_is_an_archive_that_cannot_be_cut_off_unnoticed(tmp_path: P
         "w": (0o755, 7, 8, ""), "w/a": (0o644, 7, 8, ""), "w/l": (0o777, 7, 8, "a"), "w/" + "é" * 90: (0o644, 7, 8, ""),
     }  # fmt: skip
     for end in range(1, len(sent), 7):
-        with pytest.raises(EOFError):
+        with pytest.raises((EOFError, gzip.BadGzipFile)):
             gzip.decompress(sent[: len(sent) - end])
 
 
