@@ -51,7 +51,7 @@ def rings(real: str | None, browser: str | None) -> list[Step]:
     """The three rings of tests; of the real one, what wants a browser and no nodes is a step of its own."""
     return [
         Step("fleet ring", ("nice", "pytest", "-q", "tests/fleet"), beside=True),
-        Step("pure ring", ("pytest", "-q", "tests/pure")),
+        Step("pure ring", ("nice", "pytest", "-q", "tests/pure"), beside=True),
         Step("browser", ("pytest", "-q", BROWSER_TESTS), browser),
         Step("real ring", ("pytest", "-q", *TWO_LABS, "tests/real", "tests/lab", f"--ignore={BROWSER_TESTS}"), real),
     ]
