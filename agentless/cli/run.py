@@ -43,14 +43,14 @@ def run(context: typer.Context, **given: Any) -> int:
 
     agentless run --gpus 2 --image pytorch/pytorch -- torchrun --nproc-per-node 2 train.py
     """
+    if not command_of(context):
+        raise UsageError("no command: write it after '--', for example: agentless run -- python train.py")
     targets, options = options_of(given)
     served = client(context)
     if needs_nothing(options, targets):
         options["gpus"] = int(_has_gpus(served, given["node"]))
     folder = os.getcwd()
     asked = submission(command_of(context), targets, options, Outside(time.time(), os.environ, read_lines, folder))
-    if not asked.spec.command:
-        raise UsageError("no command: write it after '--', for example: agentless run -- python train.py")
     asked = in_folder(asked, folder)
     follow = len(asked.sweep) * max(1, len(targets)) == 1
     starts = post(served, asked, dry_run=given["dry_run"])

@@ -131,8 +131,8 @@ class Actions:
         """
         task = self._core.find(reference)
         tries = [task] if reference == numbered(task.id) else [*self._earlier(task), task]
-        if late := next((each for each in tries if self._outputs.coming(each) and not force), None):
-            raise Refused(f"the outputs of task {late.id} are on their way; agentless wait {late.id}, or rm --force")
+        if late := next((each for each in tries if self._outputs.open(each) and not force), None):
+            raise Refused(f"the outputs of task {late.id} have not come yet; agentless wait {late.id}, or rm --force")
         if live := next((each for each in tries if each.live and not force), None):
             raise Refused(f"task {live.id} is {live.state}; agentless stop {live.id} first, or rm --force")
         for each in tries:

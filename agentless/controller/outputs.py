@@ -50,15 +50,24 @@ class Outputs:
         self.store.remove(task.id)
         self._problems.pop(task.id, None)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether something is to be brought of a task that has ended."""
+        return any(task not in self._core.tasks for task in self.store.pending())
+
     def settle_lost(self) -> None:
-        """Of tasks whose container is gone nothing will come: that is known from here on."""
-        for task_id in list(self._problems):
-            if task_id not in self.store:
-                del self._problems[task_id]
+        """Of tasks that never started, or whose container is gone, nothing will come: that is known from here on."""
+        self._problems = {task: words for task, words in self._problems.items() if task in self.store}
         for first in self.store.pending():
+            if first in self._core.tasks:
+                continue
             task = self._core.history.get(first)
-            if task is not None and self._is_gone(task):
-                self._settle(task, "its container was removed before it was brought")
+            if task is None:
+                self.store.remove(first)
+            elif (lost := self._lost(task)) is not None:
+                wanted = self.store.wanted(first)
+                self.store.settle(first, [Brought(False, lost) for _ in (wanted.outputs if wanted else ())])
+                self._core.publish(task, "outputs-lost", lost)
 
     def view(self, task: Task) -> tuple[OutputView, ...]:
         """What there is to say of each output; nothing of a task whose labels alone ask for some."""
@@ -72,6 +81,10 @@ class Outputs:
             )
         state, words = self._state(task)
         return tuple(OutputView(output.path, output.local, state, words, 0, 0) for output in wanted.outputs)
+
+    def open(self, task: Task) -> bool:
+        """Whether something of an ended task may still come."""
+        return any(each.state in ("coming", "stuck") for each in self.view(task))
 
     def coming(self, task: Task) -> bool:
         """Whether somebody who waits for the task should wait for its outputs, too."""
@@ -106,8 +119,8 @@ class Outputs:
         """Of outputs that have not come yet: where they are, and why."""
         if not isinstance(task.status, Ended):
             return "waiting", "when it has ended"
-        if not task.status.container:
-            return "missing", "it never started"
+        if (lost := self._lost(task)) is not None:
+            return "missing", lost
         link = self._core.links.get(task.node or "")
         if link is None:
             return "stuck", f"{task.node} is not in the inventory any more"
@@ -117,18 +130,17 @@ class Outputs:
             return "stuck", f"{problem}; it is tried again"
         return "coming", "on its way"
 
-    def _is_gone(self, task: Task) -> bool:
-        if not isinstance(task.status, Ended) or not task.status.container or task.id not in self.store:
-            return False
+    def _lost(self, task: Task) -> str | None:
+        """Why nothing will come of an ended task, None as long as something may."""
+        if not isinstance(task.status, Ended):
+            return None
+        if not task.status.container:
+            return "it never started"
         link = self._core.links.get(task.node or "")
         if link is None or link.silence is not None:
-            return False
-        return all(container.id != task.status.container for container in link.containers)
-
-    def _settle(self, task: Task, words: str) -> None:
-        wanted = self.store.wanted(task.id)
-        self.store.settle(task.id, [Brought(False, words) for _ in (wanted.outputs if wanted else ())])
-        self._core.publish(task, "outputs-lost", words)
+            return None
+        there = any(container.id == task.status.container for container in link.containers)
+        return None if there else "its container was removed before it was brought"
 
     async def _one(self, link: Link, task: Task, output: Output, uploads: tuple[Upload, ...]) -> Brought:
         files, container = link.runtime.workspace, task.container_ref

@@ -11,6 +11,7 @@ import tarfile
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from agentless.controller.core import Core
@@ -30,6 +31,7 @@ from agentless.rules.files import (
     key_of,
     line_of,
     owner_of,
+    reused,
     tree_of,
 )
 from agentless.runtimes.docker import ImageMissing
@@ -54,6 +56,17 @@ _SENT = 1 << 18
 _SAMPLES, _SAMPLE = 8, 1 << 15
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How an image is made: over which, of what that is sent, in how many layers, and with folders of another one."""
+
+    base: str
+    tree: Tree
+    layers: int
+    copies: tuple[str, ...] = ()
+    other: str | None = None
 
 
 class Uploads:
@@ -131,7 +144,7 @@ class Uploads:
         found = next((image for image in mine if image.key == key), None)
         if found is None:
             found = FilesImage(line, key, int(self._core.clock.now()))
-            await self._make(link, task, found, mine, tree, facts.id, user, tell)
+            await self._make(link, found, mine, tree, facts.id, user, tell)
             await self._remove_old(link, [str(image) for image in mine])
         return Prepared(str(found), workdir)
 
@@ -147,7 +160,6 @@ class Uploads:
     async def _make(
         self,
         link: Link,
-        task: Task,
         image: FilesImage,
         others: list[FilesImage],
         tree: Tree,
@@ -155,37 +167,42 @@ class Uploads:
         owner: Owner,
         tell: Callable[[str], None],
     ) -> None:
-        """Over the newest version that only needs something more; else over the task's own image."""
-        for other in reversed(others):
-            had = self.store.recall(other.key)
-            if had is None or had["base"] != base or had["owner"] != [owner.uid, owner.gid] or had["layers"] >= LAYERS:
-                continue
-            if (more := added(had["tree"], tree)) is None:
-                continue
+        """With as little as can be sent: over a version that only needs something more, else with folders of one."""
+        for way in self._ways(others, tree, base, owner):
             try:
-                await self._send(link, str(other), image, more, owner, tell)
+                await self._send(link, image, way, owner, tell)
             except RuntimeFailed as error:
-                _log.info("%s: %s cannot be built upon: %s", link.node.name, other, error)
-                continue
-            self._remember(image, tree, base, owner, had["layers"] + 1)
-            return
-        await self._send(link, task.spec.image or "", image, tree, owner, tell)
-        self._remember(image, tree, base, owner, 1)
+                if way.other is None:
+                    raise
+                _log.info("%s: %s cannot be built upon: %s", link.node.name, way.other, error)
+            else:
+                about = {"base": base, "owner": [owner.uid, owner.gid], "layers": way.layers}
+                self.store.remember(image.key, tree, about)
+                return
 
-    def _remember(self, image: FilesImage, tree: Tree, base: str, owner: Owner, layers: int) -> None:
-        about = {"base": base, "owner": [owner.uid, owner.gid], "layers": layers}
-        self.store.remember(image.key, tree, about)
+    def _ways(self, others: list[FilesImage], tree: Tree, base: str, owner: Owner) -> Iterator[_Way]:
+        """How an image with this tree may be made, the best first."""
+        found = [(str(other), self.store.recall(other.key)) for other in reversed(others)]
+        known = [(other, had) for other, had in found if had and had["owner"] == [owner.uid, owner.gid]]
+        for other, had in known:
+            more = added(had["tree"], tree)
+            if more is not None and had["base"] == base and had["layers"] < LAYERS:
+                yield _Way(other, more, had["layers"] + 1, other=other)
+        for other, had in known[:1]:
+            copies, rest = reused(had["tree"], tree)
+            if copies:
+                yield _Way(base, rest, 1, copies, other)
+        yield _Way(base, tree, 1)
 
-    async def _send(
-        self, link: Link, base: str, image: FilesImage, tree: Tree, owner: Owner, tell: Callable[[str], None]
-    ) -> None:
+    async def _send(self, link: Link, image: FilesImage, way: _Way, owner: Owner, tell: Callable[[str], None]) -> None:
         """Let the node make the image of what is sent to it. Raises RuntimeFailed with what the node said."""
-        mark = secrets.token_hex(16)
+        mark, tree = secrets.token_hex(16), way.tree
+        script = link.runtime.workspace.make(way.base, image, mark, way.other or "", way.copies)
         what = f"{_count(files_of(tree), 'file')}, {format_size(bytes_of(tree))}"
         where = f"to {link.node.name}"
         tell(f"uploading {what} {where}")
         sent, told = 0, asyncio.get_running_loop().time()
-        async with link.session.dialogue(link.runtime.workspace.make(base, image, mark)) as shell:
+        async with link.session.dialogue(script) as shell:
             words = await _begun(shell, mark, link)
             if words is None:
                 stream = packed(tree, owner, self.store.content, int(self._core.clock.now()))
@@ -206,11 +223,14 @@ class Uploads:
     # ------------------------------------------------------------------ tidying
 
     async def _remove_old(self, link: Link, images: list[str]) -> None:
-        """Remove versions that there are newer ones of, unless a launch that is under way may want them."""
-        now = self._core.clock.now()
-        wanted = {ready.image for moment, ready in self._ready.values() if now - moment <= FRESH}
+        """Remove versions that there are newer ones of, unless a launch that is under way wants them."""
+        launching = [self._core.tasks.get(task) for task in self._core.launching]
+        wanted = {task.spec.uploads for task in launching if task}
+        kept = {ready.image for about, (_, ready) in self._ready.items() if about[-1] in wanted}
+        old = set(images) - kept
+        self._ready = {about: ready for about, ready in self._ready.items() if ready[1].image not in old}
         with contextlib.suppress(AgentlessError):
-            await link.run(link.runtime.workspace.tidy([image for image in images if image not in wanted]))
+            await link.run(link.runtime.workspace.tidy(sorted(old)))
 
     async def _tidy(self, link: Link) -> None:
         """Remove from a node what nobody has needed for long, whichever controller has made it."""
@@ -293,7 +313,7 @@ def _level(tree: Tree, content: Callable[[str], Path]) -> int:
     for entry in largest:
         with contextlib.suppress(OSError), content(entry.content).open("rb") as file:
             sample += file.read(_SAMPLE)
-    return int(len(zlib.compress(sample, 1)) < 0.9 * len(sample))
+    return int(len(sample) < _SAMPLE or len(zlib.compress(sample, 1)) < 0.9 * len(sample))
 
 
 def _header(path: str, entry: Entry, owner: Owner, now: int) -> bytes:

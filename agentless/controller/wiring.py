@@ -241,7 +241,8 @@ class Controller:
     def _is_idle(self) -> bool:
         """Whether nobody would miss the controller."""
         quiet = self._clock.now() - self.traffic.last > LEAVE_AFTER
-        return quiet and not self.traffic.open and not self.core.tasks and not self.keeper.busy
+        idle = quiet and not self.traffic.open and not self.core.tasks and not self.keeper.busy
+        return idle and not self.outputs.waiting
 
     def on_leave(self, leave: Callable[[], None]) -> Callable[[], None]:
         """Take down how to end the process; gives how to begin that."""

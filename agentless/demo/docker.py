@@ -42,6 +42,11 @@ async def docker(engine: Engine, call: Call) -> int:
         return 1
 
 
+async def _no_files(engine: Engine, words: Words, call: Call) -> int:
+    del engine, words, call
+    raise Complaint("simulated nodes take no files: --upload and agentless run need a real engine")
+
+
 async def docker_without_engine(call: Call) -> int:
     """What the command prints when its engine does not run."""
     match call.words:
@@ -67,6 +72,7 @@ _COMMANDS: dict[str, Command] = {
     "version": Command(looking.version, _FORMAT),
     "info": Command(looking.info, _FORMAT),
     "ps": Command(looking.ps, frozenset({"--format", "--filter"}), frozenset({"--all", "--quiet", "--no-trunc"})),
+    "image": Command(_no_files, _FORMAT | {"--filter"}),
     "inspect": Command(looking.inspect, _FORMAT),
     "logs": Command(looking.logs, frozenset({"--tail", "--since"}), frozenset({"--follow", "--timestamps"})),
     "events": Command(looking.events, frozenset({"--format", "--filter", "--since"})),

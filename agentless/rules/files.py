@@ -16,6 +16,9 @@ WORKDIR = "/workspace"
 MOST_PIECES = 200
 """Changed paths that are brought one by one; where there are more, their folder is brought as a whole."""
 
+MOST_COPIES = 64
+"""Folders that are copied one by one from one image into another; where there are more, all is sent."""
+
 _SYSTEM = frozenset({
     "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/proc", "/root", "/run",
     "/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/tmp",  # noqa: S108 - paths in a container
@@ -138,6 +141,24 @@ def added(before: Tree, now: Tree) -> dict[str, Entry] | None:
         if after is None or after.kind != entry.kind:
             return None
     return {path: entry for path, entry in now.items() if before.get(path) != entry}
+
+
+def reused(before: Tree, now: Tree) -> tuple[tuple[str, ...], dict[str, Entry]]:
+    """The folders that can be copied as they were, and what has to come to that.
+
+    That are those in which nothing is gone or changed, the topmost of them; what is new in one comes besides.
+    """
+    spoilt = {parent for path, entry in before.items() if now.get(path) != entry for parent in (path, *_parents(path))}
+    clean = {path for path, entry in before.items() if entry.kind == "folder" and path not in spoilt}
+    full = {parent for path, entry in before.items() if entry.kind == "file" for parent in _parents(path)}
+    copies = tuple(sorted(path for path in clean & full if clean.isdisjoint(_parents(path))))
+    if len(copies) > MOST_COPIES:
+        return (), dict(now)
+    covered = set(copies)
+    rest = {
+        path: entry for path, entry in now.items() if path not in before or covered.isdisjoint((path, *_parents(path)))
+    }
+    return copies, rest
 
 
 def bytes_of(tree: Tree) -> int:

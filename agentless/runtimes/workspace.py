@@ -7,6 +7,7 @@ with what has changed.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ _IMAGE = (
 )
 _LISTING = "{{.Repository}} {{.Tag}}"
 _TAG = re.compile(r"([0-9a-f]{24})-([0-9a-f]{1,10})")
-_HELPER = re.compile(rf"{NAME}-[0-9a-f]{{16}}-[0-9a-f]{{24}}-([0-9a-f]{{1,10}})")
+_HELPER = re.compile(rf"{NAME}-[0-9a-f]{{16}}-[0-9a-f]{{24}}-([0-9a-f]{{1,10}})(-from)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +86,21 @@ class Workspace:
                 return facts, parse_listing(result.out)
         raise RuntimeFailed("what its image is like is not known")
 
-    def make(self, base: str, image: FilesImage, mark: str) -> Command:
-        """Make an image with files over another one; the files come by stdin once it has said the mark."""
-        return self._script("docker-files-make.sh.j2", base=base, helper=image.helper, image=str(image), mark=mark)
+    def make(self, base: str, image: FilesImage, mark: str, source: str = "", copies: Sequence[str] = ()) -> Command:
+        """Make an image with files over another one; the files come by stdin once it has said the mark.
+
+        `copies` are folders that `source` has, and that are copied from there.
+        """
+        return self._script(
+            "docker-files-make.sh.j2",
+            base=base,
+            helper=image.helper,
+            image=str(image),
+            mark=mark,
+            source=source,
+            source_helper=f"{image.helper}-from",
+            copies=[(folder, posixpath.dirname(folder)) for folder in copies],
+        )
 
     def tidy(self, images: Sequence[str] = (), helpers: Sequence[str] = ()) -> Command:
         """Remove these images, and these containers, and ask which there are."""

@@ -243,3 +243,9 @@ async def test_what_an_engine_dates_it_dates_by_the_clock_of_its_node(client: Cl
     assert 7200 <= after.finished_at - before.finished_at < 7200 + PATIENCE
     ahead = datetime.now(UTC) + timedelta(hours=2)
     assert all(abs(datetime.fromisoformat(time) - ahead) < timedelta(seconds=PATIENCE) for time in (now, stamp))
+
+
+async def test_files_are_refused_in_a_sentence(agentless, tmp_path):
+    (tmp_path / "data").write_text("x")
+    _, said = await asyncio.to_thread(agentless, "submit", "n1", "--upload", "data", "--", "true", code=1)
+    assert "n1: simulated nodes take no files: --upload and agentless run need a real engine" in said

@@ -110,3 +110,13 @@ def test_a_container_that_nobody_will_start_any_more_is_reaped() -> None:
     old, new, live = created("old", REAP_AFTER + 1), created("new", 10), created("live", REAP_AFTER + 1)
     found = todo(old, new, live, tasks=(), kept=set())
     assert (found.reap, found.due) == ((old.id,), NOW - 10 + REAP_AFTER)
+
+
+def test_a_container_stays_until_what_its_task_brings_back_has_come() -> None:
+    """It is brought whether its log is safe or not."""
+    one = ended(ago=HOUR + 1)
+    waiting = chores([of(one)], (), {one.id: one}, {one.id}, NOW, Keep(HOUR), {one.id})
+    assert (waiting.bring, waiting.remove, bool(waiting)) == ((one,), (), True)
+    both = chores([of(one)], (), {one.id: one}, (), NOW, Keep(HOUR), {one.id})
+    assert (both.bring, both.fetch) == ((one,), (one,))
+    assert chores([of(one)], (), {one.id: one}, {one.id}, NOW, Keep(HOUR), ()).remove == (one,)

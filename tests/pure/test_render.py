@@ -187,7 +187,11 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "docker-containers.sh.j2": {"docker": lists, "filters": lists, "format": values},
     "docker-facts.sh.j2": {"docker": lists, "format": values},
     "docker-files-look.sh.j2": {"docker": lists, "format": values, "image": values, "listing": values, "name": values},
-    "docker-files-make.sh.j2": {"docker": lists, "helper": values, "base": values, "image": values, "mark": values},
+    "docker-files-make.sh.j2": {
+        **dict.fromkeys(("helper", "base", "image", "mark", "source", "source_helper"), values),
+        "docker": lists,
+        "copies": st.lists(st.tuples(values, values), min_size=1, max_size=2),
+    },
     "docker-files-tidy.sh.j2": {
         "docker": lists,
         "images": some,
@@ -514,11 +518,20 @@ def test_making_an_image_with_files_gives_docker_every_value_as_it_was(
 ) -> None:
     v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-files-make.sh.j2"]))
     script = renderer.script("docker-files-make.sh.j2", **v | {"docker": [str(fake.docker), *v["docker"]]})
-    docker, helper = v["docker"], v["helper"]
-    remove = [*docker, "rm", "--force", "--volumes", helper]
-    create = [*docker, "create", "--pull", "never", "--network", "none", "--name", helper, v["base"], "true"]
-    copy, commit = [*docker, "cp", "-", f"{helper}:/"], [*docker, "commit", helper, v["image"]]
-    assert fake.run(script, shell) == (0, [remove, create, copy, commit, remove])
+    docker, helper, other = v["docker"], v["helper"], v["source_helper"]
+    remove = [*docker, "rm", "--force", "--volumes", helper, other]
+    create = [*docker, "create", "--pull", "never", "--network", "none", "--name"]
+    code, calls = fake.run(script, shell)
+    assert code == 0
+    assert calls[:4] == [
+        remove, [*create, helper, v["base"], "true"], [*create, other, v["source"], "true"],
+        [*docker, "cp", "-", f"{helper}:/"],
+    ]  # fmt: skip
+    # The two ends of a pipe begin in any order.
+    out = [[*docker, "cp", f"{other}:{folder}", "-"] for folder, _ in v["copies"]]
+    copies = out + [[*docker, "cp", "-", f"{helper}:{above}"] for _, above in v["copies"]]
+    assert sorted(calls[4:-2]) == sorted(copies)
+    assert calls[-2:] == [[*docker, "commit", helper, v["image"]], remove]
 
 
 @shells

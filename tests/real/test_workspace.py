@@ -184,7 +184,7 @@ def hold(ann, go) -> None:
     text = (template_dir() / template.name).read_text()
     copy = "{{ docker }} cp -"
     assert copy in text
-    template.write_text(text.replace(copy, f"until [ -e {go} ]; do sleep .1; done; {copy}"))
+    template.write_text(text.replace(copy, f"until [ -e {go} ]; do sleep .1; done; {copy}", 1))
 
 
 def test_a_launch_that_breaks_off_while_its_files_are_sent_runs_once_with_all_of_them(ann, lab, tmp_path):
@@ -208,9 +208,15 @@ def test_a_launch_that_breaks_off_while_its_files_are_sent_runs_once_with_all_of
     ann("wait", task)
     assert ann("logs", task).out.split()[0] == hashlib.md5(noise).hexdigest()
     assert containers(node) == [f"agentless-{task}"]
-    (ann.folder / "noise").unlink()
-    (ann.folder / "other").write_text("less")
-    ann.here("submit", "node1", "--upload", ".", "--wait", "--", "ls")
     node.sh(f"docker rm agentless-{task}")
-    (ann.folder / "other").write_text("more")
+    (ann.folder / "noise").unlink()
+    write(ann.folder, code="c", data__noise="x" * 50_000)
     ann.here("submit", "node1", "--upload", ".", "--wait", "--", "ls")
+    write(ann.folder, data__new="new")
+    (ann.folder / "code").rename(ann.folder / "other")
+    last = ann.submit_here("node1", "--upload", ".", "--", "sh", "-c", "ls; ls data; wc -c <data/noise")
+    ann("wait", last)
+    assert ann("logs", last).out.split() == ["data", "other", "new", "noise", "50000"]
+    assert ann.uploaded(last)[0].startswith("uploaded 2 files, 4 B to node1")
+    # Older ones are kept only by the containers that were made of them.
+    assert len(node.sh("docker images --quiet 'agentless-files/*'").stdout.split()) == 2
