@@ -115,6 +115,10 @@ class Client:
                 raise
             return served
 
+    def another(self) -> Self:
+        """One more client of the same controller, for another thread."""
+        return type(self)(self._state, self._inventory, self._owner)
+
     def get(self, path: str, **query: object) -> Any:
         """The JSON answer to a GET; raises RequestFailed or ControllerError."""
         return self._json("GET", path, query)

@@ -179,12 +179,16 @@ class _Keys(BaseModel):
     )
     docker: Annotated[str, AfterValidator(_shell_words)] | None = Field(
         default=None,
-        description="How Docker is called on the node, as shell words, like 'sudo docker'. Default: docker.",
+        description="How Docker is called on the node, as shell words, like 'sudo docker'; or podman. Default: docker.",
     )
     image: _Word | None = Field(default=None, description="Image of a task when a submit names none.")
     labels: dict[Annotated[str, AfterValidator(_label_key)], _Label] | None = Field(
         default=None,
         description="Words to find nodes by. A node's labels are added to those of the defaults.",
+    )
+    local_temp: Annotated[str, AfterValidator(_absolute)] | None = Field(
+        default=None,
+        description="Folder of the node for what is temporary, which is there already; a task sees it as /local_temp.",
     )
     exclude_gpus: list[Annotated[int, Field(ge=0), BeforeValidator(_whole)]] | None = Field(
         default=None, description="Indices, as nvidia-smi counts, of the GPUs that agentless must never use."

@@ -24,12 +24,25 @@ PACKAGES = (
     "iptables",
     "sudo",
     "tmux",
+    "rsync",
     "podman",
     "systemd",
     "dbus",
     "libpam-systemd",
 )
-PROGRAMS = ("sshd", "dockerd", "busybox", "ip", "iptables", "sudo", "tmux", "systemctl", "dbus-daemon", "podman")
+PROGRAMS = (
+    "sshd",
+    "dockerd",
+    "busybox",
+    "ip",
+    "iptables",
+    "sudo",
+    "tmux",
+    "rsync",
+    "systemctl",
+    "dbus-daemon",
+    "podman",
+)
 BROWSER = "chromium"
 BROWSER_TESTS = "tests/real/test_browser.py"
 TWO_LABS = ("-n", "2", "--dist", "loadfile")

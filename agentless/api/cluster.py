@@ -23,6 +23,7 @@ from agentless.model.owner import owner_of
 from agentless.model.view import (
     CheckView,
     ControllerView,
+    EnvView,
     EventView,
     ExplainView,
     GpuView,
@@ -192,6 +193,11 @@ class Cluster:
     def node(self, name: str) -> NodeView:
         """One node; raises NotFound."""
         return parse(NodeView, self._client.get(f"/v1/nodes/{_named(name)}"))
+
+    @Verb
+    def envs(self) -> list[EnvView]:
+        """The envs, each with its versions and the nodes that have them."""
+        return [parse(EnvView, each) for each in self._client.get("/v1/envs")]
 
     @Verb
     def drain(self, node: str, *, reason: str | None = None, wait: bool = False) -> NodeView:

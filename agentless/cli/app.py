@@ -25,6 +25,7 @@ PARTS = {
     "logs": ("logs",),
     "shell": ("shell",),
     "cp": ("cp",),
+    "volume": ("volume",),
     "events": ("events",),
     "reservations": ("reserve", "reservations", "unreserve"),
     "dashboard": ("dashboard", "top"),

@@ -9,10 +9,10 @@ from agentless.client import Client
 from agentless.errors import AgentlessError
 
 
-def _ask(path: str) -> list[dict[str, Any]]:
+def _ask(path: str, **query: object) -> list[dict[str, Any]]:
     client = Client(paths.state_dir(), None)
     try:
-        return client.get(path) if client.is_running() else []
+        return client.get(path, **query) if client.is_running() else []
     except AgentlessError:
         return []
 
@@ -68,3 +68,9 @@ def places(incomplete: str) -> list[tuple[str, str]]:
     if ":" in incomplete or "/" in incomplete:
         return []
     return [(f"{word}:", words) for word, words in (*nodes(incomplete), *tasks(incomplete))]
+
+
+def volumes(incomplete: str) -> list[tuple[str, str]]:
+    """Volumes, each with its node."""
+    found = _ask("/v1/volumes", sizes=False)
+    return [(each["name"], f"on {each['node']}") for each in found if each["name"].startswith(incomplete)]

@@ -191,7 +191,7 @@ def prune(
     as_json: Json = False,
 ) -> None:
     """Remove what nobody needs: versions before the current one that no task and no container uses, and leftovers."""
-    done = client(context).post("/v1/envs/prune", {"dry_run": dry_run})
+    done = client(context).post("/v1/env/prune", {"dry_run": dry_run})
     if as_json:
         print_json(done)
         return
@@ -211,13 +211,17 @@ def _builder(env: dict[str, Any]) -> str:
     return f"{env['node']} ({env['state'] or 'not reached'})"
 
 
+def _holders(env: dict[str, Any]) -> str:
+    return ", ".join(f"{node} (offline)" if node in env["offline"] else node for node in env["nodes"]) or "-"
+
+
 _COLUMNS = [
     Column("ENV", lambda env: env["name"]),
     Column("VERSION", lambda env: or_dash(env["version"]), right=True),
     Column("OF", lambda env: str(len(env["versions"])), right=True),
     Column("SIZE", lambda env: "-" if env["size_bytes"] is None else format_size(env["size_bytes"]), right=True),
     Column("BUILT ON", _builder),
-    Column("CURRENT ON", lambda env: ", ".join(env["nodes"]) or "-", wraps=True),
+    Column("CURRENT ON", _holders, wraps=True),
 ]
 _VERSIONS = [
     Column("VERSION", lambda each: f"{each['version']}{'*' if each['current'] else ''}"),

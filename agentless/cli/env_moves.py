@@ -145,7 +145,7 @@ def take_in(
 
     if name is not None:
         check_name(name)
-    lines = client(context).sent("/v1/envs/import", read(file), env=name, node=on)
+    lines = client(context).sent("/v1/env/import", read(file), env=name, node=on)
     done = follow(lines, "Interrupted; nothing was taken in")
     if as_json:
         print_json({key: value for key, value in done.items() if key != "kind"})

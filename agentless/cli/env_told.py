@@ -56,6 +56,8 @@ def _bars() -> Any:
 
 
 def _words(line: dict[str, Any]) -> str:
+    if not line["done"]:
+        return str(line["step"])
     of = f" of {format_size(line['total'])}" if line["total"] else ""
     rate = f", {format_size(int(line['rate']))}/s" if line["rate"] else ""
     left = f", {format_duration(line['eta'])} left" if line["eta"] is not None else ""

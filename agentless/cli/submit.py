@@ -17,6 +17,7 @@ from agentless.cli.batch import show_results, tell, wait_for_batch, worst
 from agentless.cli.command import WithCommand, command_of
 from agentless.cli.common import Json, client, own_code, print_json, say, tell_end, tell_outputs
 from agentless.cli.logs import copy_log
+from agentless.cli.steps import showing
 from agentless.client import Client
 from agentless.errors import UsageError
 from agentless.files import read_lines
@@ -128,6 +129,10 @@ def submit(
         list[str] | None,
         typer.Option(metavar="PATH[:LOCAL]", help="What to bring back when it has ended, however it did."),
     ] = None,
+    volume: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:CONT[:ro]", help="A volume of the node, made if it is not there; see volume."),
+    ] = None,
     workdir: Annotated[str | None, typer.Option(help="Folder in the container to start in.")] = None,
     user: Annotated[str | None, typer.Option(help="User in the container, like 1000:1000.")] = None,
     network: Annotated[str | None, typer.Option(help="Docker network, like host or none.")] = None,
@@ -195,6 +200,7 @@ def submit(
         mount=mount,
         upload=upload,
         output=output,
+        volume=volume,
         workdir=workdir,
         user=user,
         network=network,
@@ -227,7 +233,10 @@ def post(served: Client, asked: Submission, *, dry_run: bool) -> list[dict[str, 
             from agentless.uploads import sent
 
             asked = sent(served, asked, lambda words: say(f"agentless: {words}"))
-        starts: list[dict[str, Any]] = served.post("/v1/tasks", asked.request(dry_run=dry_run))
+        request = asked.request(dry_run=dry_run)
+        commands = {tuple(each["command"]) for each in request["sweep"] or [request["spec"]]}
+        with showing(served, commands):
+            starts: list[dict[str, Any]] = served.post("/v1/tasks", request)
     except KeyboardInterrupt:
         say("\nInterrupted while the task was being started; it may run. See: agentless ps")
         raise
@@ -325,7 +334,8 @@ def _announce(task: dict[str, Any], *, quiet: bool) -> None:
 def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
     task_id = first_try(task["id"])
     try:
-        ended = served.wait(task_id)
+        with showing(served, {tuple(task["command"])}):
+            ended = served.wait(task_id)
     except KeyboardInterrupt:
         say(f"\nThe task goes on. See it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
         raise

@@ -12,7 +12,7 @@ from agentless.cli.batch import BatchOption, chosen, members, show_results, wait
 from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say, tell_end
 from agentless.client import Client
 from agentless.errors import AgentlessError, UsageError
-from agentless.model.spec import Mount
+from agentless.model.spec import Mount, Volume
 from agentless.model.task import FAILED, first_try, numbered
 from agentless.model.units import format_duration, format_size, parse_duration
 from agentless.words import local, printable, process_words, ran, short, state, variables, where, words
@@ -61,6 +61,7 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
             for each in found["outputs"]
         ),
         "mounts": ", ".join(str(Mount(**mount)) for mount in asked["mounts"]),
+        "volumes": ", ".join(str(Volume(**volume)) for volume in asked["volumes"]),
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
         "batch": found["batch"] if found["batch"] != found["id"] else None,
         "owner": found["owner"],

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agentless import __version__
 from agentless.controller.core import Core
 from agentless.controller.house import House
-from agentless.controller.routes import envs, figures, files, nodes, queue, tasks, terminal, uploads, watch
+from agentless.controller.routes import envs, figures, files, nodes, queue, tasks, terminal, uploads, volumes, watch
 from agentless.errors import AgentlessError, ControllerError
 from agentless.model.view import ControllerView
 
@@ -77,7 +77,7 @@ def make(house: House) -> FastAPI:
         house.leave()
         return house.describe()
 
-    for routes in (tasks, terminal, files, uploads, envs, queue, nodes, watch, figures):
+    for routes in (tasks, terminal, files, uploads, volumes, envs, queue, nodes, watch, figures):
         routes.add_to(app, house)
 
     # ----------------------------------------------------------------- events

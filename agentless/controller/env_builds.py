@@ -16,6 +16,7 @@ from agentless.controller.envs import Envs, Tell, collected
 from agentless.controller.link import Link
 from agentless.controller.terminals import Program, started
 from agentless.errors import NotFound, Refused, RuntimeFailed
+from agentless.model.claim import TASK
 from agentless.model.env import (
     BuildContainer,
     Changes,
@@ -63,6 +64,11 @@ class Builds:
             link = await self._place(node, None if is_ours(image) else image)
             envs.check_free(link, name)
             base = await self._base(link, image, tell)
+            if base.labels.get(TASK):
+                raise Refused(
+                    f"image {image} was made of a task's container, and what is made of it would claim its GPUs; "
+                    "begin with the image of the task"
+                )
             await _to_the_end(self._make(link, name, base))
             for volume in base.volumes:
                 tell({"kind": "say", "text": f"{volume} is a volume of the image: what is in it is in no version"})

@@ -72,6 +72,10 @@ class Moves:
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
 
+    def coming(self) -> list[str]:
+        """The ids of the images that are on their way to nodes for tasks."""
+        return [image for _, image in self._deliveries]
+
     async def _bring(self, ref: EnvRef, image: str, link: Link, tell: Callable[[Progress], None]) -> Sent:
         envs = self._envs
         await envs.look()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from agentless.controller.env_moves import Moves
 from agentless.controller.envs import Envs, Tell
 from agentless.controller.link import Link
 from agentless.errors import Refused
@@ -14,8 +15,9 @@ from agentless.rules.envs import env_named, prunable
 class Tidy:
     """Removes envs."""
 
-    def __init__(self, envs: Envs) -> None:
+    def __init__(self, envs: Envs, moves: Moves) -> None:
         self._envs = envs
+        self._moves = moves
 
     async def remove(self, name: str, by: str, tell: Tell) -> dict[str, Any]:
         """Remove an env from all nodes that can be reached; what stays, and why, is in the answer."""
@@ -69,7 +71,9 @@ class Tidy:
             sight = envs.sights.get(link.node.name, Sight())
             engine = link.observation.engine
             now = envs.core.clock.now() + (engine.clock if engine else 0.0)
-            for name in prunable(envs.records, sight, envs.used(), envs.busy(), now):
+            for name in prunable(
+                envs.records, sight, now, used=envs.used(), busy=envs.busy(), coming=self._moves.coming()
+            ):
                 if dry_run:
                     removed.append({"node": link.node.name, "what": name})
                 elif name.startswith("agentless-env-"):

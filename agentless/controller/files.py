@@ -17,6 +17,8 @@ from agentless.model.place import Kind, Way, split
 from agentless.runtimes.files import NodeFiles
 from agentless.session import Pipe
 
+_NOWHERE = ("No such container:path", "Could not find the file", "could not be found on container")
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -85,7 +87,10 @@ class Files:
         kind, words = await self._first_member(link, container, path)
         if kind is not None:
             return kind
-        if not any(text in words for text in ("No such container:path", "Could not find the file")):
+        if not any(
+            text in words
+            for text in ("No such container:path", "Could not find the file", "could not be found on container")
+        ):
             if "No such container" in words:
                 raise Refused(f"the container is gone, and its files with it ({container[:12]} on {link.node.name})")
             raise CopyFailed(f"{link.node.name}: {link.runtime.complaint(words)}")

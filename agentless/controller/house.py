@@ -24,6 +24,7 @@ from agentless.controller.terminals import Terminals
 from agentless.controller.trust import Trust
 from agentless.controller.uploads import Uploads
 from agentless.controller.usage import Usage
+from agentless.controller.volumes import Volumes
 from agentless.model.owner import check_owner
 from agentless.model.view import ControllerView, TaskView
 
@@ -55,6 +56,7 @@ class House(Protocol):
     moves: Moves
     tidy: Tidy
     uploads: Uploads
+    volumes: Volumes
     leaving: bool
 
     def describe(self) -> ControllerView:

@@ -13,6 +13,7 @@ from agentless.controller.launch import Launcher
 from agentless.controller.outputs import Outputs
 from agentless.controller.scheduler import POLICIES, Scheduler
 from agentless.controller.uploads import Uploads
+from agentless.controller.volumes import Volumes
 from agentless.errors import AgentlessError, NoAnswer, Refused, Unreachable, UsageError
 from agentless.model.cluster import Cluster
 from agentless.model.env import NULL
@@ -47,12 +48,20 @@ class Intake:
     """Takes tasks in."""
 
     def __init__(
-        self, core: Core, scheduler: Scheduler, launcher: Launcher, envs: Envs, uploads: Uploads, outputs: Outputs
+        self,
+        core: Core,
+        scheduler: Scheduler,
+        launcher: Launcher,
+        envs: Envs,
+        volumes: Volumes,
+        uploads: Uploads,
+        outputs: Outputs,
     ) -> None:
         self._core = core
         self._scheduler = scheduler
         self._launcher = launcher
         self._envs = envs
+        self._volumes = volumes
         self._uploads = uploads
         self._outputs = outputs
         self._last_id = ""
@@ -65,7 +74,8 @@ class Intake:
             self.check(spec)
             if unknown := sorted(set(request.secrets).difference(spec.secret_env)):
                 raise UsageError(f"the secret {unknown[0]!r} is not among the task's secret_env")
-        tasks = self._tasks(replace(request, specs=await self._in_envs(request.specs)))
+        specs = await self._volumes.placed(await self._in_envs(request.specs))
+        tasks = self._tasks(replace(request, specs=specs))
         if not request.dry_run:
             self._uploads.check(tasks)
         await asyncio.gather(*(self._hear(task) for task in tasks))
@@ -105,12 +115,15 @@ class Intake:
                 ref, version = await self._envs.resolve(text)
                 self._envs.holder(ref, version.id)
                 found[text] = (str(ref), ref.image, version.id)
-        return tuple(
+        meant = tuple(
             replace(spec, container=found[text][0], image=found[text][1], image_id=found[text][2])
             if text in found
             else replace(spec, container=text)
             for spec, text in zip(specs, wanted, strict=True)
         )
+        for spec in meant:
+            check_spec(spec)  # once more: the usual env may be none at all
+        return meant
 
     def _tasks(self, request: Submit) -> list[Task]:
         core, tasks = self._core, list[Task]()
@@ -132,7 +145,7 @@ class Intake:
     def _mounts(self, spec: TaskSpec) -> tuple[Mount, ...]:
         """The spec's mounts, and the folder that all nodes share, unless the spec has something else in its place."""
         shared = self._core.shared_dir
-        if shared is None or any(mount.target == SHARED for mount in spec.mounts):
+        if shared is None or SHARED in spec.mounted_at:
             return spec.mounts
         return (*spec.mounts, Mount(shared, SHARED))
 

@@ -120,19 +120,20 @@ class Launcher:
             except ImageMissing:
                 await self._provide(link, task)
                 container = await self._try(link, task)
-            await self._answered(link, task_id, container)
+            await self._answered(link, task, container)
         except (RuntimeFailed, TemplateError) as error:
             self._settle(task_id, LaunchFailed(str(error)), f"the launch on {task.node} failed")
         finally:
             core.launching.discard(task_id)
         core.catch_up(task_id)
 
-    async def _answered(self, link: Link, task_id: str, container: str) -> None:
+    async def _answered(self, link: Link, task: Task, container: str) -> None:
+        program = "systemd-run" if task.spec.on_node_itself else "docker run"
         try:
-            await self._together.apply(task_id, Launched(container), f"the launch on {link.node.name} answered")
+            await self._together.apply(task.id, Launched(container), f"{program} on {link.node.name} answered")
         except IllegalMove as error:
             # No refusal of the node: the task was seen there before the answer came, and is what it was seen to be.
-            _log.info("task %s: %s", task_id, error)
+            _log.info("task %s: %s", task.id, error)
 
     def _settle(self, task_id: str, event: Event, cause: str) -> None:
         if task_id in self._core.tasks:
@@ -256,10 +257,13 @@ async def _drain(stream: Stream) -> bytes:
 
 def in_words(progress: Progress, ref: EnvRef) -> str:
     """How far an image has come: what has, of how much, how fast, and how long it still takes."""
+    begun = f"bringing {ref} to {progress.node}: {progress.step}"
+    if not progress.done:
+        return begun
     of = f" of {format_size(progress.total)}" if progress.total else ""
     rate = f", {format_size(int(progress.rate))}/s" if progress.rate else ""
     left = f", {format_duration(progress.eta)} left" if progress.eta is not None else ""
-    return f"bringing {ref} to {progress.node}: {progress.step}, {format_size(progress.done)}{of}{rate}{left}"
+    return f"{begun}, {format_size(progress.done)}{of}{rate}{left}"
 
 
 async def _look(link: Link, task: str, runtime: Runtime) -> None:

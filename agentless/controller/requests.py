@@ -146,3 +146,11 @@ class LookRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     paths: list[str]
+
+
+class VolumeRequest(BaseModel):
+    """A volume to be made on a node."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    node: str

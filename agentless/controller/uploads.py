@@ -51,6 +51,7 @@ TELL_EVERY = 3.0
 """Seconds between two words about how far an upload is."""
 _PIECE = 1 << 20
 _SENT = 1 << 18
+_SAMPLES, _SAMPLE = 8, 1 << 15
 
 _log = logging.getLogger(__name__)
 
@@ -267,7 +268,7 @@ def packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) -
 
 
 def _packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
-    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    packer = zlib.compressobj(_level(tree, content), zlib.DEFLATED, 31)
     for path, entry in sorted(tree.items()):
         yield packer.compress(_header(path, entry, owner, now))
         if entry.kind == "file":
@@ -283,6 +284,16 @@ def _packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) 
                 raise StateError(f"what was uploaded as {path} is damaged; submit it again")
             yield packer.compress(b"\0" * (-entry.size % tarfile.BLOCKSIZE))
     yield packer.compress(b"\0" * (2 * tarfile.BLOCKSIZE)) + packer.flush()
+
+
+def _level(tree: Tree, content: Callable[[str], Path]) -> int:
+    """How hard to pack: not at all where most of it cannot be packed, by what the largest files begin with."""
+    largest = sorted((e for e in tree.values() if e.kind == "file"), key=lambda entry: -entry.size)[:_SAMPLES]
+    sample = b""
+    for entry in largest:
+        with contextlib.suppress(OSError), content(entry.content).open("rb") as file:
+            sample += file.read(_SAMPLE)
+    return int(len(zlib.compress(sample, 1)) < 0.9 * len(sample))
 
 
 def _header(path: str, entry: Entry, owner: Owner, now: int) -> bytes:

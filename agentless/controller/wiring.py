@@ -48,6 +48,7 @@ from agentless.controller.timer import Timer
 from agentless.controller.trust import Trust
 from agentless.controller.uploads import Uploads
 from agentless.controller.usage import Usage
+from agentless.controller.volumes import Volumes
 from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
 from agentless.inventory import Inventory, load, stamp_of
 from agentless.model.node import NodeConfig
@@ -117,7 +118,7 @@ class Controller:
         self.envs = Envs(self.core, EnvStore(store.storage))
         self.moves = Moves(self.envs, Sync(self.core))
         self.builds = Builds(self.envs, self.moves)
-        self.tidy = Tidy(self.envs)
+        self.tidy = Tidy(self.envs, self.moves)
         outputs = OutputStore(state / "outputs.sqlite")
         snapshots = SnapshotStore(state / "snapshots")
         self.uploads = Uploads(self.core, snapshots, outputs)
@@ -126,7 +127,8 @@ class Controller:
         launcher = Launcher(self.core, self.moves, self.uploads)
         self.past = Past(self.core, self._inventory.half_life)
         self.scheduler = Scheduler(self.core, launcher.begin, self.past)
-        self.intake = Intake(self.core, self.scheduler, launcher, self.envs, self.uploads, self.outputs)
+        self.volumes = Volumes(self.core)
+        self.intake = Intake(self.core, self.scheduler, launcher, self.envs, self.volumes, self.uploads, self.outputs)
         logs = LogStore(state / "logs")
         self.actions = Actions(self.core, logs, self.outputs)
         self.timer = Timer(self.core, self.actions)

@@ -38,6 +38,8 @@ NUMA = "agentless.numa"
 GPU_SHARE = "agentless.gpu_share"
 GPU_MEMORY = "agentless.gpu_memory"
 SPEC = "agentless.spec"
+VOLUME = "agentless.volume"
+"""The label of a volume, which also has that of its owner: its name. Without it a volume is somebody else's."""
 
 
 DAMAGED = "(its labels are damaged)"

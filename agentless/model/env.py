@@ -80,13 +80,15 @@ class Sight:
     """What a node has of envs. `strange` are images and containers of others that are called like ours.
 
     `leftovers` are what was left of something that broke off: tags of images, and names of containers, with the Unix
-    seconds of their making by the node's clock.
+    seconds of their making by the node's clock. `partial` are images without a name that hold layers of one that did
+    not arrive, by their ids, each with the id of that one.
     """
 
     images: tuple[EnvImage, ...] = ()
     containers: tuple[BuildContainer, ...] = ()
     strange: frozenset[str] = frozenset()
     leftovers: Mapping[str, float] = field(default_factory=dict)
+    partial: Mapping[str, str] = field(default_factory=dict)
 
     def container(self, env: str) -> BuildContainer | None:
         """The build container of an env, if it is here."""

@@ -35,6 +35,7 @@ class NodeConfig:
     image: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     exclude_gpus: tuple[int, ...] = ()
+    local_temp: str | None = None
 
     @property
     def has_podman(self) -> bool:

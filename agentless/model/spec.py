@@ -21,6 +21,7 @@ MAX_SPEC = 120_000
 """Bytes of a spec as JSON: one label carries all of it, and Linux gives a program arguments of at most 128 KiB."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,62}")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 LABEL_KEY = re.compile(r"[a-z0-9A-Z][a-z0-9A-Z._/-]*")
 _RESERVED = ("AGENTLESS_", "NVIDIA_VISIBLE_DEVICES")
@@ -42,6 +43,18 @@ class Mount:
 
     def __str__(self) -> str:
         return f"{self.source}:{self.target}" + (":ro" if self.read_only else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume of the node, by its name, and where the container sees it."""
+
+    name: str
+    target: str
+    read_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.target}" + (":ro" if self.read_only else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,7 @@ class TaskSpec:
     mounts: tuple[Mount, ...] = ()
     uploads: tuple[Upload, ...] = ()
     outputs: tuple[Output, ...] = ()
+    volumes: tuple[Volume, ...] = ()
     workdir: str | None = None
     user: str | None = None
     network: str | None = None
@@ -94,6 +108,11 @@ class TaskSpec:
         return limit if limit is None or self.terms.signal_before is not None else limit + self.stop_grace
 
     @property
+    def mounted_at(self) -> frozenset[str]:
+        """Where the container sees something of the node."""
+        return frozenset({*(mount.target for mount in self.mounts), *(volume.target for volume in self.volumes)})
+
+    @property
     def env_names(self) -> tuple[str, ...]:
         """The names of all variables that the user sets, secret or not."""
         return tuple(sorted({*self.env, *self.secret_env}))
@@ -107,6 +126,24 @@ def parse_mount(text: str) -> Mount:
         if source.startswith("/") and target.startswith("/"):
             return Mount(source, target, parts[2:] == ["ro"])
     raise UsageError(f"mount {text!r}: write /path/on/node:/path/in/container, or …:ro for read-only")
+
+
+def parse_volume(text: str) -> Volume:
+    """`NAME:/path[:ro]` as a volume."""
+    parts = text.split(":")
+    if len(parts) in (2, 3) and parts[2:] in ([], ["ro"], ["rw"]) and parts[1].startswith("/"):
+        return Volume(check_volume(parts[0]), parts[1], parts[2:] == ["ro"])
+    raise UsageError(f"--volume {text[:80]!r}: write NAME:/path/in/container, or …:ro for read-only")
+
+
+def check_volume(name: str) -> str:
+    """The name of a volume; raises UsageError for what can be none."""
+    if not _VOLUME.fullmatch(name):
+        raise UsageError(
+            f"volume {name[:80]!r}: use 2 to 63 letters, digits, '.', '_' and '-', beginning with a letter or digit; "
+            "a folder of the node is a --mount"
+        )
+    return name
 
 
 def on_targets(spec: TaskSpec, targets: Sequence[str]) -> tuple[TaskSpec, ...]:
@@ -123,8 +160,8 @@ def check_spec(spec: TaskSpec) -> None:
     """Refuse what no engine could run, or would run as something else than what was meant."""
     if not spec.command:
         raise UsageError("no command: write it after '--', for example: agentless submit node1::0 -- python train.py")
-    words = (*spec.command, *spec.env.values(), *spec.labels.values(), *map(str, spec.mounts))
     _check_container(spec)
+    words = (*spec.command, *spec.env.values(), *spec.labels.values(), *map(str, (*spec.mounts, *spec.volumes)))
     plain = (spec.image, spec.workdir, spec.user, spec.network)
     files = (*map(str, spec.uploads), *map(str, spec.outputs))
     _check_text((*words, *files, *(p for p in plain if p)))
@@ -154,6 +191,8 @@ def check_spec(spec: TaskSpec) -> None:
     for option, value in zip(("image", "workdir", "user", "network"), plain, strict=True):
         if value is not None and (not value or value.startswith("-") or re.search(r"\s", value)):
             raise UsageError(f"--{option} {value[:80]!r} is empty, begins with '-' or has a blank in it")
+    for volume in spec.volumes:
+        check_volume(volume.name)
     if spec.cores is not None and not 0 < spec.cores < math.inf:
         raise UsageError(f"--cores {spec.cores:g}: a task needs more than 0 cores")
     for option, size in (("memory", spec.memory), ("shm-size", spec.shm_size)):
@@ -175,6 +214,7 @@ def _check_without_container(spec: TaskSpec) -> None:
     asked = {
         "image": spec.image,
         "mount": spec.mounts,
+        "volume": spec.volumes,
         "network": spec.network,
         "privileged": spec.privileged,
         "shm-size": spec.shm_size,

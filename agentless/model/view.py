@@ -246,6 +246,17 @@ class RecoveryView:
 
 
 @dataclass(frozen=True, slots=True)
+class VolumeView:
+    """A volume of a node. `size_bytes` is None while the engine has not counted; `tasks` have a container with it."""
+
+    node: str
+    name: str
+    owner: str
+    size_bytes: int | None
+    tasks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerView:
     """The controller itself."""
 

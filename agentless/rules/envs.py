@@ -86,12 +86,18 @@ def next_number(record: EnvRecord, seen: Mapping[str, Sight], name: str) -> int:
 
 
 def prunable(
-    records: Mapping[str, EnvRecord], sight: Sight, used: Iterable[EnvRef], busy: Iterable[str], now: float
+    records: Mapping[str, EnvRecord],
+    sight: Sight,
+    now: float,
+    *,
+    used: Iterable[EnvRef] = (),
+    busy: Iterable[str] = (),
+    coming: Iterable[str] = (),
 ) -> tuple[str, ...]:
     """Images and containers of a node that nobody needs: versions before the current one, and leftovers.
 
-    `used` are the versions that live tasks want, `busy` the envs that something is being done to; `now` is by the
-    node's clock. What is not ours is never among them.
+    `used` are the versions that live tasks want, `busy` the envs that something is being done to, `coming` the ids of
+    the images that are on their way; `now` is by the node's clock. What is not ours is never among them.
     """
     wanted, left_alone = set(used), set(busy)
     bases = {container.image for container in sight.containers}
@@ -101,7 +107,12 @@ def prunable(
         if image.ref.name not in left_alone and image.ref not in wanted and image.id not in bases
         if _is_old(records.get(image.ref.name), image.ref)
     ]
-    return (*old, *(name for name, made in sight.leftovers.items() if now - made > LEFT_FOR))
+    arriving = {
+        *coming,
+        *(each.id for name in left_alone if name in records for each in records[name].versions.values()),
+    }
+    broken = [name for name, made in sight.leftovers.items() if now - made > LEFT_FOR]
+    return (*old, *broken, *(held for held, image in sight.partial.items() if image not in arriving))
 
 
 def _is_old(record: EnvRecord | None, ref: EnvRef) -> bool:

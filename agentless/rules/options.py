@@ -18,7 +18,7 @@ from agentless.model.files import Output, Upload
 from agentless.model.moment import check_future, parse_future
 from agentless.model.needs import Needs, parse_gpu_memory, parse_gpu_types
 from agentless.model.owner import check_owner
-from agentless.model.spec import Mount, TaskSpec, check_spec, on_targets, parse_mount
+from agentless.model.spec import Mount, TaskSpec, Volume, check_spec, on_targets, parse_mount, parse_volume
 from agentless.model.terms import Terms, parse_retry_on, parse_signal
 from agentless.model.units import parse_duration, parse_size
 from agentless.rules.expand import Combination, expand
@@ -80,6 +80,10 @@ def _outputs(value: str | Iterable[str], option: str) -> tuple[Output, ...]:
     return tuple(map(parse_output, _texts(value, option)))
 
 
+def _volumes(value: str | Iterable[str], option: str) -> tuple[Volume, ...]:
+    return tuple(map(parse_volume, _texts(value, option)))
+
+
 def _texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
     found = (value,) if not isinstance(value, Iterable) or isinstance(value, str) else tuple(value)
     for text in found:
@@ -117,6 +121,7 @@ Texts = Annotated[str | Iterable[str] | None, _texts]
 Mounts = Annotated[str | Iterable[str] | None, _mounts]
 Uploads = Annotated[str | Iterable[str] | None, _uploads]
 Outputs = Annotated[str | Iterable[str] | None, _outputs]
+Volumes = Annotated[str | Iterable[str] | None, _volumes]
 Pairs = Annotated[Mapping[str, str] | str | Iterable[str] | None, _pairs]
 """A mapping, or texts like `rack=a`."""
 
@@ -160,6 +165,7 @@ class Options(TypedDict, total=False):
     mount: Mounts
     upload: Uploads
     output: Outputs
+    volume: Volumes
     workdir: str | None
     user: str | None
     network: str | None
@@ -240,7 +246,7 @@ def submission(command: Iterable[str], targets: Iterable[str], options: Options,
     whose = _owner(given.pop("owner"), "--owner") if "owner" in given else None
     spec = replace(_spec(given), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
     spec = replace(spec, terms=replace(spec.terms, start_at=start_at))
-    several = len(wanted) * len(sweep) > 1
+    several = max(1, len(wanted)) * len(sweep) > 1
     spec = replace(
         spec,
         uploads=tuple(located(each, outside.folder) for each in spec.uploads),

@@ -19,7 +19,6 @@ from agentless.model.container import Container
 from agentless.model.files import Prepared
 from agentless.model.log_query import LogQuery
 from agentless.model.node import EngineFacts, NodeConfig
-from agentless.model.spec import Mount
 from agentless.model.task import Placement, Task
 from agentless.ports import Reading
 from agentless.render import Renderer
@@ -27,6 +26,7 @@ from agentless.runtimes._complaints import explain
 from agentless.runtimes._times import seconds
 from agentless.runtimes.envs import EnvWords
 from agentless.runtimes.images import Images
+from agentless.runtimes.volumes import MARK, STRANGE, VolumeWords, strange
 from agentless.runtimes.workspace import NAME, Workspace
 
 LOCK_WAIT = 20
@@ -78,6 +78,7 @@ class Docker:
     """
 
     keeps_envs = True
+    _volumes = VolumeWords
     _live, _state, _inspected, _info = LIVE, _STATE, _INSPECT, _INFO
 
     def __init__(self, node: NodeConfig, renderer: Renderer, controller: str) -> None:
@@ -87,7 +88,8 @@ class Docker:
         self._renderer = renderer
         self.images = Images(node, renderer, self.complaint)
         self.envs = EnvWords(node, renderer)
-        self.workspace = Workspace(node.docker, renderer)
+        self.workspace = Workspace(node.docker, renderer, podman=node.has_podman)
+        self.volumes = self._volumes(node, renderer, self.complaint)
 
     # ------------------------------------------------------------------ asking
 
@@ -231,7 +233,7 @@ class Docker:
             numa=placement.numa,
             memory=spec.memory,
             shm_size=spec.shm_size,
-            mounts=[_mount(mount) for mount in spec.mounts],
+            mounts=self.volumes.mounts(spec, task.owner),
             workdir=prepared.workdir if prepared else spec.workdir,
             user=spec.user,
             network=spec.network,
@@ -252,6 +254,9 @@ class Docker:
             exclusive=spec.needs.exclusive,
             sharing=spec.needs.sharing,
             gpu_total=placement.gpu_total,
+            volumes=[volume.name for volume in spec.volumes],
+            volume_format=MARK,
+            owner=task.owner,
             run=run,
             image=spec.image,
             image_id=spec.image_id,
@@ -272,6 +277,9 @@ class Docker:
                 return str(ids[-1])
             raise NoAnswer(f"{self._node.name} said nothing about the container it started")
         check_claims(task, self._node, result)
+        if result.exit_code == STRANGE:
+            name = result.out.strip().rpartition("volume|")[2]
+            raise RuntimeFailed(f"{self._node.name}: {strange(name)}")
         complaint = result.err.strip()
         if result.exit_code == _OTHER_IMAGE:
             raise ImageMissing(f"{task.spec.image} is not on {self._node.name}, or is another image there")
@@ -404,14 +412,6 @@ def _held(task: Task, node: NodeConfig, output: str) -> str:
     full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
     words += [f"GPU {index.get(gpu, gpu)} has no share left beside the {count} it has given" for gpu, count in full]
     return f"{task.spec.needs}: " + "; ".join(words)
-
-
-def _mount(mount: Mount) -> str:
-    # The engine reads this as one CSV record.
-    fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
-    if mount.read_only:
-        fields.append("readonly")
-    return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[",\r\n]', f) else f for f in fields)
 
 
 def container_of_fields(fields: Mapping[str, object], clock: float) -> Container:

@@ -33,6 +33,7 @@ from agentless.model.env import (
 )
 from agentless.model.node import NodeConfig
 from agentless.render import Renderer
+from agentless.rules.layers import PARTIAL
 from agentless.runtimes._complaints import explain
 from agentless.runtimes._times import seconds
 
@@ -59,6 +60,8 @@ SECOND = "-2"
 """Ends the passing name of what is made of something that has a passing name already."""
 _TAKEN = 75
 _GPUS = "NVIDIA_VISIBLE_DEVICES"
+_SEES_GPUS = (_GPUS, "CUDA_VERSION")
+"""Variables of an image for which NVIDIA's runtime, where it is the usual one, gives a container all GPUs."""
 
 
 class EnvWords:
@@ -73,12 +76,13 @@ class EnvWords:
 
     def look(self) -> Command:
         """Ask for everything that is called like something of ours."""
-        return self._script("env-look.sh.j2", image_format=_IMAGE, container_format=_CONTAINER)
+        return self._script("env-look.sh.j2", image_format=_IMAGE, container_format=_CONTAINER, partial=PARTIAL)
 
     def parse_look(self, result: Result) -> Sight:
         """What it has of envs; raises RuntimeFailed when it does not say."""
         self._check(result)
-        images, containers, strange, leftovers = dict[str, EnvImage](), list[BuildContainer](), set[str](), {}
+        images, containers, strange = dict[str, EnvImage](), list[BuildContainer](), set[str]()
+        leftovers, partial = dict[str, float](), dict[str, str]()
         for found in _objects(result):
             labels: Mapping[str, str] = found.get("labels") or {}
             if "container" in found:
@@ -91,6 +95,8 @@ class EnvWords:
                 else:
                     strange.add(name)
                 continue
+            if labels.get(PARTIAL) and not found["tags"]:
+                partial[found["id"]] = labels[PARTIAL]
             for tag in found["tags"] or ():
                 ref = ref_of(tag)
                 if ref and (labels.get(ENV), labels.get(VERSION)) == (ref.name, str(ref.version)):
@@ -99,7 +105,7 @@ class EnvWords:
                     leftovers[tag] = seconds(found["created"]) or 0.0
                 elif tag.startswith(NAMESPACE):
                     strange.add(tag)
-        return Sight(tuple(images.values()), tuple(containers), frozenset(strange), leftovers)
+        return Sight(tuple(images.values()), tuple(containers), frozenset(strange), leftovers, partial)
 
     def facts(self, image: str) -> Command:
         """Ask how an image is to be run."""
@@ -148,6 +154,7 @@ class EnvWords:
             old=old,
             image=image.id,
             entrypoint=bool(image.entrypoint),
+            blind=any(variable.partition("=")[0] in _SEES_GPUS for variable in image.env),
         )
 
     def parse_create(self, result: Result) -> str:

@@ -23,10 +23,12 @@ from agentless.model.container import Container, ContainerState
 from agentless.model.env import is_ours
 from agentless.model.files import Prepared
 from agentless.model.node import EngineFacts
+from agentless.model.spec import Volume
 from agentless.model.task import Placement, Task
 from agentless.runtimes._podman_complaints import HIDDEN, explain
 from agentless.runtimes._times import seconds
 from agentless.runtimes.docker import Docker, ahead, container_of_fields
+from agentless.runtimes.volumes import SIZES_WITHIN, VolumeWords, record
 
 OLDEST = (4, 1)
 """The first podman that hands out devices by CDI."""
@@ -34,7 +36,7 @@ DOWN = 255
 """The exit code of what ran when the node went down, as Docker has it."""
 
 _CLAIM = re.compile(r"^(agentless-[^.]*)\..*")
-_OWN = frozenset({"events.j2", "facts.sh.j2", "launch.sh.j2", "reap.sh.j2", "rm.j2", "run.j2", "shell.sh.j2"})
+_OWN = frozenset({"cp.j2", "events.j2", "facts.sh.j2", "launch.sh.j2", "reap.sh.j2", "rm.j2", "run.j2", "shell.sh.j2"})
 _INFO = (
     '{"version":{{json .Version.Version}},"rootless":{{json .Host.Security.Rootless}}'
     ',"cgroups":{{json .Host.CgroupsVersion}}}'
@@ -60,10 +62,26 @@ _EVENT = f'{{{{with index .Attributes "{TASK}"}}}}{{{{$.Status}}}} {{{{.}}}}{{{{
 _STATES = {"initialized": "created", "configured": "created", "stopping": "running", "stopped": "exited"}
 
 
+class PodmanVolumes(VolumeWords):
+    """Its volumes."""
+
+    def sizes(self) -> Command:
+        """Ask how large all volumes are, in KiB; of those that one may not look into nothing."""
+        command = self._script("podman-volume-sizes.sh.j2", format="{{.Name}}|{{.Mountpoint}}")
+        return replace(command, timeout=SIZES_WITHIN)
+
+    def _label(self, label: str) -> str:
+        return f'{{{{index .Labels "{label}"}}}}'
+
+    def _volume(self, volume: Volume, owner: str) -> str:  # noqa: ARG002 - the launch has made it, with its labels
+        return record(["type=volume", f"source={volume.name}", f"target={volume.target}"], read_only=volume.read_only)
+
+
 class Podman(Docker):
     """The podman of one user of a node."""
 
     keeps_envs = False
+    _volumes = PodmanVolumes
     _live, _state, _inspected, _info = LIVE, _STATE, _INSPECTED, _INFO
 
     def events(self, since: float) -> Command:

@@ -275,7 +275,9 @@ def _properties(task: Task, placement: Placement, group: str) -> list[str]:
         "SyslogIdentifier": task.container_name,
         "SyslogLevel": "err",
         "SyslogLevelPrefix": "no",
-        "LogRateLimitIntervalSec": "0",
+        # Not 0, which systemd takes for not said: the journal would leave out lines of a task that prints many.
+        "LogRateLimitIntervalSec": "1s",
+        "LogRateLimitBurst": "100000000",
         "WorkingDirectory": spec.workdir or "-~",
     }
     if spec.cores is not None:

@@ -59,15 +59,17 @@ class FilesImage:
 
 
 class Workspace:
-    """The commands about files for one node."""
+    """The commands about files for one node; `podman`: they are said to that in Docker's place."""
 
-    def __init__(self, docker: Sequence[str], renderer: Renderer) -> None:
+    def __init__(self, docker: Sequence[str], renderer: Renderer, *, podman: bool = False) -> None:
         self._docker = list(docker)
         self._renderer = renderer
+        self._image = _IMAGE.replace(".Id", ".ID") if podman else _IMAGE
+        self._copy_out = "podman-copy-out.j2" if podman else "docker-copy-out.j2"
 
     def look(self, image: str) -> Command:
         """Ask what an image is like, and which images with files there are."""
-        return self._script("docker-files-look.sh.j2", image=image, format=_IMAGE, listing=_LISTING, name=NAME)
+        return self._script("docker-files-look.sh.j2", image=image, format=self._image, listing=_LISTING, name=NAME)
 
     def parse_look(self, result: Result) -> tuple[ImageFacts, tuple[FilesImage, ...]]:
         """What `look` was answered; raises RuntimeFailed for an answer that is none."""
@@ -101,7 +103,7 @@ class Workspace:
 
     def copy_out(self, container: str, path: str) -> Command:
         """A path of a container as a tar stream, whose first name is that of the path."""
-        return self._words("docker-copy-out.j2", container=container, path=path)
+        return self._words(self._copy_out, container=container, path=path)
 
     def changes(self, container: str) -> Command:
         """What has changed in the container since it was made."""
@@ -128,7 +130,7 @@ def parse_listing(words: str) -> tuple[FilesImage, ...]:
     """The images with files in a list of images, from old to new."""
     found = []
     for line in words.splitlines():
-        repository, _, tag = line.partition(" ")
+        repository, _, tag = line.removeprefix("localhost/").partition(" ")
         match = _TAG.fullmatch(tag)
         if match and repository.startswith(f"{NAME}/"):
             found.append(FilesImage(repository.removeprefix(f"{NAME}/"), match[1], int(match[2], 16)))

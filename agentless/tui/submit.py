@@ -33,7 +33,10 @@ from agentless.tui.fields import FIELDS, Command, Field, in_fields
 LOOK_AFTER = 0.25
 """Seconds without a key after which it is asked what would become of the task."""
 
-_TAKEN = ("mounts", "workdir", "user", "network", "privileged", "stop_grace", "share", "shm_size", "labels")
+_TAKEN = (
+    "mounts", "volumes", "uploads", "outputs", "workdir", "user", "network", "privileged", "stop_grace", "share",
+    "shm_size", "labels", "container", "image_id", "pull",
+)  # fmt: skip
 """What the form has no field for, and a task like another one has as that has it; so are its terms."""
 _OWN_TERMS = ("priority", "time_limit", "retries", "start_at", "max_parallel")
 _NUMBERS: Mapping[str, type] = {"cores": float, "priority": int, "retries": int}

@@ -244,6 +244,24 @@ def test_close_leaves_nothing() -> None:
     lab.close()
 
 
+@pytest.mark.skipif(bool(requirements(podman=True)), reason="no podman")
+def test_close_leaves_nothing_of_podman() -> None:
+    """Neither what runs nor what is paused, nor the file that offers GPUs."""
+    root = Path(tempfile.mkdtemp(prefix="agl-"))
+    lab = Lab(root)
+    node = lab.add_podman("pod", gpus=1)
+    network = str(lab.network)
+    device = f"--device nvidia.com/gpu={node.gpu_uuids[0]}"
+    node.sh(f"podman run -d --name paused {device} busybox sleep 100; podman pause paused")
+    node.sh("podman run -d busybox sleep 99; podman create busybox true")
+    assert node.sh("podman ps --all --quiet").stdout.count("\n") == 3
+    assert list(Path("/etc/cdi").glob(f"{network}-*"))
+    lab.close()
+    assert traces(root) == []
+    assert network_traces(network) == []
+    assert not list(Path("/etc/cdi").glob(f"{network}-*"))
+
+
 def test_guard_removes_the_lab_of_a_killed_process() -> None:
     """A test run that is killed cannot clean up after itself."""
     root = Path(tempfile.mkdtemp(prefix="agl-"))

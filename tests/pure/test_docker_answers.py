@@ -195,3 +195,13 @@ def test_a_clock_that_is_surely_wrong_is_known_by_how_much(clock: str | None, ah
     sections = {"docker.info": Result(0, json.dumps(info).encode()), "docker.containers": listed}
     facts = docker().parse_facts(sections, NOW, NOW + 1)
     assert facts.clock == pytest.approx(ahead)
+
+
+def test_volumes_are_told_with_their_owners_and_tasks():
+    answer = Result(0, b"volume|data|ann@box\nt2\nt1\nvolume|base|\n")
+    assert docker().volumes.parse(answer) == [("base", "unknown", ()), ("data", "ann@box", ("t1", "t2"))]
+
+
+def test_sizes_of_volumes_are_read_as_the_engine_writes_them():
+    answer = Result(0, b"data|1.5GB\nempty|0B\nkilo|300kB\nunknown|N/A\n\n")
+    assert docker().volumes.parse_sizes(answer) == {"data": 1_500_000_000, "empty": 0, "kilo": 300_000}

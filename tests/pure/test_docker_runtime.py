@@ -16,7 +16,7 @@ import pytest
 from agentless.errors import NoAnswer, Refused, RuntimeFailed
 from agentless.model.command import Result
 from agentless.model.node import NodeConfig
-from agentless.model.spec import Mount
+from agentless.model.spec import Mount, Volume
 from agentless.model.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
@@ -60,6 +60,7 @@ GOLDEN: dict[str, tuple[tuple[str, ...], Task, Placement, dict[str, str]]] = {
                 env={"MODE": "fast & loose"},
                 secret_env=("HF_TOKEN", "WANDB_KEY"),
                 mounts=(Mount("/data/set 1", "/data", read_only=True), Mount("/out,put", '/o"ut')),
+                volumes=(Volume("data", "/v"), Volume("base", "/b", read_only=True)),
                 workdir="/srv",
                 user="1000:1000",
                 network="host",

@@ -101,6 +101,12 @@ def test_a_saved_version_is_run_as_the_image_that_it_began_as():
     assert """--change 'ENV NVIDIA_VISIBLE_DEVICES="all"'""" in script
 
 
+def test_a_build_container_sees_no_gpu_also_where_its_image_asks_for_all():
+    plain, cuda = ImageFacts("sha256:1", 7, env=("PATH=/bin",)), ImageFacts("sha256:1", 7, env=("CUDA_VERSION=12",))
+    assert "NVIDIA_VISIBLE_DEVICES" not in WORDS.create("torch", plain).script
+    assert "--env NVIDIA_VISIBLE_DEVICES=void " in WORDS.create("torch", cuda).script
+
+
 @given(st.text())
 def test_no_message_can_be_more_than_the_word_of_a_label(text):
     [line] = _quoted(text).splitlines() or [""]

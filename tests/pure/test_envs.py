@@ -167,7 +167,7 @@ def test_what_is_remembered_is_there_after_a_restart(tmp_path):
 
 
 def test_versions_before_the_current_one_are_old():
-    assert prunable({"torch": record(1, 2, 3)}, sight(1, 2, 3), (), (), NOW) == (
+    assert prunable({"torch": record(1, 2, 3)}, sight(1, 2, 3), NOW) == (
         "agentless/torch:1",
         "agentless/torch:2",
     )
@@ -176,26 +176,31 @@ def test_versions_before_the_current_one_are_old():
 def test_a_version_that_is_needed_is_not_pruned():
     box = BuildContainer("torch", "c1", "exited", "id-torch-2")
     seen = sight(1, 2, 3, 4, containers=(box,))
-    assert prunable({"torch": record(1, 2, 3, 4)}, seen, {EnvRef("torch", 1)}, (), NOW) == ("agentless/torch:3",)
+    assert prunable({"torch": record(1, 2, 3, 4)}, seen, NOW, used={EnvRef("torch", 1)}) == ("agentless/torch:3",)
 
 
 def test_after_a_rollback_the_versions_after_the_current_one_stay():
-    assert prunable({"torch": record(1, 2, 3, back=(2, 3))}, sight(1, 2, 3), (), (), NOW) == ("agentless/torch:1",)
+    assert prunable({"torch": record(1, 2, 3, back=(2, 3))}, sight(1, 2, 3), NOW) == ("agentless/torch:1",)
 
 
 def test_an_env_that_is_worked_on_is_left_alone():
-    assert prunable({"torch": record(1, 2)}, sight(1, 2), (), {"torch"}, NOW) == ()
+    assert prunable({"torch": record(1, 2)}, sight(1, 2), NOW, busy={"torch"}) == ()
 
 
 def test_a_leftover_is_pruned_once_it_is_old_enough_to_be_one():
     seen = Sight(leftovers={"agentless/a:fresh-0123456789abcdef": NOW - 1000, "agentless-env-a-IMPORT": NOW - 10})
-    assert prunable({}, seen, (), (), NOW) == ("agentless/a:fresh-0123456789abcdef",)
+    assert prunable({}, seen, NOW) == ("agentless/a:fresh-0123456789abcdef",)
+
+
+def test_layers_of_an_image_that_did_not_arrive_are_pruned_unless_it_is_on_its_way():
+    seen = Sight(partial={"p1": "id-torch-1", "p2": "id-a-1", "p3": "id-b-1"})
+    assert prunable({"torch": record(1)}, seen, NOW, busy={"torch"}, coming={"id-a-1"}) == ("p3",)
 
 
 @given(st.sets(st.integers(1, 6)), st.sets(st.sampled_from(["agentless/torch:9", "busybox"])), st.integers(1, 6))
 def test_no_prune_takes_what_is_not_ours_or_the_current_version(numbers, strange, back):
     known = {"torch": record(*numbers, back=(back, 6))} if numbers else {}
-    found = prunable(known, sight(*numbers, strange=frozenset(strange)), (), (), NOW)
+    found = prunable(known, sight(*numbers, strange=frozenset(strange)), NOW)
     assert not strange.intersection(found)
     assert not numbers or EnvRef("torch", known["torch"].current).image not in found
 

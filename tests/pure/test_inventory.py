@@ -255,7 +255,7 @@ def test_what_is_kept_is_written_as_sizes_and_times(tmp_path: Path) -> None:
 def test_the_example_loads() -> None:
     inventory = load(EXAMPLE)
     assert (list(inventory.nodes), inventory.nodes["node2"].exclude_gpus, inventory.shared_dir) == (
-        ["node1", "node2", "node3", "node4", "box"],
+        ["node1", "node2", "node3", "node4", "node5", "box"],
         (3,),
         "/mnt/shared",
     )

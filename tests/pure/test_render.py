@@ -145,6 +145,10 @@ WORDS: dict[str, Case] = {
         {"docker": some, "container": values, "force": st.booleans()},
         lambda v: [*v["docker"], "rm", *["--force"] * v["force"], "--volumes", v["container"]],
     ),
+    "docker-volume-sizes.j2": (
+        {"docker": some, "format": values},
+        lambda v: [*v["docker"], "system", "df", "--verbose", "--format", v["format"]],
+    ),
     "docker-run.j2": (
         {
             "docker": some,
@@ -200,6 +204,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "format": values,
         "state_format": values,
         **CLAIMS,
+        "volumes": st.just(()),
+        "volume_format": values,
         "run": some,
         "image_id": st.none(),
     },
@@ -245,6 +251,8 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "file": values,
     },
     "image-source.sh.j2": {"docker": lists, "image": values, "image_format": values, "info_format": values},
+    "docker-volume.sh.j2": {"docker": lists, "name": values, "labels": lists, "format": values, "there": st.just(73)},
+    "docker-volumes.sh.j2": {"docker": lists, "label": values, "listing": values, "users": values},
     "files-look.sh.j2": {"paths": lists},
     "files-receive.sh.j2": {"folder": values, "name": values, "mark": values},
     "files-rsync.sh.j2": {"folder": values, "make": maybe, "file": maybe, "arguments": some, "partial": values},
@@ -334,12 +342,13 @@ SCRIPTS |= {
         "old": maybe,
         "image": values,
         "entrypoint": st.booleans(),
+        "blind": st.booleans(),
     },
     "env-diff.sh.j2": {"docker": lists, "container": values, "most": st.integers(1, 99)},
     "env-fresh.sh.j2": _FRESH,
     "env-label.sh.j2": _LABELLED,
     "env-load.sh.j2": {"docker": lists, "mark": values, "fresh": values, "format": values},
-    "env-look.sh.j2": {"docker": lists, "image_format": values, "container_format": values},
+    "env-look.sh.j2": {"docker": lists, "image_format": values, "container_format": values, "partial": values},
     "env-name.sh.j2": _NAMED,
     "env-save.sh.j2": {**_NAMED, "container": values, "changes": some, "unlabelled": st.none()},
 }
@@ -353,6 +362,17 @@ WORDS |= {
             "--format", v["format"],
         ],
     ),
+    "podman-copy-out.j2": (
+        WORDS["docker-copy-out.j2"][0],
+        lambda v: [*v["docker"], "cp", f"{v['container']}:{v['path']}", "-"],
+    ),
+    "podman-cp.j2": (
+        WORDS["docker-cp.j2"][0],
+        lambda v: [
+            *v["docker"], "cp",
+            *(["-", f"{v['container']}:{v['path']}"] if v["into"] else [f"{v['container']}:{v['path']}", "-"]),
+        ],
+    ),
     "podman-rm.j2": (
         WORDS["docker-rm.j2"][0],
         lambda v: [*v["docker"], "rm", *["--force", "--time", "0"] * v["force"], "--volumes", v["container"]],
@@ -360,6 +380,8 @@ WORDS |= {
     "podman-run.j2": (WORDS["docker-run.j2"][0], _create),
 }  # fmt: skip
 SCRIPTS |= {f"podman-{name}.sh.j2": SCRIPTS[f"docker-{name}.sh.j2"] for name in ("launch", "reap", "shell")}
+SCRIPTS["podman-launch.sh.j2"] = {**SCRIPTS["docker-launch.sh.j2"], "volumes": some, "owner": values}
+SCRIPTS["podman-volume-sizes.sh.j2"] = {"docker": lists, "format": values}
 ALL = {**{name: case[0] for name, case in WORDS.items()}, **SCRIPTS}
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
 renderer = Renderer([template_dir()])
@@ -384,8 +406,8 @@ def test_a_template_of_words_gives_every_value_back_as_it_was(name: str, data: s
 @settings(max_examples=10)
 def test_every_value_of_a_template_has_to_be_there(name: str, data: st.DataObject) -> None:
     drawn = data.draw(st.fixed_dictionaries(ALL[name]))
-    # `numa` comes with `cpus`, which may be None.
-    missing = data.draw(st.sampled_from(sorted(set(drawn) - {"numa"})))
+    # `numa` comes with `cpus`, which may be None, and so does `volume_format` with `volumes`.
+    missing = data.draw(st.sampled_from(sorted(set(drawn) - {"numa", "volume_format"})))
     del drawn[missing]
     with pytest.raises(TemplateError, match=f"'{missing}' is undefined"):
         renderer.script(name, **drawn)

@@ -10,7 +10,7 @@ import pytest
 
 from agentless.errors import UsageError
 from agentless.model.claim import labels_of
-from agentless.model.spec import MAX_SPEC, Mount, TaskSpec, check_spec, parse_mount
+from agentless.model.spec import MAX_SPEC, Mount, TaskSpec, Volume, check_spec, parse_mount, parse_volume
 from tests.pure.build import placement, spec, task
 
 
@@ -145,3 +145,22 @@ def test_a_mount_is_two_absolute_paths(text: str, mount: Mount) -> None:
 def test_anything_else_is_no_mount(text: str) -> None:
     with pytest.raises(UsageError, match="/path/on/node:/path/in/container"):
         parse_mount(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "volume"),
+    [
+        ("data:/x", Volume("data", "/x")),
+        ("a.b_c-1:/x:ro", Volume("a.b_c-1", "/x", read_only=True)),
+        ("data:/x:rw", Volume("data", "/x")),
+    ],
+)
+def test_a_volume_is_a_name_and_an_absolute_path(text: str, volume: Volume) -> None:
+    assert parse_volume(text) == volume
+    assert parse_volume(str(volume)) == volume
+
+
+@pytest.mark.parametrize("text", ["", "data", "data:x", "data:/x:rx", "data:/x:ro:ro", "/a:/b", "-a:/b", "a:/b", ":/b"])
+def test_anything_else_is_no_volume(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_volume(text)

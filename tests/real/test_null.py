@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.lab import Lab, requirements
+from tests.lab.processes import processes
 from tests.lab.systemd import PERSON
+from tests.lab.teardown import CGROUPS
 from tests.real.cli import Cli, finish, until
 
 UNTIL_TERM = "trap 'echo told; exit 7' TERM; echo up; while :; do sleep 0.1; done"
@@ -20,7 +22,10 @@ def bare_lab():
         pytest.skip(f"no systemd node on this machine: {'; '.join(missing)}")
     with Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab:
         lab.add_systemd_node("bare")
+        name = lab.network
         yield lab
+    assert [*CGROUPS.glob(f"{name}"), *CGROUPS.glob(f"*/{name}")] == []
+    assert [process for process in processes().values() if f"{lab.root}/" in process.command] == []
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +125,7 @@ def test_a_log_is_followed_while_it_is_written_and_ends_with_the_task(agentless,
         "-c",
         "echo one; until [ -e /tmp/go ]; do sleep 0.05; done; echo two; printf three",
     )
-    following = agentless.start("logs", "-f", "--tail", "1", "--timestamps", task)
+    following = agentless.start("logs", "-f", "--timestamps", task)
     until(lambda: "one" in agentless("logs", task).out)
     node.sh("touch /tmp/go")
     done = finish(following)
@@ -128,6 +133,7 @@ def test_a_log_is_followed_while_it_is_written_and_ends_with_the_task(agentless,
     lines = [line.split(" ", 1) for line in done.out.splitlines()]
     assert [words for _, words in lines] == ["one", "two", "three"]
     assert all(stamp.endswith("Z") for stamp, _ in lines)
+    assert agentless("logs", "--tail", "1", task).out == "three\n"
 
 
 def test_a_stop_gives_it_time_and_leaves_nothing_of_it(agentless, node):
@@ -250,9 +256,27 @@ def test_somebody_without_rights_has_his_own_systemd_if_it_may_stay(bare_lab, no
     task = submit(carol, "bare::0", "--secret-env", "S=t", "--", "sh", "-c", f"id -un; echo $S; {UNTIL_TERM}")
     until(lambda: "up" in carol("logs", task).out)
     root = person_without_waiting(bare_lab, "main")
+    root.get("/v1/doctor")
     assert f"held by task {task}" in root("submit", "bare::0", "--no-queue", "--", "true", code=3).err
     carol("stop", task)
     assert (state_of(carol, task), carol("logs", task).out) == ("stopped", f"{PERSON}\nt\nup\ntold\n")
+    carol.close()
+
+
+def test_somebody_with_sudo_has_the_systems_systemd_and_is_himself_in_it(bare_lab, node):
+    node.sh(f"chmod 666 {node.docker_socket}; echo '{PERSON} ALL=(root) NOPASSWD: ALL' >/etc/sudoers")
+    carol = person(bare_lab, "sudo", PERSON)
+    task = submit(
+        carol, "bare::0", "--memory", "64MiB", "--secret-env", "S=t", "--", "sh", "-c", f"id -un; echo $S; {UNTIL_TERM}"
+    )
+    until(lambda: "up" in carol("logs", task).out)
+    assert show(node, task, "MemoryMax", "User") == {"MemoryMax": str(64 << 20), "User": PERSON}
+    carol("pause", task)
+    carol("stop", task)
+    assert (state_of(carol, task), carol("logs", task).out) == ("stopped", f"{PERSON}\nt\nup\ntold\n")
+    carol("rm", task)
+    assert node.units() == []
+    node.sh("rm /etc/sudoers")
     carol.close()
 
 

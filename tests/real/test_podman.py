@@ -181,6 +181,28 @@ def test_what_ran_when_the_power_went_has_failed_and_never_runs_again(agentless,
     assert node.sh("podman ps --quiet").stdout == ""
 
 
+def test_files_go_into_a_container_and_come_out_of_it(agentless, lab, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text("hello\n")
+    script = "read word < in/a && echo $word again > out && exec sleep 300"
+    came = f"out:{tmp_path}/came"
+    task = agentless.submit("pod::0", "--upload", f"{tmp_path}/in", "--output", came, "--", "sh", "-c", script)
+    agentless("cp", f"{tmp_path}/in/a", f"{task}:/tmp/b")
+    agentless("cp", f"{task}:/tmp/b", f"{tmp_path}/b")
+    assert (tmp_path / "b").read_text() == "hello\n"
+    agentless("kill", task)
+    until((tmp_path / "came").exists)
+    assert (tmp_path / "came").read_text() == "hello again\n"
+
+
+def test_a_volume_keeps_what_a_task_has_written(agentless):
+    agentless("submit", "pod", "--volume", "kept:/data", "--wait", "--", "sh", "-c", "echo 1 > /data/x")
+    agentless("submit", "pod", "--volume", "kept:/data", "--wait", "--", "grep", "1", "/data/x")
+    assert agentless("volume", "list").out.split()[5:7] == ["pod", "kept"]
+    agentless("rm", *(task["id"] for task in agentless.json("ps", "--all") if "/data/x" in " ".join(task["command"])))
+    agentless("volume", "rm", "kept", "--on", "pod", "--force")
+
+
 def test_an_image_that_is_not_there_says_what_to_write(agentless):
     done = agentless("submit", "pod", "--image", "nosuch:1", "--wait", "--", "true", code=None)
     assert "write it with its registry, like docker.io/library/nosuch:1" in done.err

@@ -39,11 +39,11 @@ def add_to(app: FastAPI, house: House) -> None:
         await envs.look()
         return envs.view(env)
 
-    @app.post("/v1/envs/prune")
+    @app.post("/v1/env/prune")
     async def prune(request: PruneEnvsRequest, me: Asking) -> dict[str, Any]:
         return await house.tidy.prune(me or core.owner, dry_run=request.dry_run)
 
-    @app.post("/v1/envs/import")
+    @app.post("/v1/env/import")
     async def take_in(me: Asking, env: str | None = None, node: str | None = None) -> Response:
         """The body is an archive as `docker save` writes it, with one image and without names."""
         return Told(lambda tell, body: house.moves.take_in(env, node, me or core.owner, body, tell), upload=True)

@@ -21,12 +21,17 @@ live=$(docker ps --no-trunc --filter label=agentless.task --filter status=create
 # conmon are looked into (who asks a process that a driver has hung may hang as well), and none inside a container, which
 # has a PID more than we have: one in each namespace it is in.
 holders() {
+  set --
+  for each in $(grep -lsx -e sh -e conmon /proc/[0-9]*/comm); do
+    set -- "$@" "${each%comm}cmdline"
+  done
+  set -- $(grep -ls agentless-claim= "$@" /dev/null)
+  [ "$#" -gt 0 ] || return
   ours=$(sed -n 's/^NSpid://p' /proc/self/status | wc -w)
-  shells=$(grep -lsx -e sh -e conmon /proc/[0-9]*/comm | sed 's/comm$/cmdline/')
-  for file in $(grep -ls agentless-claim= $shells /dev/null); do
-    theirs=$(sed -n 's/^NSpid://p' "${file%cmdline}status" | wc -w)
+  for each; do
+    theirs=$(sed -n 's/^NSpid://p' "${each%cmdline}status" | wc -w)
     if [ "$theirs" -eq "$ours" ]; then
-      tr '\000\n' '\n ' < "$file" | sed -n 's/^agentless-claim=//p'
+      tr '\000\n' '\n ' < "$each" | sed -n 's/^agentless-claim=//p'
     fi
   done | sort -u
 } 2> /dev/null
@@ -87,7 +92,7 @@ if [ -n "$unstarted" ]; then
   docker start "$unstarted" && exit 0
   clear_up
 fi
-docker run --detach --pull never --name agentless-t2 --label agentless.task=t2 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --label agentless.controller=c1 --label 'agentless.spec={"target":"node1::0","batch":"t2","created_at":1799999900.0,"gpus":[0],"spec":{"command":["sh","-c","echo '"'"'it'"'"''"'"'s'"'"' \"$HOME\"\nexit 3"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":1,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[0],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a"' --env AGENTLESS_TASK_ID=t2 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0 --stop-timeout 10 busybox sh -c 'echo '"'"'it'"'"''"'"'s'"'"' "$HOME"
+docker run --detach --pull never --name agentless-t2 --label agentless.task=t2 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --label agentless.controller=c1 --label 'agentless.spec={"target":"node1::0","batch":"t2","created_at":1799999900.0,"gpus":[0],"spec":{"command":["sh","-c","echo '"'"'it'"'"''"'"'s'"'"' \"$HOME\"\nexit 3"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":1,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[0],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a"' --env AGENTLESS_TASK_ID=t2 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0 --stop-timeout 10 busybox sh -c 'echo '"'"'it'"'"''"'"'s'"'"' "$HOME"
 exit 3'
 code=$?
 if [ "$code" -ne 0 ]; then

@@ -21,12 +21,17 @@ live=$(docker --host unix:///run/user/1000/docker.sock ps --no-trunc --filter la
 # conmon are looked into (who asks a process that a driver has hung may hang as well), and none inside a container, which
 # has a PID more than we have: one in each namespace it is in.
 holders() {
+  set --
+  for each in $(grep -lsx -e sh -e conmon /proc/[0-9]*/comm); do
+    set -- "$@" "${each%comm}cmdline"
+  done
+  set -- $(grep -ls agentless-claim= "$@" /dev/null)
+  [ "$#" -gt 0 ] || return
   ours=$(sed -n 's/^NSpid://p' /proc/self/status | wc -w)
-  shells=$(grep -lsx -e sh -e conmon /proc/[0-9]*/comm | sed 's/comm$/cmdline/')
-  for file in $(grep -ls agentless-claim= $shells /dev/null); do
-    theirs=$(sed -n 's/^NSpid://p' "${file%cmdline}status" | wc -w)
+  for each; do
+    theirs=$(sed -n 's/^NSpid://p' "${each%cmdline}status" | wc -w)
     if [ "$theirs" -eq "$ours" ]; then
-      tr '\000\n' '\n ' < "$file" | sed -n 's/^agentless-claim=//p'
+      tr '\000\n' '\n ' < "$each" | sed -n 's/^agentless-claim=//p'
     fi
   done | sort -u
 } 2> /dev/null
@@ -87,7 +92,7 @@ if [ -n "$unstarted" ]; then
   docker --host unix:///run/user/1000/docker.sock start "$unstarted" && exit 0
   clear_up
 fi
-docker --host unix:///run/user/1000/docker.sock run --detach --pull never --name agentless-t4 --label agentless.task=t4 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label 'agentless.spec={"target":"node1","batch":"t4","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"privileged":true,"stop_grace":0.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t4 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --privileged --stop-timeout 1 busybox true
+docker --host unix:///run/user/1000/docker.sock run --detach --pull never --name agentless-t4 --label agentless.task=t4 --label agentless.owner=me@here --label agentless.gpus= --label agentless.controller=c1 --label 'agentless.spec={"target":"node1","batch":"t4","created_at":1799999900.0,"gpus":[],"spec":{"command":["true"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":true,"stop_grace":0.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":0,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --env NVIDIA_VISIBLE_DEVICES=void --env AGENTLESS_TASK_ID=t4 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS= --privileged --stop-timeout 1 busybox true
 code=$?
 if [ "$code" -ne 0 ]; then
   clear_up

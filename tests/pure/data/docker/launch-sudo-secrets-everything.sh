@@ -23,12 +23,17 @@ live=$(sudo docker ps --no-trunc --filter label=agentless.task --filter status=c
 # conmon are looked into (who asks a process that a driver has hung may hang as well), and none inside a container, which
 # has a PID more than we have: one in each namespace it is in.
 holders() {
+  set --
+  for each in $(grep -lsx -e sh -e conmon /proc/[0-9]*/comm); do
+    set -- "$@" "${each%comm}cmdline"
+  done
+  set -- $(grep -ls agentless-claim= "$@" /dev/null)
+  [ "$#" -gt 0 ] || return
   ours=$(sed -n 's/^NSpid://p' /proc/self/status | wc -w)
-  shells=$(grep -lsx -e sh -e conmon /proc/[0-9]*/comm | sed 's/comm$/cmdline/')
-  for file in $(grep -ls agentless-claim= $shells /dev/null); do
-    theirs=$(sed -n 's/^NSpid://p' "${file%cmdline}status" | wc -w)
+  for each; do
+    theirs=$(sed -n 's/^NSpid://p' "${each%cmdline}status" | wc -w)
     if [ "$theirs" -eq "$ours" ]; then
-      tr '\000\n' '\n ' < "$file" | sed -n 's/^agentless-claim=//p'
+      tr '\000\n' '\n ' < "$each" | sed -n 's/^agentless-claim=//p'
     fi
   done | sort -u
 } 2> /dev/null
@@ -89,7 +94,14 @@ if [ -n "$unstarted" ]; then
   sudo docker start "$unstarted" && exit 0
   clear_up
 fi
-sudo --preserve-env=HF_TOKEN,WANDB_KEY docker run --detach --pull never --name agentless-t3 --label team=vision --label agentless.task=t3 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --label agentless.controller=c1 --label agentless.cores=7.5 --label agentless.memory=17179869184 --label agentless.numa=1 --label 'agentless.spec={"target":"node1:1::0,1","batch":"t3","created_at":1799999900.0,"gpus":[0,1],"spec":{"command":["python","train.py","--lr","0.1"],"image":"busybox","name":"run-1","cores":7.5,"memory":17179869184,"shm_size":1073741824,"env":{"MODE":"fast & loose"},"secret_env":["HF_TOKEN","WANDB_KEY"],"mounts":[{"source":"/data/set 1","target":"/data","read_only":true},{"source":"/out,put","target":"/o\"ut","read_only":false}],"uploads":[],"outputs":[],"workdir":"/srv","user":"1000:1000","network":"host","privileged":false,"stop_grace":30.0,"share":false,"labels":{"team":"vision"},"parameters":{},"needs":{"gpus":2,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"numa":1,"indices":[0,1],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"cpus":"16-31","numa":1,"version":2}' --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f"' --env AGENTLESS_TASK_ID=t3 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0,1 --env 'MODE=fast & loose' --env HF_TOKEN --env WANDB_KEY --cpus 7.5 --cpuset-cpus 16-31 --cpuset-mems 1 --memory 17179869184 --shm-size 1073741824 --mount 'type=bind,source=/data/set 1,target=/data,readonly' --mount 'type=bind,"source=/out,put","target=/o""ut"' --workdir /srv --user 1000:1000 --network host --stop-timeout 30 busybox python train.py --lr 0.1
+# What is not there yet is made by the run, as ours.
+for volume in data base; do
+  if mark=$(sudo docker volume inspect --format '{{index .Labels "agentless.volume"}}' "$volume" 2> /dev/null) && [ "$mark" != "$volume" ]; then
+    printf 'volume|%s\n' "$volume"
+    exit 80
+  fi
+done
+sudo --preserve-env=HF_TOKEN,WANDB_KEY docker run --detach --pull never --name agentless-t3 --label team=vision --label agentless.task=t3 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --label agentless.controller=c1 --label agentless.cores=7.5 --label agentless.memory=17179869184 --label agentless.numa=1 --label 'agentless.spec={"target":"node1:1::0,1","batch":"t3","created_at":1799999900.0,"gpus":[0,1],"spec":{"command":["python","train.py","--lr","0.1"],"image":"busybox","name":"run-1","cores":7.5,"memory":17179869184,"shm_size":1073741824,"env":{"MODE":"fast & loose"},"secret_env":["HF_TOKEN","WANDB_KEY"],"mounts":[{"source":"/data/set 1","target":"/data","read_only":true},{"source":"/out,put","target":"/o\"ut","read_only":false}],"uploads":[],"outputs":[],"volumes":[{"name":"data","target":"/v","read_only":false},{"name":"base","target":"/b","read_only":true}],"workdir":"/srv","user":"1000:1000","network":"host","privileged":false,"stop_grace":30.0,"share":false,"labels":{"team":"vision"},"parameters":{},"needs":{"gpus":2,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"numa":1,"indices":[0,1],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"cpus":"16-31","numa":1,"version":2}' --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f"' --env AGENTLESS_TASK_ID=t3 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0,1 --env 'MODE=fast & loose' --env HF_TOKEN --env WANDB_KEY --cpus 7.5 --cpuset-cpus 16-31 --cpuset-mems 1 --memory 17179869184 --shm-size 1073741824 --mount 'type=bind,source=/data/set 1,target=/data,readonly' --mount 'type=bind,"source=/out,put","target=/o""ut"' --mount type=volume,source=data,target=/v,volume-label=agentless.volume=data,volume-label=agentless.owner=me@here --mount type=volume,source=base,target=/b,volume-label=agentless.volume=base,volume-label=agentless.owner=me@here,readonly --workdir /srv --user 1000:1000 --network host --stop-timeout 30 busybox python train.py --lr 0.1
 code=$?
 if [ "$code" -ne 0 ]; then
   clear_up

@@ -26,12 +26,17 @@ live=$(unlocked sudo podman ps --no-trunc --filter label=agentless.task --filter
 # conmon are looked into (who asks a process that a driver has hung may hang as well), and none inside a container, which
 # has a PID more than we have: one in each namespace it is in.
 holders() {
+  set --
+  for each in $(grep -lsx -e sh -e conmon /proc/[0-9]*/comm); do
+    set -- "$@" "${each%comm}cmdline"
+  done
+  set -- $(grep -ls agentless-claim= "$@" /dev/null)
+  [ "$#" -gt 0 ] || return
   ours=$(sed -n 's/^NSpid://p' /proc/self/status | wc -w)
-  shells=$(grep -lsx -e sh -e conmon /proc/[0-9]*/comm | sed 's/comm$/cmdline/')
-  for file in $(grep -ls agentless-claim= $shells /dev/null); do
-    theirs=$(sed -n 's/^NSpid://p' "${file%cmdline}status" | wc -w)
+  for each; do
+    theirs=$(sed -n 's/^NSpid://p' "${each%cmdline}status" | wc -w)
     if [ "$theirs" -eq "$ours" ]; then
-      tr '\000\n' '\n ' < "$file" | sed -n 's/^agentless-claim=//p'
+      tr '\000\n' '\n ' < "$each" | sed -n 's/^agentless-claim=//p'
     fi
   done | sort -u
 } 2> /dev/null
@@ -151,7 +156,7 @@ if [ -n "$unstarted" ]; then
   begin "$unstarted" && exit 0
   clear_up
 fi
-if said=$(unlocked sudo --preserve-env=TOKEN podman create --pull never --name agentless-t3.me_here....GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a.GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --label agentless.task=t3 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --label agentless.controller=c1 --label agentless.cores=2 --label 'agentless.spec={"target":"node1::0,1","batch":"t3","created_at":1799999900.0,"gpus":[0,1],"spec":{"command":["python","train.py"],"image":"busybox","pull":"missing","cores":2.0,"env":{},"secret_env":["TOKEN"],"mounts":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":2,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[0,1],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --device nvidia.com/gpu=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --device nvidia.com/gpu=GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --log-driver k8s-file --pids-limit -1 --env AGENTLESS_TASK_ID=t3 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0,1 --env TOKEN --cpus 2 --stop-timeout 10 busybox python train.py 2>&1); then
+if said=$(unlocked sudo --preserve-env=TOKEN podman create --pull never --name agentless-t3.me_here....GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a.GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --label agentless.task=t3 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --label agentless.controller=c1 --label agentless.cores=2 --label 'agentless.spec={"target":"node1::0,1","batch":"t3","created_at":1799999900.0,"gpus":[0,1],"spec":{"command":["python","train.py"],"image":"busybox","cores":2.0,"env":{},"secret_env":["TOKEN"],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":2,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[0,1],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --device nvidia.com/gpu=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --device nvidia.com/gpu=GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --log-driver k8s-file --pids-limit -1 --env AGENTLESS_TASK_ID=t3 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0,1 --env TOKEN --cpus 2 --stop-timeout 10 busybox python train.py 2>&1); then
   # Its last line is the container's id.
   begin "${said##*
 }"

@@ -1,0 +1,101 @@
+"""The verbs about volumes: what tasks keep on a node."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli import complete
+from agentless.cli.common import Json, client, named, print_json, say
+from agentless.cli.table import Column, show
+from agentless.errors import UsageError
+from agentless.model.units import format_size
+from agentless.words import printable
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(no_args_is_help=True, help="What tasks keep on a node beyond their own end.")
+    group.command()(create)
+    group.command("list")(show_list)
+    group.command()(rm)
+    app.add_typer(group, name="volume")
+
+
+_Name = Annotated[str, typer.Argument(metavar="NAME", callback=named, autocompletion=complete.volumes)]
+
+
+def create(
+    context: typer.Context,
+    name: _Name,
+    node: Annotated[str, typer.Option("--on", metavar="NODE", help="Where.", autocompletion=complete.nodes)],
+    as_json: Json = False,
+) -> None:
+    """Make a volume. A submit with --volume makes one, too, where it starts.
+
+    agentless volume create data --on node1
+    """
+    made = client(context).post("/v1/volumes", {"name": name, "node": node})
+    if as_json:
+        print_json(made)
+    else:
+        print(f"{made['name']}  on {made['node']}")
+
+
+def show_list(context: typer.Context, as_json: Json = False) -> None:
+    """List the volumes of all nodes: how large they are, whose, and which tasks have them."""
+    found = client(context).get("/v1/volumes")
+    if as_json:
+        print_json(found)
+    elif found:
+        show(_COLUMNS, found)
+    else:
+        say("there are no volumes")
+
+
+def rm(
+    context: typer.Context,
+    name: _Name,
+    node: Annotated[
+        str | None,
+        typer.Option("--on", metavar="NODE", help="Only there; default: every node.", autocompletion=complete.nodes),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Remove a volume with all that is in it. One that a task has is not removed."""
+    served = client(context)
+    if not force:
+        there = [each for each in served.get("/v1/volumes") if each["name"] == name and node in (None, each["node"])]
+        if there and not _asked(there):
+            return 1
+    removed = served.delete(f"/v1/volumes/{name}", node=node)
+    if as_json:
+        print_json(removed)
+    else:
+        for each in removed:
+            print(f"{each['name']}  removed from {each['node']}")
+    return 0
+
+
+def _asked(volumes: list[dict[str, Any]]) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("whether all that is in it may go is asked on a terminal; say so with --force")
+    for each in volumes:
+        say(printable(f"{each['name']} on {each['node']}, of {each['owner']}: {_size(each)}"))
+    return typer.confirm("Remove it with all that is in it", default=False, err=True)
+
+
+def _size(volume: dict[str, Any]) -> str:
+    return "-" if volume["size_bytes"] is None else format_size(volume["size_bytes"])
+
+
+_COLUMNS = [
+    Column("NODE", lambda each: each["node"]),
+    Column("NAME", lambda each: each["name"]),
+    Column("SIZE", _size, right=True),
+    Column("OWNER", lambda each: each["owner"]),
+    Column("TASKS", lambda each: ", ".join(each["tasks"]), wraps=True),
+]

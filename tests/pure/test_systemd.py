@@ -1,0 +1,375 @@
+"""systemd: what is said to it, what its answers mean, and its scripts in real shells with stand-ins for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentless.errors import NoAnswer, Refused, RuntimeFailed, UsageError
+from agentless.model.claim import task_of
+from agentless.model.command import Command, Result
+from agentless.model.log_query import LogQuery
+from agentless.model.node import NodeConfig
+from agentless.model.spec import Mount, check_spec
+from agentless.model.task import Placement, Task
+from agentless.paths import template_dir
+from agentless.probes.nvidia import _container
+from agentless.render import Renderer
+from agentless.runtimes._journal import JournalReading
+from agentless.runtimes.systemd import Systemd
+from tests.pure.build import NOW, placement, spec, task
+
+SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
+SYSTEMD = Systemd(NodeConfig("node1", "h", user="ann"), Renderer([template_dir()]), "c1")
+NULL = {"container": "NULL", "image": None}
+RAN = {"SubState": "exited", "ExecMainCode": "1", "ExecMainStatus": "0", "MainPID": "0"}
+
+
+def assigning(name: str = "t1", target: str = "node1::0", **fields: object) -> Task:
+    return task(name, target, "assigning", spec=spec(**NULL, **fields))
+
+
+def setenv(of: Task, at: Placement) -> str:
+    words = SYSTEMD.launch(of, at, {}).script.split()
+    return next(word.split("=", 1)[1] for word in words if word.startswith("--setenv="))
+
+
+def block(**fields: str) -> str:
+    given = {
+        "Id": "agentless-t1.service",
+        "LoadState": "loaded",
+        "ActiveState": "active",
+        "SubState": "running",
+        "FreezerState": "running",
+        "MainPID": "55",
+        "Result": "success",
+        "ExecMainCode": "0",
+        "ExecMainStatus": "0",
+        "ExecMainStartTimestamp": "Sun 2026-11-22 18:56:17.781853 UTC",
+        "ExecMainExitTimestamp": "",
+        "Environment": "",
+    }
+    return "".join(f"{key}={value}\n" for key, value in {**given, **fields}.items()) + "\n"
+
+
+def units(*blocks: str):
+    return SYSTEMD.parse_containers(Result(0, "".join(blocks).encode()), 0.0)
+
+
+# ------------------------------------------------------------------ what it says
+
+
+@pytest.mark.parametrize(
+    ("fields", "state", "code"),
+    [
+        ({}, "running", None),
+        ({"ActiveState": "activating", "SubState": "start"}, "running", None),
+        ({"SubState": "stop-sigterm", "MainPID": "0"}, "running", None),
+        ({"FreezerState": "frozen"}, "paused", None),
+        ({"State": "T"}, "paused", None),
+        (RAN, "exited", 0),
+        ({**RAN, "SubState": "failed", "ExecMainStatus": "7"}, "exited", 7),
+        ({**RAN, "SubState": "failed", "ExecMainCode": "2", "ExecMainStatus": "9"}, "exited", 137),
+        ({**RAN, "ExecMainCode": "", "ExecMainStatus": "?"}, "exited", None),
+    ],
+)
+def test_the_state_of_a_unit_is_that_of_its_task(fields, state, code):
+    (unit,) = units(block(**fields))
+    assert (unit.id, unit.name, unit.state, unit.exit_code) == ("agentless-t1.service", "agentless-t1", state, code)
+
+
+def test_how_long_it_ran_and_that_memory_ran_out_are_systemds_word():
+    ended = {**RAN, "Result": "oom-kill", "ExecMainExitTimestamp": "Sun 2026-11-22 18:56:19.281853 UTC"}
+    (unit,) = units(block(**ended))
+    assert (unit.oom_killed, unit.ran) == (True, pytest.approx(1.5))
+
+
+def test_what_is_no_unit_of_ours_or_is_not_there_is_left_out():
+    others = [{"Id": "ssh.service"}, {"LoadState": "not-found", "ActiveState": "inactive"}, {"ActiveState": "inactive"}]
+    assert units(*(block(**fields) for fields in others), "garbage\n\n") == ()
+
+
+def test_units_that_could_not_be_asked_for_are_not_none():
+    asked = SYSTEMD.facts()[0].name
+    assert SYSTEMD.parse_facts({asked: Result(1, b"Failed to connect to bus")}, 0.0) is None
+    assert SYSTEMD.parse_facts({}, 0.0) is None
+    assert SYSTEMD.parse_facts({asked: Result(0)}, 0.0) == ()
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=9), min_size=1))
+def test_a_task_comes_back_from_its_unit_whatever_its_words_are(words):
+    of = task("t1", "node1::0", "assigning", spec=spec(*words, **NULL, env={"A": words[0]}))
+    packed = setenv(of, placement())
+    (unit,) = units(block(Environment=packed))
+    found = task_of(unit, "node1", NOW)
+    assert (found.id, found.spec, found.owner, found.placement.gpu_uuids) == (
+        "t1", of.spec, of.owner, placement().gpu_uuids,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("damaged", ["", "AGENTLESS_LABELS=x", "AGENTLESS_LABELS=eJw=", "AGENTLESS_LABELS=!"])
+def test_damaged_labels_are_none(damaged):
+    assert units(block(Environment=damaged))[0].labels == {}
+
+
+def test_a_process_in_a_unit_of_ours_is_in_its_container():
+    assert _container("0::/system.slice/agentless-t1-2.service") == "agentless-t1-2.service"
+    within = f"1:name=systemd:/docker/{'0' * 64}/system.slice/agentless-t1.service"
+    assert _container(within) == "agentless-t1.service"
+    assert _container("0::/system.slice/agentless-t1.service.d") is None
+    assert _container("0::/user.slice/other.service") is None
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("without|init", "there is no systemd on node1 (its first process is init)"),
+        ("linger|ann", "sudo loginctl enable-linger ann"),
+        ("user|ann", "runs nothing as another user; leave out --user"),
+        ("limit|cpu", "leave out --cores"),
+        ("limit|memory", "leave out --memory"),
+        ("status|200", "there is no folder /data on node1, or it may not be entered"),
+        ("status|217", "there is no user bob on node1"),
+        ("status|245", "could not begin with it (status 245)"),
+    ],
+)
+def test_what_systemd_cannot_do_is_a_sentence_with_the_fix(said, words):
+    with pytest.raises(RuntimeFailed) as caught:
+        SYSTEMD.parse_launch(assigning(workdir="/data", user="bob"), Result(79, said.encode()))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("code", [78, 130, 255])
+def test_a_launch_that_broke_off_is_unknown(code):
+    with pytest.raises(NoAnswer):
+        SYSTEMD.parse_launch(assigning(), Result(code))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("live agentless-t1.service", ("live", "t1")),
+        ("over agentless-t1-2.service", ("over", "t1-2")),
+        ("start t1", None),
+        ("live other.service", None),
+    ],
+)
+def test_the_watch_tells_units_from_containers(line, said):
+    assert SYSTEMD.parse_watched(line) == said
+
+
+# ------------------------------------------------------------------ its journal
+
+
+def entry(message: object, priority: str = "6", at: int = 1_777_634_400_123_456) -> bytes:
+    return json.dumps({"MESSAGE": message, "PRIORITY": priority, "__REALTIME_TIMESTAMP": str(at)}).encode() + b"\n"
+
+
+@given(st.integers(1, 40))
+def test_a_log_comes_apart_on_its_streams_in_whatever_pieces_it_arrives(size):
+    printed = entry("one") + b"-- No entries --\n" + entry("two", "3") + entry([255, 10], "3") + b"-- cursor: s=1\n"
+    reading = JournalReading(timestamps=False)
+    found = [frame for at in range(0, len(printed), size) for frame in reading(1, printed[at : at + size])]
+    assert b"".join(data for fd, data in found if fd == 1) == b"one\n"
+    assert b"".join(data for fd, data in found if fd == 2) == b"two\n\xff\n\n"
+
+
+def test_times_are_written_as_docker_writes_them_and_what_journalctl_says_itself_is_no_output():
+    reading = SYSTEMD.reading(LogQuery(timestamps=True))
+    assert list(reading(1, entry("x"))) == [(1, b"2026-05-01T11:20:00.123456000Z x\n")]
+    assert list(reading(2, b"Hint: you are not allowed to\n")) == []
+
+
+# ------------------------------------------------------------------ what may be asked for
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"image": "busybox"}, "--image is about a container"),
+        ({"mounts": (Mount("/a", "/b"),)}, "--mount is about a container"),
+        ({"network": "host"}, "--network is about a container"),
+        ({"privileged": True}, "--privileged is about a container"),
+        ({"shm_size": 1}, "--shm-size is about a container"),
+        ({"workdir": "here"}, "--workdir 'here': with --container NULL it is a folder of the node"),
+        ({"env": {"CUDA_VISIBLE_DEVICES": "0"}}, "CUDA_VISIBLE_DEVICES is set by agentless"),
+    ],
+)
+def test_what_only_a_container_can_have_is_refused(fields, words):
+    with pytest.raises(UsageError, match=words):
+        check_spec(spec(**{**NULL, **fields}))
+
+
+# ------------------------------------------------------------------ in real shells
+
+
+class Node:
+    """A node with stand-ins: `ran` are the words of each `systemd-run`, `program` what its unit reads."""
+
+    def __init__(self, folder: Path, shell: list[str]) -> None:
+        self.folder, self.shell, self.live = folder, shell, folder / "live"
+        self.live.write_text("")
+        (folder / "bin").mkdir()
+        (folder / "booted").mkdir()
+        self.put("docker", f"cat {self.live}")
+        self.put("systemctl", 'case "$*" in *LoadState,*) echo LoadState=not-found;; *) echo not-found;; esac')
+        self.put(
+            "systemd-run",
+            f"""printf '%s\\n' "$@" >>{folder}/ran
+            for word; do
+              case $word in --property=StandardInput=file:*) cat "${{word#*file:}}" >{folder}/program ;; esac
+            done
+            exit "${{RUN_EXITS:-0}}\"""",
+        )
+        self.put("systemd-cat", 'while [ "$1" != -- ]; do [ "$1" != true ] || exit 0; shift; done; shift; exec "$@"')
+
+    def put(self, name: str, body: str) -> None:
+        (self.folder / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
+        (self.folder / "bin" / name).chmod(0o755)
+
+    def run(self, script: str, *words: str, **env: str) -> Result:
+        path = f"{self.folder}/bin:{os.environ['PATH']}"
+        done = subprocess.run(
+            [*self.shell, *words],
+            input=script.replace("/run/systemd/system", f"{self.folder}/booted").encode(),
+            env={"PATH": path, **env},
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def launch(self, of: Task, secrets: dict[str, str] | None = None, **env: str) -> str:
+        command: Command = SYSTEMD.launch(of, placement(str(of.spec.needs)), secrets or {})
+        return SYSTEMD.parse_launch(of, self.run(command.text(), **env))
+
+    @property
+    def ran(self) -> list[str]:
+        file = self.folder / "ran"
+        return file.read_text().splitlines() if file.exists() else []
+
+    @property
+    def program(self) -> str:
+        return (self.folder / "program").read_text()
+
+
+@pytest.fixture
+def node(request: pytest.FixtureRequest, tmp_path: Path) -> Node:
+    shell = getattr(request, "param", ["sh"])
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"no {shell[0]} here")
+    return Node(tmp_path, shell)
+
+
+in_each_shell = pytest.mark.parametrize("node", SHELLS, indirect=True, ids=" ".join)
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user is asked for sudo, and for lingering")
+
+
+@as_root
+@in_each_shell
+def test_a_launch_starts_the_unit_and_says_its_name(node: Node) -> None:
+    assert node.launch(assigning(cores=0.5, memory=1 << 20)) == "agentless-t1.service"
+    for word in ("--system", "--unit=agentless-t1.service", "--service-type=exec", "--remain-after-exit"):
+        assert word in node.ran
+    for word in ("CPUQuota=50.00%", f"MemoryMax={1 << 20}", "MemorySwapMax=0", "KillMode=control-group"):
+        assert f"--property={word}" in node.ran
+    assert node.ran[-1] == "agentless-claim=agentless-t1.service|agentless-t1|Up|GPU-node1-0||||t1|me@here"
+
+
+@as_root
+@in_each_shell
+def test_the_program_gets_every_value_as_it_was_and_a_secret_is_in_no_argument(node: Node) -> None:
+    secret, plain = 'it\'s $(a) `b`\n\\ "x" é\n', "p 'q' $HOME\n%s"
+    words = (
+        "sh",
+        "-c",
+        'printf "%s|%s|%s|%s" "$TOKEN" "$PLAIN" "$CUDA_VISIBLE_DEVICES" "$1"; exit 7',
+        "x",
+        "a  'b'\n$",
+    )
+    of = task("t1", "node1::0", "assigning", spec=spec(*words, **NULL, env={"PLAIN": plain}, secret_env=("TOKEN",)))
+    node.launch(of, {"TOKEN": secret})
+    assert not any("it's" in word for word in node.ran)
+    done = node.run(node.program, "-c", 'eval "`cat`"')
+    assert (done.exit_code, done.out) == (7, f"{secret}|{plain}|GPU-node1-0|a  'b'\n$")
+
+
+@as_root
+@in_each_shell
+def test_the_command_does_not_ignore_what_a_background_job_does(node: Node) -> None:
+    of = assigning()
+    of = task("t1", "node1::0", "assigning", spec=spec("sh", "-c", "kill -INT $$; echo alive", **NULL))
+    node.launch(of)
+    assert node.run(node.program, "-c", 'eval "`cat`"').exit_code == 130
+
+
+@as_root
+@in_each_shell
+@pytest.mark.parametrize("holder", ["container", "process"])
+def test_a_gpu_that_is_held_by_whatever_is_refused_and_nothing_is_run(node: Node, holder: str) -> None:
+    claim = "x|agentless-t9|Up|GPU-node1-0||||t9|bob@there"
+    process = None
+    if holder == "container":
+        node.live.write_text(f"{claim}\n")
+    else:
+        process = subprocess.Popen(["/bin/sh", "-c", "read x", f"agentless-claim={claim}"], stdin=subprocess.PIPE)
+    try:
+        with pytest.raises(Refused, match="GPU 0 is held by task t9 of bob@there"):
+            node.launch(assigning())
+    finally:
+        if process:
+            process.communicate()
+    assert node.ran == []
+    node.live.write_text("")
+    assert node.launch(assigning())
+
+
+@in_each_shell
+def test_a_node_without_systemd_says_what_it_has(node: Node) -> None:
+    (node.folder / "booted").rmdir()
+    with pytest.raises(RuntimeFailed, match="there is no systemd on node1"):
+        node.launch(assigning())
+    assert node.ran == []
+
+
+@as_root
+def test_a_unit_that_is_there_is_not_started_again(node: Node) -> None:
+    node.put("systemctl", "echo loaded")
+    assert node.launch(assigning()) == "agentless-t1.service"
+    assert node.ran == []
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("state", "raised"),
+    [
+        ("LoadState=not-found", RuntimeFailed),
+        ("LoadState=loaded ActiveState=failed ExecMainStatus=200", RuntimeFailed),
+        ("LoadState=loaded ActiveState=failed ExecMainStatus=3", NoAnswer),
+        ("LoadState=loaded ActiveState=active ExecMainStatus=0", NoAnswer),
+    ],
+)
+def test_a_run_that_fails_is_a_failure_only_when_nothing_can_have_run(
+    node: Node, state: str, raised: type[Exception]
+) -> None:
+    node.put("systemctl", f'case "$*" in *LoadState,*) printf "%s\\n" {state};; *) echo not-found;; esac')
+    with pytest.raises(raised):
+        node.launch(assigning(), RUN_EXITS="1")
+
+
+def test_a_task_is_not_started_without_the_value_of_its_secret() -> None:
+    with pytest.raises(RuntimeFailed, match="the value of the secret TOKEN is gone"):
+        SYSTEMD.launch(assigning(secret_env=("TOKEN",)), placement(), {})
+
+
+def test_an_owner_cannot_write_another_claim() -> None:
+    of = task("t1", "node1::0", "assigning", owner="a|b\nagentless-claim=$x %i", spec=spec(**NULL))
+    script = SYSTEMD.launch(of, placement(), {}).script
+    assert "||||t1|a_b_agentless-claim_" in script

@@ -1,0 +1,263 @@
+"""Envs on real engines: made once, and on every node by agentless."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+
+import pytest
+
+from tests.keyboard import at_terminal
+from tests.real.cli import Cli, containers, finish, inventory_of, until
+
+STRANGE = "lab/strange:1"
+"""An image of somebody else's that is on every node."""
+
+
+@pytest.fixture
+def agentless(lab):
+    for node in lab.nodes.values():
+        node.sh(f"docker tag busybox {STRANGE}")
+    yield Cli(lab).settle()
+    for node in lab.nodes.values():
+        node.sh("docker rm --force --volumes $(docker ps --all --quiet)")
+        node.sh("docker image rm --force $(docker image ls --format '{{.Repository}}:{{.Tag}}' 'agentless/*')")
+
+
+@pytest.fixture
+def node1(lab):
+    return lab.nodes["node1"]
+
+
+@pytest.fixture
+def node2(lab):
+    return lab.nodes["node2"]
+
+
+def made(agentless, name, script="true", *words):
+    """An env on node1 with one version, in which the script has run."""
+    agentless("env", "create", name, "--from", "busybox", "--on", "node1")
+    changed(agentless, name, script, *words)
+
+
+def changed(agentless, name, script, *words):
+    agentless("env", "exec", name, "--", "sh", "-c", script)
+    return agentless("env", "save", name, *words).out
+
+
+def image_id(node, image):
+    return node.sh(f"docker image inspect --format '{{{{.Id}}}}' {image}").stdout.strip()
+
+
+def versions(agentless, name):
+    return {each["version"]: each for each in agentless.json("env", "history", name)["versions"]}
+
+
+def test_what_is_installed_in_a_shell_on_one_node_runs_on_all_of_them(agentless, node1, node2):
+    agentless("env", "create", "proof", "--from", "busybox", "--on", "node1")
+    with at_terminal(["agentless", "env", "shell", "proof"], agentless.env) as keyboard:
+        keyboard.sees(b"# ")
+        keyboard.type(b"until [ \"$(stty size)\" = '23 77' ]; do sleep 0.1; done; echo resi''zed\r")
+
+        def is_resized():
+            # Again and again, as in the shell of a task: Docker's client follows the size from a moment on.
+            keyboard.resize(78, 23)
+            keyboard.resize(77, 23)
+            return b"resized" in keyboard.output
+
+        until(is_resized)
+        keyboard.type(b"sleep 4321\r")
+        until(lambda: "sleep 4321" in node1.sh("docker top agentless-env-proof -eo pid,args").stdout)
+        keyboard.type(b"\x03")
+        until(lambda: "sleep 4321" not in node1.sh("docker top agentless-env-proof -eo pid,args").stdout)
+        keyboard.type(b"echo '#!/bin/sh\necho installed here' >/bin/tool; chmod +x /bin/tool; exit 7\r")
+        assert keyboard.ended() == 7
+    saved = agentless("env", "save", "proof", "-m", 'with a "tool" for $5').out
+    assert saved.startswith("proof:1  ")
+    assert "  A /bin/tool" in saved
+    pushed = agentless("env", "push", "proof").out
+    assert "proof:1 sent to 1 of 2 nodes, " in pushed
+    assert agentless("env", "push", "proof").out == "proof:1 is current everywhere: node1, node2\n"
+    assert image_id(node1, "agentless/proof:1") == image_id(node2, "agentless/proof:1") != ""
+    done = agentless("submit", "node1::0", "node2::0", "--container", "proof", "--wait", "--json", "--", "tool").json
+    assert [(task["env"], task["exit_code"]) for task in done] == [("proof:1", 0)] * 2
+    assert [agentless("logs", task["id"]).out for task in done] == ["installed here\n"] * 2
+    [version] = versions(agentless, "proof").values()
+    assert (version["message"], version["current"], version["nodes"]) == (
+        'with a "tool" for $5', True, ["node1", "node2"],
+    )  # fmt: skip
+
+
+def test_after_a_small_change_a_push_sends_about_one_layer(agentless):
+    made(agentless, "small", "head -c 3000000 /dev/urandom >/big")
+    first = agentless.json("env", "push", "small", "node2")["nodes"][0]
+    changed(agentless, "small", "head -c 20000 /dev/urandom >/little")
+    second = agentless.json("env", "push", "small", "node2")["nodes"][0]
+    assert first["sent"] > 3_000_000
+    assert 20_000 < second["sent"] < 60_000
+
+
+def test_a_task_brings_its_env_to_a_node_that_has_never_seen_it(lab, agentless, node2):
+    made(agentless, "carried", "echo 1 >/which")
+    changed(agentless, "carried", "echo 2 >/which")
+    task = agentless.json("submit", "node2::0", "--container", "carried:1", "--wait", "--", "cat", "/which")[0]
+    assert agentless("logs", task["id"]).out == "1\n"
+    events = agentless.get(f"/v1/tasks/{task['id']}/events")
+    steps = [event["task"]["reason"] for event in events if event["event"] == "step"]
+    assert steps[0] == "bringing carried:1 to node2"
+    assert steps[-1].startswith("carried:1 came to node2: ")
+    assert image_id(node2, "agentless/carried:2") == ""
+    with contextlib.closing(Cli(lab, "usual", inventory_of(lab, "image: busybox, container: carried"))) as usual:
+        usual.settle()
+        task = usual.json("submit", "node2::0", "--wait", "--", "cat", "/which")[0]
+        assert (task["env"], usual("logs", task["id"]).out) == ("carried:2", "2\n")
+        plain = usual.json("submit", "node2::0", "--image", "busybox", "--wait", "--", "test", "!", "-e", "/which")[0]
+        assert (plain["env"], plain["exit_code"]) == (None, 0)
+
+
+def test_a_name_of_ours_is_neither_pulled_nor_taken_from_a_stranger(agentless, node2):
+    agentless("env", "create", "named", "--from", "busybox", "--on", "node1")
+    changed(agentless, "named", "true")
+    node2.sh("docker tag busybox agentless/named:1")
+    refused = agentless("submit", "node2::0", "--container", "named", "--wait", "--", "true", code=1).err
+    assert "node2 has an image agentless/named:1 that is not ours" in refused
+    missing = agentless("submit", "node2::0", "--image", "agentless/nowhere:1", "--wait", "--", "true", code=1).err
+    assert "is never pulled; submit with --container NAME" in missing
+    never = agentless(
+        "submit", "node2::0", "--image", "lab/none:1", "--pull", "never", "--wait", "--", "true", code=1
+    ).err
+    assert "--pull never forbids to fetch it" in never
+    assert "did you mean 'named'" in agentless("submit", "node2", "--container", "name", "--", "true", code=2).err
+    assert (
+        "env named has no version 9" in agentless("submit", "node2", "--container", "named:9", "--", "true", code=2).err
+    )
+
+
+def test_a_version_of_a_node_that_is_away_is_refused_in_a_sentence(agentless, node1):
+    made(agentless, "away")
+    node1.stop_sshd()
+    until(lambda: agentless.node("node1")["state"] == "offline")
+    words = agentless("submit", "node2::0", "--container", "away", "--", "true", code=4).err
+    assert "away:1 is on node1 only, which cannot be reached now" in words
+    assert agentless.json("env", "list")[0]["offline"] == ["node1"]
+
+
+def test_a_stop_and_a_ctrl_c_end_the_bringing_of_an_env(lab, agentless, node2):
+    made(agentless, "slow", "head -c 100000 /dev/urandom >/big")
+    slow = lab.root / "slow"
+    slow.write_text('#!/bin/sh\n[ "$1" != load ] || exec sleep 4711\nexec docker "$@"\n')
+    slow.chmod(0o755)
+    with contextlib.closing(Cli(lab, "slow", inventory_of(lab, node2=f"docker: {slow}"))) as other:
+        other.settle()
+        process = other.start("submit", "node2::0", "--container", "slow", "--", "true")
+        task = until(
+            lambda: next((t for t in other.get("/v1/tasks") if "bringing slow:1" in (t["reason"] or "")), None)
+        )
+        other("stop", task["id"])
+        assert process.wait(30) == 1
+        assert other.task(task["id"])["state"] == "cancelled"
+        until(lambda: not [command for _, command in node2.leftovers() if "4711" in command])
+        pushing = other.start("env", "push", "slow", "node2")
+        until(lambda: [command for _, command in node2.leftovers() if "4711" in command])
+        pushing.send_signal(signal.SIGINT)
+        done = finish(pushing)
+        assert done.code == 130
+        assert "the same command again sends the rest: agentless env push slow" in done.err
+        until(lambda: not [command for _, command in node2.leftovers() if "4711" in command])
+    assert image_id(node2, "agentless/slow:1") == ""
+
+
+def test_what_is_current_can_be_an_older_version_again(agentless, node1):
+    made(agentless, "older", "echo 1 >/which")
+    changed(agentless, "older", "echo 2 >/which")
+    agentless("env", "exec", "older", "--", "touch", "/unsaved")
+    kept = agentless("env", "rollback", "older")
+    assert kept.out == "older:1 is the current version\n"
+    assert "what no version has (1 added)" in kept.err
+    agentless("env", "rollback", "older:1", "--force")
+    assert agentless("env", "exec", "older", "--", "cat", "/which").out == "1\n"
+    agentless("submit", "node1::0", "--container", "older", "--wait", "--", "grep", "1", "/which")
+    assert changed(agentless, "older", "echo 3 >/which").startswith("older:3 ")
+    assert [number for number, each in versions(agentless, "older").items() if each["current"]] == [3]
+    agentless.kill_controller()
+    assert sorted(versions(agentless, "older")) == [1, 2, 3]
+
+
+def test_what_is_removed_is_ours_and_nobody_uses_it(agentless, node1, node2):
+    made(agentless, "gone", "echo 1 >/which")
+    changed(agentless, "gone", "echo 2 >/which")
+    changed(agentless, "gone", "echo 3 >/which")
+    task = agentless.submit("node2::0", "--container", "gone:1", "--", "sleep", "1000")
+    would = agentless.json("env", "prune", "--dry-run")
+    assert (
+        would["removed"] == agentless.json("env", "prune")["removed"] == [{"node": "node1", "what": "agentless/gone:2"}]
+    )
+    assert task in agentless("env", "rm", "--force", "gone", code=3).err
+    agentless("rm", "--force", task)
+    assert "nothing was removed" in agentless("env", "rm", "gone", code=3).err
+    agentless("env", "rm", "--force", "gone")
+    for node in (node1, node2):
+        assert node.sh("docker image ls --quiet 'agentless/*'").stdout == ""
+        assert image_id(node, STRANGE) == image_id(node, "busybox") != ""
+        assert containers(node) == []
+    agentless("env", "create", "gone", "--from", "busybox")
+    assert agentless("env", "save", "gone").out.startswith("gone:4 ")
+
+
+def test_an_env_goes_through_a_file_to_another_lab(lab, agentless, node1, node2):
+    made(agentless, "filed", "echo here >/which", "-m", "for a friend")
+    file = lab.home / "filed.tar.zst"
+    agentless("env", "export", "filed", str(file))
+    before = image_id(node1, "agentless/filed:1")
+    agentless("env", "rm", "--force", "filed")
+    with contextlib.closing(Cli(lab, "friend")) as friend:
+        friend.settle()
+        assert friend.json("env", "import", str(file), "--on", "node2")["version"] == 1
+        assert image_id(node2, "agentless/filed:1") == before
+        assert friend.json("env", "import", str(file), "--on", "node2")["new"] is False
+        renamed = friend.json("env", "import", str(file), "mine", "--on", "node2")
+        assert (renamed["env"], renamed["version"]) == ("mine", 1)
+        friend("submit", "node2::0", "--container", "mine", "--wait", "--", "grep", "here", "/which")
+        [version] = versions(friend, "mine").values()
+        assert version["message"] == "for a friend"
+        node1.sh(f"docker save {STRANGE} >{lab.home}/strange.tar")
+        assert "name it" in friend("env", "import", f"{lab.home}/strange.tar", code=2).err
+        friend("env", "import", f"{lab.home}/strange.tar", "taken")
+    assert sorted(node2.sh("docker image ls --format '{{.Repository}}:{{.Tag}}'").stdout.split()) == [
+        "agentless/filed:1", "agentless/mine:1", "busybox:latest", "lab/busybox:latest", STRANGE,
+    ]  # fmt: skip
+    assert containers(node2)[1:] == []
+
+
+def test_a_build_container_that_somebody_removed_is_made_again(agentless, node1):
+    made(agentless, "again", "echo here >/which")
+    node1.sh("docker rm --force agentless-env-again")
+    assert "no build container; agentless env shell again makes one" in agentless("env", "save", "again", code=3).err
+    assert agentless("env", "exec", "again", "--", "cat", "/which").out == "here\n"
+    node1.sh("docker stop --time 0 agentless-env-again")
+    assert agentless("env", "exec", "again", "--", "cat", "/which").out == "here\n"
+    node1.sh("docker rm --force agentless-env-again; docker run --name agentless-env-again busybox true")
+    assert "that is not ours" in agentless("env", "exec", "again", "--", "true", code=3).err
+
+
+def test_a_version_is_built_of_a_folder_of_this_machine(lab, agentless, node1):
+    folder = lab.home / "context"
+    folder.mkdir(exist_ok=True)
+    (folder / "Dockerfile").write_text('FROM busybox\nCOPY . /app\nRUN echo "while it builds"\nENTRYPOINT ["cat"]\n')
+    (folder / "kept").write_text("kept\n")
+    (folder / "secret.key").write_text("secret\n")
+    (folder / ".dockerignore").write_text("*.key\n")
+    done = agentless("env", "build", "built", str(folder), "--on", "node1", "-m", "of a file")
+    assert "while it builds" in done.out
+    found = agentless.json("submit", "node1::0", "--container", "built", "--wait", "--", "/app/kept")
+    assert agentless("logs", found[0]["id"]).out == "kept\n"
+    assert agentless("env", "exec", "built", "--", "ls", "/app").out == "Dockerfile\nkept\n"
+    (folder / "Dockerfile").write_text("FROM agentless/nowhere:1\n")
+    assert "no env 'nowhere'" in agentless("env", "build", "built", str(folder), code=2).err
+    (folder / "Dockerfile").write_text("FROM agentless/built:1\nRUN false\n")
+    assert "the build failed" in agentless("env", "build", "built", str(folder), code=1).err
+    assert sorted(versions(agentless, "built")) == [1]
+    assert "fresh" not in node1.sh("docker image ls --all").stdout
+    config = json.loads(node1.sh("docker image inspect agentless/built:1").stdout)[0]["Config"]
+    assert config["Entrypoint"] == ["cat"]
