@@ -180,7 +180,7 @@ class Sync:
             try:
                 both: set[asyncio.Future[Any]] = {supply.reading, sending}
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-                if supply.failed:
+                if supply.failed and not sending.done():
                     self._known.pop((job.source.node.name, job.image.id), None)
                     supply.reading.result()
                 return dict(zip(kept, await sending, strict=True))

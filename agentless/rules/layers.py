@@ -95,9 +95,13 @@ def names(image: Image) -> dict[str, str]:
 
 
 def unwanted(image: Image, kept: int) -> list[str]:
-    """The files of layers that nobody needs who has so many from the bottom. A layer may be in an image twice."""
+    """The files of layers that nobody needs who has so many from the bottom. A layer may be in an image twice.
+
+    Who has all of them, and lacks no more than the image's configuration, needs none, whatever the top one is called.
+    """
     needed = set(image.layers[kept:])
-    return [name for name, layer in names(image).items() if layer not in needed]
+    found = [name for name, layer in names(image).items() if layer not in needed]
+    return found if needed else [*found, "*/layer.tar"]
 
 
 def by_manifest(manifest: bytes, image: Image) -> dict[str, str]:

@@ -141,7 +141,7 @@ async def session(tmp_path: Path) -> AsyncIterator[Session]:
 
 @forms
 @pytest.mark.parametrize("packer", [None, "zstd", "gzip"])
-@pytest.mark.parametrize("kept", [0, 1, 2])
+@pytest.mark.parametrize("kept", [0, 1, 2, 3])
 async def test_the_layers_that_are_lacking_come_whole(
     session: Session, form: str, packer: str | None, kept: int, docker: str, tmp_path: Path
 ) -> None:
@@ -152,6 +152,7 @@ async def test_the_layers_that_are_lacking_come_whole(
     async with session.stream(command) as stream:
         await fetch(stream, IMAGE, kept, packer, depot)
     assert await depot.configuration() == CONFIG
+    assert set(depot.parcels) == set(LAYERS[kept:])
     for data, layer in list(zip(DATA, LAYERS, strict=True))[kept:]:
         parcel = await depot.find(layer)
         came = b"".join([piece async for piece in depot.read(parcel)])

@@ -56,6 +56,11 @@ def test_what_the_target_has_is_not_wanted_and_what_it_lacks_is() -> None:
     assert not [name for name in unwanted if name.startswith(FOLDERS[3])]
 
 
+def test_who_has_all_layers_needs_none_whatever_they_are_called() -> None:
+    assert "*/layer.tar" in layers.unwanted(RECORDED, 5)
+    assert "*/layer.tar" not in layers.unwanted(RECORDED, 4)
+
+
 def test_a_layer_that_comes_again_above_is_wanted() -> None:
     twice = Image("sha256:x", (*RECORDED.layers[:2], RECORDED.layers[0]), 0)
     assert f"{FOLDERS[0]}/layer.tar" not in layers.unwanted(twice, 2)

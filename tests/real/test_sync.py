@@ -154,6 +154,15 @@ async def test_only_the_layers_that_a_node_lacks_travel_and_the_second_time_none
     assert third.layers_sent == 1
     assert MB < third.sent < 1.1 * MB
     assert "changed-1" in said(world.node(), f"docker run --rm {TAG} ls").split()
+    make = (
+        f"docker create --name make {changed} true && docker commit --change 'LABEL a=b' make other:1; docker rm make"
+    )
+    said(world.node("node1"), make)
+    other = said(world.node("node1"), "docker image inspect --format '{{.Id}}' other:1").strip()
+    fourth = sent(await world.send(other))
+    assert fourth.layers_sent == 0
+    assert fourth.sent < 10_000
+    assert other in world.has()
 
 
 async def test_one_reading_is_for_all_requests_that_it_is_enough_for(world: World, image: str) -> None:
