@@ -38,6 +38,8 @@ from agentless.runtimes._complaints import explain
 from agentless.runtimes._times import seconds
 
 LOCK_WAIT = 20
+LOOK_WITHIN = 15.0
+"""Seconds that a node may take to say what it has; of one that hangs what was known before is believed."""
 LONG = 600.0
 """Seconds that a container may take to be made: with a large image an engine under load is slow."""
 PATHS = 50
@@ -76,7 +78,13 @@ class EnvWords:
 
     def look(self) -> Command:
         """Ask for everything that is called like something of ours."""
-        return self._script("env-look.sh.j2", image_format=_IMAGE, container_format=_CONTAINER, partial=PARTIAL)
+        return self._script(
+            "env-look.sh.j2",
+            timeout=LOOK_WITHIN,
+            image_format=_IMAGE,
+            container_format=_CONTAINER,
+            partial=PARTIAL,
+        )
 
     def parse_look(self, result: Result) -> Sight:
         """What it has of envs; raises RuntimeFailed when it does not say."""
