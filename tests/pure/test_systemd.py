@@ -26,6 +26,7 @@ from agentless.runtimes._journal import JournalReading
 from agentless.runtimes.systemd import Systemd
 from tests.pure.build import NOW, placement, spec, task
 
+STANDINS = Path(__file__).parents[2] / "agentless" / "demo" / "bin"
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 SYSTEMD = Systemd(NodeConfig("node1", "h", user="ann"), Renderer([template_dir()]), "c1")
 NULL = {"container": "NULL", "image": None}
@@ -130,7 +131,7 @@ def test_a_process_in_a_unit_of_ours_is_in_its_container():
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ("without|init", "there is no systemd on node1 (its first process is init)"),
+        ("without|init", "there is no systemd to use on node1 (its first process is init)"),
         ("linger|ann", "sudo loginctl enable-linger ann"),
         ("user|ann", "runs nothing as another user; leave out --user"),
         ("limit|cpu", "leave out --cores"),
@@ -332,9 +333,13 @@ def test_a_gpu_that_is_held_by_whatever_is_refused_and_nothing_is_run(node: Node
 
 
 @in_each_shell
-def test_a_node_without_systemd_says_what_it_has(node: Node) -> None:
-    (node.folder / "booted").rmdir()
-    with pytest.raises(RuntimeFailed, match="there is no systemd on node1"):
+@pytest.mark.parametrize("simulated", [False, True])
+def test_a_node_without_systemd_says_what_it_has(node: Node, *, simulated: bool) -> None:
+    if simulated:
+        shutil.copy(STANDINS / "systemctl", node.folder / "bin")
+    else:
+        (node.folder / "booted").rmdir()
+    with pytest.raises(RuntimeFailed, match="there is no systemd to use on node1"):
         node.launch(assigning())
     assert node.ran == []
 
