@@ -30,7 +30,9 @@ defaults:
   # jump: bastion                     # host to go through, like ssh -J
   # connection: asyncssh              # or paramiko; local is this machine itself, without SSH
   # docker: sudo docker               # how to call Docker, where your user may not do so directly
+  # container: torch                  # in place of the image: an env that agentless brings to the nodes
   # shared_dir: /mnt/shared           # folder that all nodes have; a task sees it as /shared
+  # local_temp: /scratch              # folder of each node for what is temporary; a task sees it as /local_temp
   # labels: {site: lab}               # words to find nodes by
   # exclude_gpus: [0]                 # GPUs that agentless must never use
 

@@ -23,7 +23,7 @@ from agentless.render import Renderer
 from agentless.rules.files import Owner, added, changed_paths, key_of, owner_of, reused, tree_of
 from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.rules.running import in_folder
-from agentless.runtimes.files import Files, FilesImage
+from agentless.runtimes.workspace import FilesImage, Workspace
 from agentless.stores.arrivals import arrive, unpack
 from agentless.stores.outputs import OutputStore
 from agentless.stores.snapshots import SnapshotStore
@@ -316,7 +316,7 @@ def test_an_image_is_made_of_all_files_or_not_at_all_and_nothing_else_is_left(
     )
     docker.chmod(0o755)
     image = FilesImage("a" * 16, "b" * 24, 0xC0FFEE)
-    script = Files([str(docker)], Renderer([template_dir()])).make("base", image, "mark").text()
+    script = Workspace([str(docker)], Renderer([template_dir()])).make("base", image, "mark").text()
     packed = gzip.compress(b"x" * 10_000)
     for sent in (packed, packed[:-1]):
         (tmp_path / "said").write_text("")

@@ -25,6 +25,7 @@ from agentless.paths import template_dir
 from agentless.probes.nvidia import Nvidia
 from agentless.render import Renderer
 from agentless.runtimes.docker import Docker
+from agentless.runtimes.systemd import Systemd
 from tests.pure.build import NOW
 
 RECORDS = sorted((Path(__file__).parent / "data" / "topology").glob("*.json"))
@@ -184,8 +185,9 @@ class At:
 
 def look(*codes: int) -> Link:
     session, config = Answers(*codes), NodeConfig("node1", "node1.lab")
-    docker = Docker(config, Renderer([template_dir()]), "alice")
-    return Link(config, session, Nvidia(), docker, At(), lambda _: None, lambda *_: None)
+    renderer = Renderer([template_dir()])
+    docker, units = Docker(config, renderer, "alice"), Systemd(config, renderer, "alice")
+    return Link(config, session, Nvidia(), docker, units, At(), lambda _: None, lambda *_: None)
 
 
 async def test_a_full_look_asks_for_the_topology_and_keeps_it() -> None:
