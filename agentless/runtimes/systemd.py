@@ -49,7 +49,7 @@ _ODD = re.compile(r"[^A-Za-z0-9@._+:,/-]")
 
 _UNSUITABLE = 79
 _REASONS = {
-    "without": "{node} has no systemd to use (its first process is {what}); run it in a container, with --image",
+    "without": "there is no systemd to use (its first process is {what}); run it in a container, with --image",
     "linger": (
         "on {node} only {what}'s own systemd may be used, and that ends with the last session; on the node run: "
         "sudo loginctl enable-linger {what}"

@@ -131,7 +131,7 @@ def test_a_process_in_a_unit_of_ours_is_in_its_container():
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        ("without|init", "node1 has no systemd to use (its first process is init)"),
+        ("without|init", "there is no systemd to use (its first process is init)"),
         ("linger|ann", "sudo loginctl enable-linger ann"),
         ("user|ann", "runs nothing as another user; leave out --user"),
         ("limit|cpu", "leave out --cores"),
@@ -339,7 +339,7 @@ def test_a_node_without_systemd_says_what_it_has(node: Node, *, simulated: bool)
         shutil.copy(STANDINS / "systemctl", node.folder / "bin")
     else:
         (node.folder / "booted").rmdir()
-    with pytest.raises(RuntimeFailed, match="node1 has no systemd to use"):
+    with pytest.raises(RuntimeFailed, match="there is no systemd to use"):
         node.launch(assigning())
     assert node.ran == []
 
