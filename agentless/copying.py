@@ -257,8 +257,13 @@ class Copier:
 
 def _drop_partial(path: str) -> None:
     """A copy goes on where it was when its link broke, but not when there was no room for it."""
-    top = path if path.endswith("/") else os.path.dirname(path)
-    for folder, folders, _ in os.walk(top):
+    if not path.endswith("/"):
+        partial = os.path.join(os.path.dirname(path), PARTIAL)
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(partial, os.path.basename(path)))
+            os.rmdir(partial)
+        return
+    for folder, folders, _ in os.walk(path):
         if PARTIAL in folders:
             shutil.rmtree(os.path.join(folder, PARTIAL), ignore_errors=True)
 

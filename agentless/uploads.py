@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from agentless import paths
 from agentless.client import Client
-from agentless.errors import UsageError
+from agentless.errors import ControllerError, UsageError
 from agentless.model.files import INSTEAD, MAX_BYTES, MAX_FILES, UNFINISHED, Entry, Upload, rows_of
 from agentless.rules.ignored import Ignored
 from agentless.rules.options import Submission
@@ -42,8 +42,16 @@ def sent(served: Client, asked: Submission, say: Callable[[str], None] = lambda 
     """The submission with a snapshot of all that is uploaded, which the controller has by then."""
     if not asked.spec.uploads:
         return asked
-    done = tuple(replace(each, snapshot=_send(served, each, say)) for each in asked.spec.uploads)
+    done = tuple(replace(each, snapshot=_surely(served, each, say)) for each in asked.spec.uploads)
     return replace(asked, spec=replace(asked.spec, uploads=done))
+
+
+def _surely(served: Client, upload: Upload, say: Callable[[str], None]) -> str:
+    """Once more when the controller goes away meanwhile: another one begins, and has what had come."""
+    try:
+        return _send(served, upload, say)
+    except ControllerError:
+        return _send(served, upload, say)
 
 
 def _send(served: Client, upload: Upload, say: Callable[[str], None]) -> str:

@@ -15,7 +15,7 @@ from agentless.controller.env_moves import Moves, first_of
 from agentless.controller.envs import Envs, Tell, collected
 from agentless.controller.link import Link
 from agentless.controller.terminals import Program, started
-from agentless.errors import NotFound, Refused, RuntimeFailed
+from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, UsageError
 from agentless.model.claim import TASK
 from agentless.model.env import (
     BuildContainer,
@@ -115,6 +115,8 @@ class Builds:
             link = await self._place(wish.node or record.home, None)
             envs.check_free(link, name)
             for base in wish.bases:
+                if ":" not in base:
+                    raise UsageError(f"{base}: in a Dockerfile name the version, like {base}:1")
                 await self._base(link, base, tell)
             ref = EnvRef(name, next_number(record, envs.sights, name))
             labels = labels_of_version(ref, message, by, envs.core.clock.now())
@@ -196,12 +198,15 @@ class Builds:
         made = words.parse_named(ref, await collected(link, command))
         await envs.look_at(link)
         envs.publish(name, "saved", f"{ref} on {link.node.name}, by {by}")
-        kept = "" if await self._in_use(link, name, box) else None
-        if kept is None and not base.volumes:
-            # So that the next version holds only what is new from here on.
-            await self._make(link, name, made, box.id)
-        elif kept is not None:
-            kept = "programs run in its build container: the next version will hold these changes once more"
+        kept = None
+        try:
+            if await self._in_use(link, name, box):
+                kept = "programs run in its build container: the next version will hold these changes once more"
+            elif not base.volumes:
+                # So that the next version holds only what is new from here on.
+                await self._make(link, name, made, box.id)
+        except AgentlessError as error:  # the version is there all the same
+            kept = f"its build container was not made anew: {error}"
         return {
             "env": name,
             "version": ref.version,

@@ -12,7 +12,7 @@ from agentless.controller.conversation import conversed
 from agentless.controller.envs import Envs, Tell
 from agentless.controller.link import Link
 from agentless.controller.sync import Sync
-from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, UsageError
+from agentless.errors import AgentlessError, Refused, RuntimeFailed, Unreachable, UsageError
 from agentless.model.env import (
     BY,
     ENV,
@@ -58,7 +58,7 @@ class Moves:
         if delivery is None:
             delivery = self._deliveries[key] = Delivery()
             delivery.work = asyncio.create_task(self._bring(ref, image, link, delivery.tell))
-            delivery.work.add_done_callback(lambda _: self._deliveries.pop(key, None))
+            delivery.work.add_done_callback(lambda _: self._forget(key, delivery))
         work = delivery.work
         if work is None:
             raise AssertionError("a delivery has begun as soon as it is known")
@@ -68,9 +68,13 @@ class Moves:
         finally:
             delivery.listeners.remove(tell)
             if not delivery.listeners and not work.done():
-                self._deliveries.pop(key, None)
+                self._forget(key, delivery)
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
+
+    def _forget(self, key: tuple[str, str], delivery: Delivery) -> None:
+        if self._deliveries.get(key) is delivery:
+            del self._deliveries[key]
 
     def coming(self) -> list[str]:
         """The ids of the images that are on their way to nodes for tasks."""
@@ -160,6 +164,7 @@ class Moves:
             check_name(name)
         await envs.look()
         link = await envs.reached(node, f"an env cannot be brought to {node}") if node else first_of(envs.online())
+        envs.check_free(link, name or "import")
         mark = secrets.token_hex(8)
         passing = EnvRef(name or "import", None)
         words = link.runtime.envs
@@ -230,14 +235,14 @@ class Moves:
 
 def _unreachable(link: Link) -> AgentlessError:
     """What to say of a node that does not answer."""
-    return link.failure or RuntimeFailed(unreachable(link.node.name, link.observation.error))
+    return link.failure or Unreachable(unreachable(link.node.name, link.observation.error))
 
 
 def first_of(links: Iterable[Link]) -> Link:
-    """The first node; raises NotFound when none answers."""
+    """The first node; raises Unreachable when none answers."""
     for link in links:
         return link
-    raise NotFound("no node can be reached; agentless doctor says why")
+    raise Unreachable("no node with Docker can be reached; agentless doctor says why")
 
 
 def _row(node: str, sent: Sent | AgentlessError) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from agentless.controller.env_moves import Moves
 from agentless.controller.envs import Envs, Tell
 from agentless.controller.link import Link
-from agentless.errors import Refused
+from agentless.errors import AgentlessError, Refused
 from agentless.model.env import EnvRef, Sight, check_name
 from agentless.rules.envs import env_named, prunable
 
@@ -33,7 +33,10 @@ class Tidy:
             removed: list[dict[str, str]] = []
             stays: list[dict[str, str]] = []
             for link in envs.online():
-                await self._remove_from(link, name, removed, stays)
+                try:
+                    await self._remove_from(link, name, removed, stays)
+                except AgentlessError as error:
+                    stays.append({"node": link.node.name, "what": f"what {link.node.name} has", "why": str(error)})
             had = {node for version in record.versions.values() for node in version.nodes} | {record.home or ""}
             silent = [node for node in envs.core.links if node in had and not envs.core.links[node].online]
             stays.extend({"node": node, "what": f"what {node} has", "why": "it cannot be reached"} for node in silent)
@@ -77,7 +80,7 @@ class Tidy:
                 if dry_run:
                     removed.append({"node": link.node.name, "what": name})
                 elif name.startswith("agentless-env-"):
-                    await link.run(link.runtime.remove(name, force=True))
+                    link.runtime.check(await link.run(link.runtime.remove(name, force=True)))
                     removed.append({"node": link.node.name, "what": name})
                 else:
                     await self._untag(link, name, removed, stays)

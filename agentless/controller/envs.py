@@ -52,7 +52,7 @@ class Envs:
     async def look(self, *, within: float = 0.0) -> None:
         """Ask all nodes that can be reached what they have, unless that was done `within` so many seconds."""
         async with self._asking:
-            if self.core.clock.now() - self._looked <= within:
+            if within and 0 <= self.core.clock.now() - self._looked <= within:
                 return
             await self.core.heard(self.core.links)
             await self._look(self.online())
@@ -67,8 +67,9 @@ class Envs:
         asked = {link.node.name: link for link in links}
         answers = await asyncio.gather(*map(_seen, asked.values()))
         seen = {name: sight for name, sight in zip(asked, answers, strict=True) if sight is not None}
-        self.sights = {name: each for name, each in {**self.sights, **seen}.items() if name in self.core.links}
-        gone = {node: Sight() for node in self._mentioned() if node not in self.core.links}
+        keeping = {name for name, link in self.core.links.items() if link.runtime.keeps_envs}
+        self.sights = {name: each for name, each in {**self.sights, **seen}.items() if name in keeping}
+        gone = {node: Sight() for node in self._mentioned() - keeping}
         self.remember(learned(self.records, {**gone, **seen}))
 
     def _mentioned(self) -> set[str]:

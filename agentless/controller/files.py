@@ -74,6 +74,8 @@ class Files:
         node = place if task is None else task.node
         if task and not (node and task.container):
             raise Refused(f"task {task.id} is {task.state} and has no container, so there are no files in it")
+        if task and task.spec.on_node_itself:
+            raise Refused(f"task {task.id} has no container (--container NULL): its files are those of {node}")
         link = self._core.links.get(node or "")
         if link is None:
             raise Unreachable(f"{node} is not in the inventory any more; add it again to reach its tasks")
@@ -87,10 +89,7 @@ class Files:
         kind, words = await self._first_member(link, container, path)
         if kind is not None:
             return kind
-        if not any(
-            text in words
-            for text in ("No such container:path", "Could not find the file", "could not be found on container")
-        ):
+        if not any(text in words for text in _NOWHERE):
             if "No such container" in words:
                 raise Refused(f"the container is gone, and its files with it ({container[:12]} on {link.node.name})")
             raise CopyFailed(f"{link.node.name}: {link.runtime.complaint(words)}")

@@ -138,7 +138,7 @@ class Keeper:
         try:
             while todo := self._chores(link):
                 for task in todo.bring:
-                    await self._try(link, task, self._outputs.bring(link, task))
+                    await self._try(link, task, self._outputs.bring(link, task), within=None)
                 for task in todo.fetch:
                     await self._try(link, task, self._fetch(link, task))
                 for task in todo.remove:
@@ -154,10 +154,12 @@ class Keeper:
         finally:  # in the same step as the last look: what is due from here on is begun anew
             del self._at_work[link.node.name]
 
-    async def _try(self, link: Link, task: Task, work: Coroutine[Any, Any, None]) -> None:
+    async def _try(
+        self, link: Link, task: Task, work: Coroutine[Any, Any, None], within: float | None = FETCH_WITHIN
+    ) -> None:
         """What goes wrong with one task does not hold up the others. Raises NoAnswer, which is about all of them."""
         try:
-            async with asyncio.timeout(FETCH_WITHIN):
+            async with asyncio.timeout(within):
                 await work
             return
         except NoAnswer:

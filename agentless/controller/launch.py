@@ -180,6 +180,8 @@ class Launcher:
         try:
             sent = await self._unless_stopped(task, self._moves.bring(ref, image, link, tell))
         except NoAnswer as error:
+            if link.online:  # it is the source that is silent, and here nothing has begun
+                raise Held(f"{ref} cannot come to {link.node.name}: {error}") from None
             self._settle(task.id, Step(f"{error}; it is tried again"), "no answer")  # once the node has been looked at
             raise
         except Refused as error:

@@ -15,7 +15,7 @@ from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError
 from agentless.model.files import UNFINISHED, Output, Upload, within
-from agentless.model.task import Ended, Task
+from agentless.model.task import Ended, Task, first_try, next_try
 from agentless.model.view import OutputView
 from agentless.rules.files import changed_paths
 from agentless.stores.arrivals import Arrival, Placed, arrive, unpack
@@ -47,7 +47,12 @@ class Outputs:
 
     def forget(self, task: Task) -> None:
         """Bring nothing of this try any more; what is here stays."""
-        self.store.remove(task.id)
+        first = first_try(task.id)
+        others = [each for each in (first, next_try(task.id)) if each != task.id and self._core.knows(each)]
+        if task.id != first or not others:  # what is wanted is kept with the first try, for all of them
+            self.store.remove(task.id)
+        if not others:
+            self.store.remove(first)
         self._problems.pop(task.id, None)
 
     @property
@@ -63,7 +68,8 @@ class Outputs:
                 continue
             task = self._core.history.get(first)
             if task is None:
-                self.store.remove(first)
+                if not self._core.knows(next_try(first)):
+                    self.store.remove(first)
             elif (lost := self._lost(task)) is not None:
                 wanted = self.store.wanted(first)
                 self.store.settle(first, [Brought(False, lost) for _ in (wanted.outputs if wanted else ())])
@@ -104,6 +110,9 @@ class Outputs:
                 self._core.publish(task, "outputs-wait", words)
             if isinstance(error, OSError):
                 raise StateError(f"the outputs of task {task.id} cannot be written: {words}") from None
+            raise
+        except Exception as error:
+            self._problems[task.id] = f"it failed in an unforeseen way ({type(error).__name__})"
             raise
         self._problems.pop(task.id, None)
         if not self._core.knows(task.id):  # removed meanwhile
@@ -215,7 +224,7 @@ def _room(output: Output, task: str) -> Iterator[Path]:
     local = Path(output.local)
     beside = local if output.local.endswith("/") or local.is_dir() else local.parent
     beside.mkdir(parents=True, exist_ok=True)
-    for left in beside.glob(f"{UNFINISHED}{task}-*"):
+    for left in beside.glob(f"{UNFINISHED}{task}-{'?' * 8}"):
         shutil.rmtree(left, ignore_errors=True)
     room = Path(tempfile.mkdtemp(prefix=f"{UNFINISHED}{task}-", dir=beside))
     try:

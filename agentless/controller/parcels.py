@@ -65,7 +65,7 @@ class _Reader:
             except StopAsyncIteration:
                 raise BrokenOffError(self._said.decode("utf-8", "replace")) from None
             except TimeoutError:
-                raise Timeout(f"nothing came of the image for {self._patience:.0f} s; it was given up") from None
+                raise _silent(self._patience) from None
             self._patience = SILENCE
             if fd == 1:
                 return data
@@ -101,11 +101,24 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, dep
         raise BrokenOffError(f"its archive of the image cannot be read: {error}") from None
 
 
+def _silent(patience: float) -> Timeout:
+    return Timeout(f"nothing came of the image for {patience:.0f} s; it was given up")
+
+
 async def fetch_whole(stream: Stream, image: Image, depot: Depot) -> None:
     """Put into the depot what the stream brings as one parcel. Raises BrokenOffError, NoAnswer or StateError."""
     parcel = depot.begin(WHOLE, image.size)
     said = b""
-    async for fd, data in stream:
+    patience = FIRST_SILENCE
+    while True:
+        try:
+            async with asyncio.timeout(patience):
+                fd, data = await anext(stream)
+        except StopAsyncIteration:
+            break
+        except TimeoutError:
+            raise _silent(patience) from None
+        patience = SILENCE
         if fd == 1:
             await depot.put(parcel, data, min(parcel.stored, image.size))
         else:

@@ -40,7 +40,8 @@ async def straight(job: Job, links: Sequence[Link], kept: int, packer: str | Non
     """From the source to the others by its own ssh; raises what goes wrong with the source."""
     began = asyncio.get_running_loop().time()
     source, image = job.source, job.image
-    others = [link for link in links if link not in await reachable(source, links)]
+    near = await reachable(source, links)
+    others = [link for link in links if link not in near]
     found: Outcomes = {link.node.name: _unreached(source, link) for link in others}
     targets = [link for link in links if link not in others]
     if not targets:
@@ -104,8 +105,12 @@ async def _streamed(link: Link, command: Command) -> Result:
     """As `run`, on a leash: it takes long."""
     async with link.stream(command) as stream:
         out = {1: b"", 2: b""}
-        async for fd, data in stream:
-            out[fd] = (out[fd] + data)[-4000:]
+        try:
+            async with asyncio.timeout(WITHIN):
+                async for fd, data in stream:
+                    out[fd] = (out[fd] + data)[-4000:]
+        except TimeoutError:
+            raise Timeout(f"{link.node.name} did not take the image within {WITHIN / 3600:.0f} hours") from None
     return Result(stream.exit_code or 0, out[1], out[2])
 
 

@@ -7,6 +7,7 @@ has taken when its link breaks is kept there as an image without a name, so that
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -164,7 +165,9 @@ class Sync:
         packer = _packer(job.image, places, speed)
         done: Outcomes = {}
         if way.via == "auto" and speed < SLOW and (near := await reachable(job.source, targets)):
-            found = await straight(job, near, min(kept[link.node.name] for link in near), packer)
+            found: Outcomes = {}
+            with contextlib.suppress(RuntimeFailed):  # then through here, like the others
+                found = await straight(job, near, min(kept[link.node.name] for link in near), packer)
             done = {name: outcome for name, outcome in found.items() if isinstance(outcome, Sent)}
         if rest := {name: kept[name] for name in places if name not in done}:
             done |= await self._through(job, links, rest, packer)

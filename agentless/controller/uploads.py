@@ -17,7 +17,7 @@ from pathlib import Path
 from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError, Timeout, UsageError
-from agentless.model.files import Entry, Prepared, Snapshot
+from agentless.model.files import Entry, Prepared
 from agentless.model.task import Task
 from agentless.model.units import format_size
 from agentless.ports import Shell
@@ -35,6 +35,7 @@ from agentless.rules.files import (
     tree_of,
 )
 from agentless.runtimes.docker import ImageMissing
+from agentless.runtimes.volumes import LOCAL_TEMP
 from agentless.runtimes.workspace import FilesImage, ImageFacts, parse_helpers, parse_listing
 from agentless.stores.outputs import OutputStore
 from agentless.stores.snapshots import SnapshotStore
@@ -138,7 +139,9 @@ class Uploads:
         workdir = task.spec.workdir or (facts.workdir if facts.workdir not in ("", "/") else WORKDIR)
         snapshots = [(upload, self.store.get(upload.snapshot)) for upload in task.spec.uploads]
         tree = tree_of(snapshots, workdir)
-        _check_volumes(tree, facts)
+        _check_seen(tree, facts.volumes, "the image has a volume")
+        folder = [LOCAL_TEMP] if link.node.local_temp else []
+        _check_seen(tree, [*task.spec.mounted_at, *folder], "the task sees something of the node")
         key = key_of(tree, user, facts.id)
         mine = [image for image in images if image.line == line]
         found = next((image for image in mine if image.key == key), None)
@@ -152,7 +155,7 @@ class Uploads:
         files, image = link.runtime.workspace, task.spec.image or ""
         result = await link.run(files.look(image))
         if not result.ok:
-            if "no such image" in result.err.lower():
+            if any(words in result.err.lower() for words in ("no such image", "image not known")):
                 raise ImageMissing(f"image {image} is not on {link.node.name}")
             link.runtime.check(result)
         return files.parse_look(result)
@@ -328,14 +331,12 @@ def _header(path: str, entry: Entry, owner: Owner, now: int) -> bytes:
     return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 
 
-def _check_volumes(tree: Snapshot, facts: ImageFacts) -> None:
-    """A volume that the image declares is made anew for each container: files in the image would not be seen."""
-    for volume in facts.volumes:
-        top = posixpath.normpath(volume)
-        if hidden := next((path for path in tree if path == top or path.startswith(f"{top}/")), None):
-            raise RuntimeFailed(
-                f"the image has a volume at {top}, which would hide {hidden}; choose another place, as PATH:DEST"
-            )
+def _check_seen(tree: Tree, tops: Iterable[str], what: str) -> None:
+    """What is put over a folder of the image hides the files in it, also a volume that the image declares."""
+    for top in map(posixpath.normpath, tops):
+        hides = (path for path in tree if path.startswith(f"{top}/") or (path == top and tree[path].kind != "folder"))
+        if hidden := next(hides, None):
+            raise RuntimeFailed(f"{what} at {top}, which would hide {hidden}; choose another place, as PATH:DEST")
 
 
 def _count(count: int, what: str) -> str:

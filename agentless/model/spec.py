@@ -248,9 +248,10 @@ def _check_container(spec: TaskSpec) -> None:
 def _check_uploads(spec: TaskSpec) -> None:
     if spec.on_node_itself and (spec.uploads or spec.outputs):
         raise UsageError("--upload and --output are about a container, and with --container NULL there is none")
+    seen: tuple[Mount | Volume, ...] = (*spec.mounts, *spec.volumes)
     for upload in spec.uploads:
         goes = within(spec.workdir or "/", upload.target)
-        for mount in spec.mounts:
+        for mount in seen:
             if goes == mount.target or goes.startswith(mount.target.rstrip("/") + "/"):
                 raise UsageError(
                     f"--upload {upload.source}: {goes} is in the mount {mount}, which is a folder of the node; "

@@ -50,9 +50,9 @@ def bases(dockerfile: str) -> tuple[str, ...]:
     """The images of ours that a Dockerfile names: they have to be there, and must not be looked for elsewhere."""
     found = []
     for line in re.sub(r"\\[ \t]*\n", " ", dockerfile).splitlines():
-        if re.match(r"\s*(FROM|ARG|ENV)\s|.*--from=", line, re.IGNORECASE):
+        if re.match(r"\s*(FROM|ARG|ENV)\s|.*--from=|.*--mount=\S*\bfrom=", line, re.IGNORECASE):
             found += re.findall(
-                r"(?<![\w/.-])(?:(?:[a-z0-9-]+\.)?docker\.io/)?(agentless/[\w.:-]+)", line, re.IGNORECASE
+                r"(?<![\w/.-])(?:(?:[a-z0-9-]+\.)?docker\.io/)?(agentless/[\w.:${}-]+)", line, re.IGNORECASE
             )
     return tuple(dict.fromkeys(found))
 

@@ -31,6 +31,7 @@ class Shape:
     policy: str | None
     sharing: Sharing
     owner: str = ""
+    env: bool = False
 
     @property
     def share(self) -> bool:
@@ -52,6 +53,8 @@ class Shape:
         for key, value in self.on:
             if node.labels.get(key) != value:
                 return f"{node.name} has no label {key}={value}"
+        if self.env and node.has_podman:
+            return f"{node.name} has podman, which keeps no envs"
         return ""
 
     def is_kept_off(self, reservation: Reservation, begin: float, end: float) -> bool:
@@ -94,4 +97,5 @@ def shape_of(spec: TaskSpec, owner: str = "") -> Shape:
         needs.policy,
         replace(needs.sharing, strangers=True) if spec.share else needs.sharing,
         owner,
+        spec.image_id is not None,
     )

@@ -50,6 +50,7 @@ _ODD = re.compile(r"[^A-Za-z0-9@._+:,/-]")
 _UNSUITABLE = 79
 _REASONS = {
     "without": "there is no systemd to use (its first process is {what}); run it in a container, with --image",
+    "hidden": "{what} on {node} hides who holds a GPU (hidepid); mount it without that, or run it with --image",
     "linger": (
         "on {node} only {what}'s own systemd may be used, and that ends with the last session; on the node run: "
         "sudo loginctl enable-linger {what}"

@@ -88,7 +88,7 @@ def _one(
 ) -> None:
     """Unpack one member; `other` is where what it is a link to would go."""
     place = top / path if path else top
-    if _blocked(top, path):
+    if _blocked(top, path) or (member.isdir() and place.is_symlink()):
         arrival.left_out.append(f"{path}, which is not in a folder")
     elif member.isdir():
         place.mkdir(parents=True, exist_ok=True)
@@ -134,7 +134,14 @@ def _link(path: str, target: str, top: Path, arrival: Arrival) -> None:
     # A `..` further on goes up from wherever the links before it lead: that could be anywhere.
     down = list(dropwhile(lambda part: part in ("..", "."), target.split("/")))
     inside = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-    if not path or ".." in down or target.startswith("/") or inside == ".." or inside.startswith("../"):
+    if (
+        not path
+        or _blocked(top, path)
+        or ".." in down
+        or target.startswith("/")
+        or inside == ".."
+        or inside.startswith("../")
+    ):
         arrival.left_out.append(f"{path or 'it'}, a link to {target!r}, which leads elsewhere")
         return
     place = top / path

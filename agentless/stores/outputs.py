@@ -123,12 +123,12 @@ class OutputStore:
     def placed(self, path: str) -> str | None:
         """What an output has put at this path last; None when it was none. May run in a thread."""
         with self._explained():
-            row = self._db.execute("SELECT digest FROM placed WHERE path = ?", (path,)).fetchone()
+            row = self._db.execute("SELECT digest FROM placed WHERE path = ?", (_plain(path),)).fetchone()
         return str(row[0]) if row else None
 
     def place(self, digests: Mapping[str, str]) -> None:
         """Take down what is put at these paths. May run in a thread."""
-        rows = [(path, digest, time.time()) for path, digest in digests.items()]
+        rows = [(_plain(path), _plain(digest), time.time()) for path, digest in digests.items()]
         with self._explained():
             self._db.execute("BEGIN")
             try:
@@ -153,3 +153,8 @@ class OutputStore:
                 yield
         except (sqlite3.Error, OSError) as error:
             raise StateError(f"what tasks bring back cannot be kept in {self._path}: {error}") from None
+
+
+def _plain(name: str) -> str:
+    """SQLite takes no name that is no UTF-8."""
+    return name.encode("utf-8", "backslashreplace").decode()

@@ -43,6 +43,7 @@ class Lab:
         self._network: Network | None = None
         self._numbers = itertools.count(2)
         self._sockets: list[socket.socket] = []
+        self._retired: list[Node] = []
         self.root.mkdir(parents=True, exist_ok=True)
         if any(self.root.iterdir()):
             raise FileExistsError(f"{self.root} is not empty: a lab removes its folder and all in it")
@@ -98,6 +99,13 @@ class Lab:
         self._write_ssh_files()
         node.add_podman(self._shared_network(), self._image())
         return node
+
+    def retire(self, name: str) -> None:
+        """A node that only some tests want is none of the lab's any more, and nothing runs there."""
+        node = self.nodes.pop(name)
+        self._retired.append(node)
+        node.retire()
+        self._write_ssh_files()
 
     def add_user(self, name: str, docker_group: bool = False, sudo: bool = False) -> str:
         """A user of this machine, and so of each node, that the lab's key opens; gives its login name.
@@ -174,7 +182,7 @@ class Lab:
         try:
             remove(self.root)
         finally:
-            for node in self.nodes.values():
+            for node in (*self.nodes.values(), *self._retired):
                 node.reap()
             if self._guard:
                 self._guard.communicate()

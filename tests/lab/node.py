@@ -192,6 +192,13 @@ class Node:
         for podman in filter(None, (self._podman, self._other)):
             podman.remove_containers(self.env())
 
+    def retire(self) -> None:
+        """End what runs there; the rest goes with the lab."""
+        self.reset()
+        self._sshd.stop()
+        if self._engine:
+            self._engine.stop()
+
     def reap(self) -> None:
         """Collect the node's processes after the lab's teardown has ended them."""
         for process in self._processes:

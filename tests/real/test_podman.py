@@ -20,7 +20,8 @@ STUBBORN = "trap 'echo bye; exit 4' TERM; echo out; echo err >&2; while :; do sl
 def node(lab):
     if missing := requirements(podman=True):
         pytest.skip("; ".join(missing))
-    return lab.add_podman("pod")
+    yield lab.add_podman("pod")
+    lab.retire("pod")
 
 
 def inventory(lab, podman="podman"):

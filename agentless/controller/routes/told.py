@@ -7,6 +7,7 @@ The lines are `say` with a `text`, `output` of a build, `progress` as in `model/
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from agentless.controller.envs import Tell
 from agentless.errors import AgentlessError
 
+_log = logging.getLogger(__name__)
 Work = Callable[[Tell, AsyncIterator[bytes]], Awaitable[dict[str, Any]]]
 
 
@@ -52,6 +54,10 @@ class Told(Response):
         except AgentlessError as error:
             words = {"error": error.kind, "message": str(error), "exit_code": error.exit_code}
             lines.put_nowait({"kind": "error", **words})
+        except Exception as error:  # noqa: BLE001 - whoever waits is told, and the log has it all
+            _log.exception("what was asked for failed in an unforeseen way")
+            words = {"error": "ControllerError", "message": f"agentless failed here: {error!r}; please report it"}
+            lines.put_nowait({"kind": "error", **words, "exit_code": 1})
         finally:
             lines.put_nowait(None)
 
