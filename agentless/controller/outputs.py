@@ -204,7 +204,7 @@ class Outputs:
         """Get a path of its container as a tar archive; False when there is none."""
         words = b""
         with archive.open("wb") as file:
-            async with link.stream(link.runtime.workspace.copy_out(task.container_ref, path)) as stream:
+            async with link.stream(link.runtime.copy(task.container_ref, path, into=False)) as stream:
                 async for fd, data in stream:
                     if fd == 1:
                         file.write(data)

@@ -66,7 +66,6 @@ class Workspace:
         self._docker = list(docker)
         self._renderer = renderer
         self._image = _IMAGE.replace(".Id", ".ID") if podman else _IMAGE
-        self._copy_out = "podman-copy-out.j2" if podman else "docker-copy-out.j2"
 
     def look(self, image: str) -> Command:
         """Ask what an image is like, and which images with files there are."""
@@ -114,10 +113,6 @@ class Workspace:
             helper_name=f"^/?{NAME}-",
         )
 
-    def copy_out(self, container: str, path: str) -> Command:
-        """A path of a container as a tar stream, whose first name is that of the path."""
-        return self._words(self._copy_out, container=container, path=path)
-
     def changes(self, container: str) -> Command:
         """What has changed in the container since it was made."""
         return self._words("docker-diff.j2", container=container)
@@ -127,7 +122,7 @@ class Workspace:
         return self._words("docker-inspect.j2", containers=[container], format="{{.Config.WorkingDir}}")
 
     def says_missing(self, words: str) -> bool:
-        """Whether an answer of `copy_out` says that the container, or the path in it, is not there."""
+        """Whether what came in place of a tar stream says that the container, or the path in it, is not there."""
         said = words.lower()
         return "no such container" in said or "could not find the file" in said or "no such file or dir" in said
 

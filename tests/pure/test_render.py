@@ -80,10 +80,6 @@ def _logs(v: dict[str, Any]) -> list[str]:
 
 
 WORDS: dict[str, Case] = {
-    "docker-copy-out.j2": (
-        {"docker": some, "container": values, "path": values},
-        lambda v: [*v["docker"], "cp", "--follow-link", f"{v['container']}:{v['path']}", "-"],
-    ),
     "docker-diff.j2": ({"docker": some, "container": values}, lambda v: [*v["docker"], "diff", v["container"]]),
     "docker-cp.j2": (
         {"docker": some, "container": values, "path": values, "into": st.booleans()},
@@ -365,10 +361,6 @@ WORDS |= {
             *(w for e in ("start", "pause", "unpause", "died", "remove") for w in ("--filter", f"event={e}")),
             "--format", v["format"],
         ],
-    ),
-    "podman-copy-out.j2": (
-        WORDS["docker-copy-out.j2"][0],
-        lambda v: [*v["docker"], "cp", f"{v['container']}:{v['path']}", "-"],
     ),
     "podman-cp.j2": (
         WORDS["docker-cp.j2"][0],
