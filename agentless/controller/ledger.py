@@ -246,16 +246,19 @@ class Ledger:
 
     def forget(self, task: Task, word: str, cause: str) -> None:
         """Drop a task, and all that is remembered of it but its events; `word` is what they call it."""
+        now = self.clock.now()
+        news = self._news(task, word, cause, now)
         self._store.remove(task.id)
+        self.history.remove(task.id, [*self._unrecorded, (now, task.id, orjson.dumps(news))])
+        self._unrecorded.clear()
         self._dated.discard(task.id)
         self.forgotten[task.id] = None  # a container of it may still be in an answer that is on its way
         while len(self.forgotten) > FORGOTTEN:
             del self.forgotten[next(iter(self.forgotten))]
         self.tasks.pop(task.id, None)
         self.loads.pop(task.id, None)
-        self.history.remove(task.id)
         self.secrets.remove(task.id)
-        self.publish(task, word, cause)
+        self.hub.publish(news)
 
     def publish(self, task: Task, event: str, cause: str) -> None:
         """Tell that something has happened to a task that does not change it."""

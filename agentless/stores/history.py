@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +94,11 @@ class History:
         # Only this write waits for the disk: the state file forgets the task next, while an event may lag behind.
         self._write("PRAGMA synchronous = FULL", ())
         try:
-            with self._db:
-                self._db.execute("BEGIN")
+            with self._at_once():
                 self._db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, ?)", values)
                 self._db.executemany(_RECORD, events)
                 if spent := spent_of(task, load, 0.0):
                     self.accounts.keep(spent)
-        except sqlite3.Error as error:
-            raise StateError(f"the history cannot be written: {error}") from None
         finally:
             self._write("PRAGMA synchronous = NORMAL", ())
 
@@ -130,9 +127,11 @@ class History:
             found.append(Run(owner, began, ended, gpus, kind_of(owner, image, gpus, command), state == "completed"))
         return found
 
-    def remove(self, task_id: str) -> None:
-        """Forget an ended task; its events stay."""
-        self._write("DELETE FROM tasks WHERE id = ?", (task_id,))
+    def remove(self, task_id: str, events: Iterable[EventRow] = ()) -> None:
+        """Forget an ended task and keep these events, all or nothing; those that it had stay."""
+        with self._at_once():
+            self._db.execute("DELETE FROM tasks WHERE id = ?", (task_id,))
+            self._db.executemany(_RECORD, events)
 
     def has(self, task_id: str) -> bool:
         """Whether this task has ended here."""
@@ -178,6 +177,16 @@ class History:
             return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:
             raise StateError(f"the history cannot be read ({error}); make it readable or move it away") from None
+
+    @contextlib.contextmanager
+    def _at_once(self) -> Iterator[None]:
+        """All that is written within it, or nothing."""
+        try:
+            with self._db:
+                self._db.execute("BEGIN")
+                yield
+        except sqlite3.Error as error:
+            raise StateError(f"the history cannot be written: {error}") from None
 
     def _write(self, query: str, values: tuple[object, ...]) -> None:
         try:

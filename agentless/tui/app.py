@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
 from textual.binding import ActiveBinding, Binding, BindingType
+from textual.css.query import NoMatches
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer
@@ -302,9 +303,10 @@ class Dashboard(App[None]):
 
     def on_submit_form_submitted(self, message: SubmitForm.Submitted) -> None:
         """Show what was submitted."""
-        self.action_view("tasks")
-        self.view.action_clear()  # a filter may hide it
-        self.view.table.choose(message.task)
+        with contextlib.suppress(NoMatches):  # at its end it has no views any more
+            self.action_view("tasks")
+            self.view.action_clear()  # a filter may hide it
+            self.view.table.choose(message.task)
 
     def _keep_theme(self, name: str) -> None:
         with contextlib.suppress(OSError):

@@ -81,6 +81,10 @@ class Lines(ScrollView, can_focus=True):
         super().notify_style_update()
         self._drawn.clear()
 
+    def watch_show_vertical_scrollbar(self) -> None:
+        """Lay out once more: Textual forgets the layout that it asks for within a layout, and the bar has no place."""
+        self.call_later(self.refresh, layout=True)
+
     def on_resize(self) -> None:
         """Draw anew: another width is other lines."""
         self._drawn.clear()

@@ -65,10 +65,10 @@ def run(app: App[None], terminal: Terminal, greeting: str) -> bool:
     """
     with terminal, app.suspend():
         window = _window(app._driver)  # noqa: SLF001 - Textual gives it no name
-        window.out.write(f"\r\n\x1b[2m{greeting}\x1b[0m\r\n".encode())
-        window.out.flush()
         talk = Talk(terminal, window)
         with raw(window.keys) if os.isatty(window.keys) else contextlib.nullcontext():
+            window.out.write(f"\r\n\x1b[2m{greeting}\x1b[0m\r\n".encode())
+            window.out.flush()
             talk.run()
     return bool(talk.ended_by)
 

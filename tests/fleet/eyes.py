@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from textual import events
 from textual.pilot import Pilot
@@ -21,6 +21,12 @@ class Eyes:
 
     app: Dashboard
     pilot: Pilot
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def told(self) -> str:
+        """What they were told so far, however it was broken into lines, and although it has left the screen since."""
+        return "\n".join(self.notes)
 
     @property
     def text(self) -> str:
@@ -65,5 +71,12 @@ async def looking(size: tuple[int, int] = (120, 36), **more: object) -> AsyncIte
     app = Dashboard(Client.found(None), **more)
     async with app.run_test(size=size, notifications=True) as pilot:
         eyes = Eyes(app, pilot)
+        notify = app.notify
+
+        def noted(message: str, **more: object) -> None:
+            eyes.notes.append(message)
+            notify(message, **more)
+
+        app.notify = noted
         await eyes.see(lambda: app.board.nodes and all(n["state"] == "online" for n in app.board.nodes.values()))
         yield eyes

@@ -49,17 +49,12 @@ async def reading(client: Client, script: str) -> AsyncIterator[Eyes]:
         yield eyes
 
 
-def told(eyes: Eyes) -> str:
-    """What they were told, however it is broken into lines on the screen."""
-    return "\n".join(note.message for note in eyes.app._notifications)
-
-
 async def test_a_file_that_is_there_is_never_written_over(client, tmp_path):
     there = tmp_path / "results"
     there.write_text("of a month")
     async with reading(client, "echo hello") as eyes:
         await eyes.press("S", "ctrl+u", str(there), "enter")
-        await eyes.see(lambda: "is there already; choose another name" in told(eyes))
+        await eyes.see(lambda: "is there already; choose another name" in eyes.told)
         assert there.read_text() == "of a month"
 
 
@@ -67,9 +62,9 @@ async def test_after_a_name_that_is_taken_another_one_can_be_typed(client, tmp_p
     (tmp_path / "results").touch()
     async with reading(client, "echo hello") as eyes:
         await eyes.press("S", "ctrl+u", str(tmp_path / "results"), "enter")
-        await eyes.see(lambda: "is there already" in told(eyes))
+        await eyes.see(lambda: "is there already" in eyes.told)
         await eyes.press("2", "enter")
-        await eyes.see(lambda: "saved as" in told(eyes))
+        await eyes.see(lambda: "saved as" in eyes.told)
         assert (tmp_path / "results2").read_bytes() == b"hello\n"
 
 
@@ -80,14 +75,14 @@ async def test_a_name_that_no_file_can_have_is_told_in_a_sentence(client, name):
         line = eyes.app.screen.query_one("Input")
         line.value = name
         await eyes.press("enter")
-        await eyes.see(lambda: "cannot be" in told(eyes))
+        await eyes.see(lambda: "cannot be" in eyes.told)
         assert line.has_class("-open")
 
 
 async def save(eyes: Eyes, path: Path) -> None:
     """They save the log that they see."""
     await eyes.press("S", "ctrl+u", str(path), "enter")
-    await eyes.see(lambda: "saved as" in told(eyes))
+    await eyes.see(lambda: "saved as" in eyes.told)
 
 
 @pytest.mark.parametrize(
@@ -118,14 +113,14 @@ async def test_where_one_stream_is_shown_that_one_is_saved(client, tmp_path):
 async def test_it_is_said_how_much_was_saved(client, tmp_path):
     async with reading(client, "head -c 2048 /dev/zero") as eyes:
         await save(eyes, tmp_path / "log")
-        assert told(eyes).endswith("log: 2 KiB")
+        assert eyes.told.endswith("log: 2 KiB")
 
 
 async def test_of_a_log_that_does_not_come_no_file_is_left(client, tmp_path):
     async with reading(client, "echo hello") as eyes:
         forget_tasks(client)
         await eyes.press("S", "ctrl+u", str(tmp_path / "log"), "enter")
-        await eyes.see(lambda: "the log was not saved" in told(eyes))
+        await eyes.see(lambda: "the log was not saved" in eyes.told)
         await eyes.see(lambda: not (tmp_path / "log").exists())
 
 

@@ -18,6 +18,7 @@ import agentless.words
 from agentless.client import Client
 from agentless.tui.app import VIEWS, Dashboard
 from agentless.tui.feed import Feed
+from agentless.tui.incoming import Incoming
 from tests.browser import ALONE, CHROMIUM
 
 DATA = Path(__file__).parent / "data" / "dashboard"
@@ -32,6 +33,7 @@ PICTURES = {"overview": ("1",), "gpus": ("2",), "tasks": ("4",)}
 def still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No controller is asked, and time stands still."""
     monkeypatch.setattr(Feed, "start", lambda _: None)
+    monkeypatch.setattr(Incoming, "tick", lambda _: None)
     monkeypatch.setattr(agentless.words.time, "time", lambda: RECORDED["line"]["now"])
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 

@@ -87,6 +87,13 @@ def test_a_removed_task_is_gone_and_its_events_stay(history: History) -> None:
     assert [event for _, event in history.events(0, -1, "t1")] == [b"{}"]
 
 
+def test_a_task_whose_removal_cannot_be_told_stays(history: History) -> None:
+    history.add(ended("t1"))
+    with pytest.raises(StateError):
+        history.remove("t1", [(NOW, "t1", object())])
+    assert history.has("t1")
+
+
 def test_events_of_a_task_come_back_in_the_order_they_happened(history: History) -> None:
     """The clock may go back; the order does not."""
     for n, at in enumerate([NOW, NOW - 60, NOW + 60]):

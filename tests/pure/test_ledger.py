@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -39,6 +40,10 @@ def opened(folder: Path) -> Ledger:
 
 def full(*_: object, **__: object) -> None:
     raise StateError("the disk is full")
+
+
+def killed(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def told(ledger: Ledger, of: str = "t1") -> list[tuple[str, str]]:
@@ -120,6 +125,20 @@ def test_an_end_is_told_once_although_the_state_file_cannot_forget_it_yet(
     ledger.flush()
     assert (ledger.trouble, TaskStore(folder / "state.json").load()) == (None, {})
     assert told(ledger) == [("adopted", "running"), ("exited", "completed")]
+
+
+def test_a_task_that_is_removed_is_never_gone_without_a_word(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed where the events are recorded: what is gone by then has been told."""
+    ledger = opened(folder)
+    ledger.adopt(task(), "found")
+    ended = ledger.apply("t1", Exited(0), "seen")
+
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(History, "record", killed)
+        ledger.forget(ended, "removed", "agentless rm")
+    ledger = opened(folder)
+    assert not ledger.history.has("t1")
+    assert told(ledger)[-1] == ("removed", "completed")
 
 
 def test_trouble_is_over_when_there_is_room_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
