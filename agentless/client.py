@@ -22,7 +22,7 @@ from urllib.parse import quote, unquote
 
 from agentless import __version__, paths
 from agentless.errors import ControllerError, InventoryError, Refused, StateError, UsageError
-from agentless.model.task import first_try
+from agentless.model.task_id import first_try
 from agentless.model.terminal import Size
 from agentless.terminal import Terminal
 from agentless.wire import Chunks, RequestFailed, Response, failure, target, whole

@@ -14,7 +14,7 @@ from agentless.api.verb import Stream, Verb
 from agentless.client import Client
 from agentless.errors import UsageError
 from agentless.model.moment import parse_moment, parse_past
-from agentless.model.task import first_try, numbered
+from agentless.model.task_id import first_try, numbered
 from agentless.model.view import EventView, ExplainView, TaskView
 from agentless.rules.options import seconds
 

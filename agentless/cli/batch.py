@@ -14,7 +14,7 @@ from agentless.cli.common import named, own_code, say
 from agentless.cli.table import Column, show
 from agentless.client import Client, coming
 from agentless.errors import UsageError
-from agentless.model.task import first_try
+from agentless.model.task_id import first_try
 from agentless.words import printable, ran, state, where, why
 
 TURN = 1.0

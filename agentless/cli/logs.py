@@ -13,7 +13,7 @@ from agentless.cli.batch import BatchOption, chosen, members
 from agentless.cli.common import TaskArguments, client, moment, say
 from agentless.client import Client
 from agentless.errors import AgentlessError
-from agentless.model.task import first_try
+from agentless.model.task_id import first_try
 from agentless.words import printable
 
 

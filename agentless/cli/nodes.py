@@ -13,7 +13,6 @@ from agentless.cli.drain import drain, resume
 from agentless.cli.table import Column, show
 from agentless.client import Client
 from agentless.errors import Refused
-from agentless.model.node import naming
 from agentless.words import idle, local, or_dash, process_words
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
@@ -136,6 +135,8 @@ def gpus(
         show(_GPU_COLUMNS, found)
     for each in served.get("/v1/nodes"):
         if each["reason"] and node in (None, each["name"]):
+            from agentless.model.node import naming
+
             say(naming(each["name"], each["reason"], f"{each['name']} is {each['state']}"))
     for ill in dict.fromkeys(gpu["node"] for gpu in found if gpu["state"] == "unhealthy"):
         say(f"unhealthy GPUs of {ill} stay out until: agentless nodes resume {ill} [--gpu N]")

@@ -21,7 +21,7 @@ from agentless.cli.steps import showing
 from agentless.client import Client
 from agentless.errors import UsageError
 from agentless.files import read_lines
-from agentless.model.task import first_try
+from agentless.model.task_id import first_try
 from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.words import local, printable
 

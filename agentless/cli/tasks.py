@@ -12,8 +12,7 @@ from agentless.cli.batch import BatchOption, chosen, members, show_results, wait
 from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say, tell_end
 from agentless.client import Client
 from agentless.errors import AgentlessError, UsageError
-from agentless.model.spec import Mount, Volume
-from agentless.model.task import FAILED, first_try, numbered
+from agentless.model.task_id import first_try, numbered
 from agentless.model.units import format_duration, format_size, parse_duration
 from agentless.words import local, printable, process_words, ran, short, state, variables, where, words
 
@@ -39,6 +38,8 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
     if as_json:
         print_json(found)
         return
+    from agentless.model.spec import Mount, Volume
+
     asked = served.get(f"/v1/tasks/{found['id']}/spec")
     memory, shm = found["memory_bytes"], asked["shm_size"]
     lines = {
@@ -129,6 +130,8 @@ def retry(
     if batch is None or tasks:
         wanted = chosen(served, tasks, batch)
     else:
+        from agentless.model.task import FAILED
+
         wanted = [first_try(task["id"]) for task in members(served, batch) if task["state"] in FAILED]
         if not wanted:
             say("none of the batch has failed")

@@ -17,19 +17,8 @@ from agentless.model.command import Command
 from agentless.model.event import Queued, StopAsked
 from agentless.model.log_query import LogQuery
 from agentless.model.node import unreachable
-from agentless.model.task import (
-    Assigning,
-    Ended,
-    Paused,
-    Pending,
-    Running,
-    Scheduled,
-    StopKind,
-    Task,
-    first_try,
-    next_try,
-    numbered,
-)
+from agentless.model.task import Assigning, Ended, Paused, Pending, Running, Scheduled, StopKind, Task
+from agentless.model.task_id import first_try, next_try, numbered
 from agentless.model.view import ScriptView, TaskView
 from agentless.rules.due import within_limit
 from agentless.rules.publish import address_of

@@ -15,7 +15,8 @@ from agentless.controller.core import Core
 from agentless.controller.house import seen_by
 from agentless.controller.scheduler import Scheduler
 from agentless.model.cluster import Cluster
-from agentless.model.task import Pending, Task, first_try, previous_try
+from agentless.model.task import Pending, Task
+from agentless.model.task_id import first_try, previous_try
 from agentless.rules.plan import Outlook, Plan
 from agentless.rules.publish import gpu_view, node_view
 from agentless.rules.reservations import notice

@@ -15,7 +15,8 @@ from agentless.model.container import Container
 from agentless.model.event import Event, Exited, LostContact, Restarted, Vanished
 from agentless.model.gate import NodeRecord
 from agentless.model.reservation import Reservation
-from agentless.model.task import Assigning, Lost, Running, Task, first_try, is_task_id, next_try, numbered
+from agentless.model.task import Assigning, Lost, Running, Task
+from agentless.model.task_id import first_try, is_task_id, next_try, numbered
 from agentless.ports import Clock
 from agentless.rules.nearest import nearest
 from agentless.rules.reconcile import container_of, reconcile

@@ -27,6 +27,8 @@ PIECE = 256 * 1024
 """Bytes handed to the transport at once: others use the event loop between two of them."""
 LOOK_EVERY = 5.0
 TELL_EVERY = 0.2
+RATE_AFTER = 1.0
+"""Seconds from the first byte on in which no rate is told: the pipes take the first bytes at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +203,10 @@ class Delivery:
         self._told = now
         took = now - self._first if self._first is not None else 0.0
         total = self._total()
-        rate = self._sent / took if took > 0 else None
-        speed = self._done / took if took > 0 else 0.0
-        eta = (total - self._done) / speed if total is not None and speed > 0 else None
+        rate = eta = None
+        if took > RATE_AFTER:
+            rate, speed = self._sent / took, self._done / took
+            eta = (total - self._done) / speed if total is not None and speed > 0 else None
         self._tell(Progress(self._link.node.name, step, self._done, total, self._sent, rate, eta))
 
     def _total(self) -> int | None:

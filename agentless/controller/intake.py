@@ -20,7 +20,8 @@ from agentless.model.env import NULL
 from agentless.model.event import Assigned, Delayed, Event, Queued
 from agentless.model.owner import check_owner
 from agentless.model.spec import Mount, TaskSpec, check_spec
-from agentless.model.task import Assigning, Ended, Lost, Placement, Task, new_task_id
+from agentless.model.task import Assigning, Ended, Lost, Placement, Task
+from agentless.model.task_id import new_task_id
 from agentless.model.view import StartView
 from agentless.rules.explain import never, refusal
 from agentless.rules.nearest import nearest

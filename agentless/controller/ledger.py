@@ -16,7 +16,8 @@ from agentless.model.event import Adopted, Dated, Delayed, Event, Queued, StopAs
 from agentless.model.gpu import GpuProcess
 from agentless.model.idle import Idle
 from agentless.model.spent import Load
-from agentless.model.task import Ended, Lost, Pending, Task, next_try
+from agentless.model.task import Ended, Lost, Pending, Task
+from agentless.model.task_id import next_try
 from agentless.model.view import OutputView, TaskView
 from agentless.ports import Clock
 from agentless.rules.lifecycle import apply

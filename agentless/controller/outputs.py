@@ -15,7 +15,8 @@ from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError
 from agentless.model.files import UNFINISHED, Output, Upload, within
-from agentless.model.task import Ended, Task, first_try, next_try
+from agentless.model.task import Ended, Task
+from agentless.model.task_id import first_try, next_try
 from agentless.model.view import OutputView
 from agentless.rules.files import changed_paths
 from agentless.stores.arrivals import Arrival, Placed, arrive, unpack

@@ -30,14 +30,41 @@ class BrokenOffError(Exception):
         self.words = words
 
 
-class _Reader:
-    """The standard output of a stream, in pieces of the reader's choice."""
+class _Output:
+    """The standard output of a stream as it comes, None at its end; `said` is the end of what else it said.
+
+    Raises Timeout when nothing comes any more.
+    """
 
     def __init__(self, stream: Stream) -> None:
+        self.said = ""
         self._stream = stream
-        self._data = b""
-        self._said = b""
+        self._err = b""
         self._patience = FIRST_SILENCE
+
+    async def more(self) -> bytes | None:
+        """The next bytes."""
+        while True:
+            try:
+                async with asyncio.timeout(self._patience):
+                    fd, data = await anext(self._stream)
+            except StopAsyncIteration:
+                self.said = self._err.decode("utf-8", "replace")
+                return None
+            except TimeoutError:
+                raise Timeout(f"nothing came of the image for {self._patience:.0f} s; it was given up") from None
+            self._patience = SILENCE
+            if fd == 1:
+                return data
+            self._err = (self._err + data)[-4000:]
+
+
+class _Reader:
+    """The standard output of a stream, in pieces of the reader's choice; raises BrokenOffError at its end."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._output = _Output(stream)
+        self._data = b""
 
     async def line(self) -> bytes:
         """Up to the next newline."""
@@ -58,18 +85,10 @@ class _Reader:
         self._data = data
 
     async def _more(self) -> bytes:
-        while True:
-            try:
-                async with asyncio.timeout(self._patience):
-                    fd, data = await anext(self._stream)
-            except StopAsyncIteration:
-                raise BrokenOffError(self._said.decode("utf-8", "replace")) from None
-            except TimeoutError:
-                raise _silent(self._patience) from None
-            self._patience = SILENCE
-            if fd == 1:
-                return data
-            self._said = (self._said + data)[-4000:]
+        data = await self._output.more()
+        if data is None:
+            raise BrokenOffError(self._output.said)
+        return data
 
 
 async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, depot: Depot) -> None:
@@ -101,30 +120,13 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, dep
         raise BrokenOffError(f"its archive of the image cannot be read: {error}") from None
 
 
-def _silent(patience: float) -> Timeout:
-    return Timeout(f"nothing came of the image for {patience:.0f} s; it was given up")
-
-
 async def fetch_whole(stream: Stream, image: Image, depot: Depot) -> None:
     """Put into the depot what the stream brings as one parcel. Raises BrokenOffError, NoAnswer or StateError."""
-    parcel = depot.begin(WHOLE, image.size)
-    said = b""
-    patience = FIRST_SILENCE
-    while True:
-        try:
-            async with asyncio.timeout(patience):
-                fd, data = await anext(stream)
-        except StopAsyncIteration:
-            break
-        except TimeoutError:
-            raise _silent(patience) from None
-        patience = SILENCE
-        if fd == 1:
-            await depot.put(parcel, data, min(parcel.stored, image.size))
-        else:
-            said = (said + data)[-4000:]
-    if b"whole" not in said:
-        raise BrokenOffError(said.decode("utf-8", "replace"))
+    parcel, output = depot.begin(WHOLE, image.size), _Output(stream)
+    while (data := await output.more()) is not None:
+        await depot.put(parcel, data, min(parcel.stored, image.size))
+    if "whole" not in output.said:
+        raise BrokenOffError(output.said)
     depot.end(parcel)
 
 

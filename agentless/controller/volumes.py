@@ -11,7 +11,7 @@ from agentless.controller.link import Link
 from agentless.errors import AgentlessError, NotFound, Refused, Unreachable
 from agentless.model.node import unreachable
 from agentless.model.spec import TaskSpec, check_volume
-from agentless.model.task import first_try
+from agentless.model.task_id import first_try
 from agentless.model.view import VolumeView
 from agentless.rules.nearest import nearest
 

@@ -167,6 +167,8 @@ def check_name(name: str) -> str:
     """The name of an env; raises UsageError for what cannot be one."""
     if name == NULL:
         raise UsageError("NULL is no env: as --container NULL it means no container at all")
+    if name.upper() == NULL:
+        raise UsageError(f"{name!r} is the name of no env; in capitals, --container NULL means no container at all")
     if len(name) > MAX_NAME or not _NAME.fullmatch(name):
         raise UsageError(
             f"env {name[:80]!r}: use up to {MAX_NAME} lowercase letters and digits, with single '.', '_' or '-' "

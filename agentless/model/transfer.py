@@ -14,7 +14,8 @@ class Progress:
     """How far a transfer to one node is.
 
     `step` is in words. `done` and `total` are bytes of layers as they are unpacked, `total` is None until it is known;
-    `sent` are bytes that went over the network to the node. `rate` is in bytes of `sent` per second, `eta` in seconds.
+    `sent` are bytes that went over the network to the node. `rate` is in bytes of `sent` per second, `eta` in seconds;
+    both are None until enough has gone to tell.
     """
 
     node: str

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agentless.model.event import Delayed
-from agentless.model.task import Ended, Lost, Pending, Task, next_try
+from agentless.model.task import Ended, Lost, Pending, Task
+from agentless.model.task_id import next_try
 
 LONGEST = 3600.0
 """Seconds that a pause between two tries grows to at most, unless the first one is longer."""

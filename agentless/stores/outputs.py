@@ -19,7 +19,7 @@ import orjson
 
 from agentless.errors import StateError
 from agentless.model.files import Output, Upload
-from agentless.model.task import first_try
+from agentless.model.task_id import first_try
 
 REMEMBERED = 200_000
 """Files that are known to have been placed here: of the oldest ones beyond that it is not known any more."""

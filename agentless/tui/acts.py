@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentless.client import Client
-from agentless.model.task import numbered
+from agentless.model.task_id import numbered
 from agentless.tui.board import Row
 
 LIVE = frozenset({"running", "paused", "assigning", "pending", "scheduled", "lost"})

@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from agentless.client import Client
 from agentless.errors import AgentlessError
-from agentless.model.task import numbered
+from agentless.model.task_id import numbered
 from agentless.model.terminal import Size
 from agentless.talk import Talk, Window, raw, standard
 from agentless.terminal import Terminal

@@ -11,7 +11,8 @@ from agentless import paths
 from agentless.client import Client
 from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
-from agentless.model.task import Ended, Placement, Task, new_task_id
+from agentless.model.task import Ended, Placement, Task
+from agentless.model.task_id import new_task_id
 from agentless.stores.history import History
 from tests.bench.houses import controller, forget, request, simulated_env, simulated_nodes
 from tests.bench.measure import Row, paired, ratio

@@ -15,7 +15,8 @@ from agentless.model.command import Command
 from agentless.model.needs import parse_target
 from agentless.model.node import EngineFacts
 from agentless.model.spec import TaskSpec
-from agentless.model.task import Placement, Task, new_task_id
+from agentless.model.task import Placement, Task
+from agentless.model.task_id import new_task_id
 from agentless.paths import template_dir
 from agentless.probes.nvidia import Nvidia
 from agentless.render import Renderer

@@ -19,7 +19,8 @@ from agentless.model.command import Command, Result
 from agentless.model.needs import Needs
 from agentless.model.node import NodeConfig
 from agentless.model.spec import TaskSpec
-from agentless.model.task import Placement, Task, new_task_id
+from agentless.model.task import Placement, Task
+from agentless.model.task_id import new_task_id
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.runtimes.docker import Docker, LogQuery

@@ -14,7 +14,7 @@ import pytest
 from agentless import paths
 from agentless.client import Client
 from agentless.demo.fleet import NodePlan
-from agentless.model.task import first_try
+from agentless.model.task_id import first_try
 from tests.fleet.client import PATIENCE
 from tests.fleet.world import World
 

@@ -8,7 +8,8 @@ from agentless.demo.engine import DEFAULT_IMAGE, Complaint
 from agentless.model.claim import labels_of
 from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
-from agentless.model.task import Placement, Task, new_task_id
+from agentless.model.task import Placement, Task
+from agentless.model.task_id import new_task_id
 from agentless.rules.reconcile import REAP_AFTER
 from tests.fleet.client import until
 

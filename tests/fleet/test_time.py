@@ -10,7 +10,7 @@ from agentless.controller.intake import Submit
 from agentless.errors import Refused
 from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
-from agentless.model.task import first_try
+from agentless.model.task_id import first_try
 from agentless.model.terms import Terms
 from tests.fleet.client import until
 from tests.fleet.desk import Desk

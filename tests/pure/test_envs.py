@@ -65,6 +65,11 @@ def test_null_is_no_env():
         parse_ref("NULL")
 
 
+def test_null_in_other_letters_is_told_how_it_is_written():
+    with pytest.raises(UsageError, match="in capitals, --container NULL"):
+        parse_ref("null")
+
+
 @pytest.mark.parametrize(
     "name", ["agentless/a:1", "agentless/a", "docker.io/agentless/a", "index.docker.io/Agentless/a"]
 )

@@ -11,7 +11,8 @@ import orjson
 import pytest
 
 from agentless.errors import StateError
-from agentless.model.task import Task, new_task_id
+from agentless.model.task import Task
+from agentless.model.task_id import new_task_id
 from agentless.stores.history import History
 from tests.pure.build import NOW, spec, task
 

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.model.task import new_task_id
+from agentless.model.task_id import new_task_id
 from tests.pure.build import NOW
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from agentless.model.event import Event, Exited, LaunchFailed, LostContact, StopAsked, Vanished
-from agentless.model.task import Rank, Task, first_try, is_task_id, next_try, numbered
+from agentless.model.task import Rank, Task
+from agentless.model.task_id import first_try, is_task_id, next_try, numbered
 from agentless.model.terms import Terms
 from agentless.rules.lifecycle import apply
 from agentless.rules.retry import LONGEST, another_try, fresh_try

@@ -12,7 +12,7 @@ from tests.keyboard import at_terminal
 from tests.real.cli import Cli, containers, finish, inventory_of, until
 
 STRANGE = "lab/strange:1"
-"""An image of somebody else's that is on every node."""
+"""An image of somebody else's that is on every node; it leaves with its test, for others take a name for the image."""
 
 
 @pytest.fixture
@@ -23,6 +23,7 @@ def agentless(lab):
     for node in lab.nodes.values():
         node.sh("docker rm --force --volumes $(docker ps --all --quiet)")
         node.sh("docker image rm --force $(docker image ls --format '{{.Repository}}:{{.Tag}}' 'agentless/*')")
+        node.sh(f"docker image rm {STRANGE}")
 
 
 @pytest.fixture
