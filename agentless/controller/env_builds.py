@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import codecs
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from agentless.controller.conversation import conversed
 from agentless.controller.env_moves import Moves, first_of
-from agentless.controller.envs import Envs, Tell, collected
+from agentless.controller.envs import Envs, Tell
 from agentless.controller.link import Link
 from agentless.controller.terminals import Program, started
 from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, UsageError
 from agentless.model.claim import TASK
+from agentless.model.command import Command, Result
 from agentless.model.env import (
     BuildContainer,
     Changes,
@@ -123,14 +124,8 @@ class Builds:
             mark, words = secrets.token_hex(8), link.runtime.envs
             tell({"kind": "say", "text": f"building {ref} on {link.node.name}"})
 
-            decoded = codecs.getincrementaldecoder("utf-8")("replace")
-
-            def heard(data: bytes) -> None:
-                if text := decoded.decode(data.translate(None, b"\0\r")):
-                    tell({"kind": "output", "text": text})
-
             async with link.session.dialogue(words.build(ref, wish.dockerfile, labels, mark)) as shell:
-                made = words.parse_built(ref, await conversed(shell, mark, context, heard))
+                made = words.parse_built(ref, await conversed(shell, mark, context, _told(tell)))
             await envs.look_at(link)
             envs.publish(name, "built", f"{ref} on {link.node.name}, by {by}")
             kept = await self._follow(name, ref, made)
@@ -195,18 +190,9 @@ class Builds:
         labels = labels_of_version(ref, message, by, envs.core.clock.now())
         tell({"kind": "say", "text": f"saving {ref} on {link.node.name}"})
         command = words.save(box.id, base, ref, labels, secrets.token_hex(8))
-        made = words.parse_named(ref, await collected(link, command))
+        made = words.parse_named(ref, await _collected(link, command))
         await envs.look_at(link)
         envs.publish(name, "saved", f"{ref} on {link.node.name}, by {by}")
-        kept = None
-        try:
-            if await self._in_use(link, name, box):
-                kept = "programs run in its build container: the next version will hold these changes once more"
-            elif not base.volumes:
-                # So that the next version holds only what is new from here on.
-                await self._make(link, name, made, box.id)
-        except AgentlessError as error:  # the version is there all the same
-            kept = f"its build container was not made anew: {error}"
         return {
             "env": name,
             "version": ref.version,
@@ -215,8 +201,24 @@ class Builds:
             "added_bytes": max(0, made.size - base.size),
             "changes": str(changes),
             "paths": changes.paths,
-            "kept": kept,
+            "kept": await self._refreshed(link, name, box, base, made),
         }
+
+    async def _refreshed(
+        self, link: Link, name: str, box: BuildContainer, base: ImageFacts, made: ImageFacts
+    ) -> str | None:
+        """Make the build container anew of what was saved, so that the next version holds only what is new from here.
+
+        Why that was not done, None if it was or need not be: the version is there in either case.
+        """
+        try:
+            if await self._in_use(link, name, box):
+                return "programs run in its build container: the next version will hold these changes once more"
+            if not base.volumes:
+                await self._make(link, name, made, box.id)
+        except AgentlessError as error:
+            return f"its build container was not made anew: {error}"
+        return None
 
     async def _follow(self, name: str, ref: EnvRef, image: ImageFacts, *, force: bool = False) -> str | None:
         """Make the build container anew from a version, unless something would be lost: then why it was not."""
@@ -286,10 +288,7 @@ class Builds:
         found = await envs.facts(link, image)
         if found is None:
             tell({"kind": "say", "text": f"pulling {image} on {link.node.name}"})
-            pulled = await collected(link, link.runtime.pull(image))
-            if not pulled.ok:
-                why = link.runtime.complaint(pulled.err or pulled.out)
-                raise RuntimeFailed(f"image {image} is not on {link.node.name} and cannot be pulled: {why}")
+            await link.pull(image)
             found = await self._known(link, image)
         return found
 
@@ -299,6 +298,26 @@ def _box(envs: Envs, link: Link, name: str) -> BuildContainer:
     if box is None:
         raise NotFound(f"the build container of env {name} is not on {link.node.name} any more; try again")
     return box
+
+
+def _told(tell: Tell) -> Callable[[bytes], None]:
+    """Tells the output of a program as text; a character may come in two pieces."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def heard(data: bytes) -> None:
+        if text := decoder.decode(data.translate(None, b"\0\r")):
+            tell({"kind": "output", "text": text})
+
+    return heard
+
+
+async def _collected(link: Link, command: Command) -> Result:
+    """Run a command that may take long, and that ends with us; both its streams."""
+    said = {1: b"", 2: b""}
+    async with link.stream(command) as stream:
+        async for fd, data in stream:
+            said[fd] += data
+    return Result(stream.exit_code or 0, said[1], said[2])
 
 
 async def _to_the_end(work: Coroutine[Any, Any, _T]) -> _T:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from agentless.controller.conversation import conversed
@@ -30,15 +31,14 @@ from agentless.model.transfer import Progress, Sent, Via
 from agentless.rules.envs import next_number, version_named
 
 
-class Delivery:
-    """An image on its way to a node, for all who wait for it there. It ends when none of them does any more."""
+class _Coming:
+    """An image on its way to a node, for all who wait for it there."""
 
-    def __init__(self) -> None:
+    def __init__(self, bring: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, Sent]]) -> None:
         self.listeners: list[Callable[[Progress], None]] = []
-        self.work: asyncio.Task[Sent] | None = None
+        self.work = asyncio.create_task(bring(self._tell))
 
-    def tell(self, progress: Progress) -> None:
-        """Pass it on to all of them."""
+    def _tell(self, progress: Progress) -> None:
         for listener in list(self.listeners):
             listener(progress)
 
@@ -49,36 +49,31 @@ class Moves:
     def __init__(self, envs: Envs, sync: Sync) -> None:
         self._envs = envs
         self._sync = sync
-        self._deliveries: dict[tuple[str, str], Delivery] = {}
+        self._coming: dict[tuple[str, str], _Coming] = {}
 
     async def bring(self, ref: EnvRef, image: str, link: Link, tell: Callable[[Progress], None]) -> Sent:
-        """Bring a version to a node, once however many ask for it. Raises what is in the way."""
-        key = (link.node.name, image)
-        delivery = self._deliveries.get(key)
-        if delivery is None:
-            delivery = self._deliveries[key] = Delivery()
-            delivery.work = asyncio.create_task(self._bring(ref, image, link, delivery.tell))
-            delivery.work.add_done_callback(lambda _: self._forget(key, delivery))
-        work = delivery.work
-        if work is None:
-            raise AssertionError("a delivery has begun as soon as it is known")
-        delivery.listeners.append(tell)
-        try:
-            return await asyncio.shield(work)
-        finally:
-            delivery.listeners.remove(tell)
-            if not delivery.listeners and not work.done():
-                self._forget(key, delivery)
-                work.cancel()
-                await asyncio.gather(work, return_exceptions=True)
+        """Bring a version to a node, once however many ask for it. Raises what is in the way.
 
-    def _forget(self, key: tuple[str, str], delivery: Delivery) -> None:
-        if self._deliveries.get(key) is delivery:
-            del self._deliveries[key]
+        It ends when none of them waits any more.
+        """
+        key = (link.node.name, image)
+        coming = self._coming.get(key)
+        if coming is None or coming.work.done():
+            coming = self._coming[key] = _Coming(partial(self._bring, ref, image, link))
+        coming.listeners.append(tell)
+        try:
+            return await asyncio.shield(coming.work)
+        finally:
+            coming.listeners.remove(tell)
+            if (coming.work.done() or not coming.listeners) and self._coming.get(key) is coming:
+                del self._coming[key]
+            if not coming.listeners:
+                coming.work.cancel()
+                await asyncio.gather(coming.work, return_exceptions=True)
 
     def coming(self) -> list[str]:
         """The ids of the images that are on their way to nodes for tasks."""
-        return [image for _, image in self._deliveries]
+        return [image for _, image in self._coming]
 
     async def _bring(self, ref: EnvRef, image: str, link: Link, tell: Callable[[Progress], None]) -> Sent:
         envs = self._envs

@@ -13,7 +13,6 @@ from typing import Any
 from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Unreachable
-from agentless.model.command import Command, Result
 from agentless.model.env import NULL, EnvRecord, EnvRef, ImageFacts, Sight, Version, container_of_env, parse_ref
 from agentless.model.node import unreachable
 from agentless.model.task import Task
@@ -216,12 +215,3 @@ async def _seen(link: Link) -> Sight | None:
     except AgentlessError as error:
         _log.info("%s: looking for envs: %s", link.node.name, error)
         return None
-
-
-async def collected(link: Link, command: Command) -> Result:
-    """Run a command that may take long, and that ends with us; both its streams."""
-    said = {1: b"", 2: b""}
-    async with link.stream(command) as stream:
-        async for fd, data in stream:
-            said[fd] += data
-    return Result(stream.exit_code or 0, said[1], said[2])

@@ -21,7 +21,6 @@ from agentless.model.units import format_duration, format_size
 from agentless.ports import Runtime
 from agentless.rules.reconcile import LAUNCH_BOUND
 from agentless.runtimes.docker import FilesMissing, Held, ImageMissing
-from agentless.session import Stream
 
 ANSWER_WITHIN = 15.0
 """Seconds a submit waits for the truth after the answer to its launch was lost."""
@@ -195,11 +194,7 @@ class Launcher:
         if is_ours(image):
             return
         self._settle(task.id, Step(f"pulling {image}"), f"image not on {link.node.name}")
-        async with link.stream(link.runtime.pull(image)) as stream:
-            words = await self._unless_stopped(task, _drain(stream))
-        if stream.exit_code != 0:
-            why = link.runtime.complaint(words.decode("utf-8", "replace"))
-            raise RuntimeFailed(f"image {image} is not on {link.node.name} and cannot be pulled: {why}")
+        await self._unless_stopped(task, link.pull(image))
 
     async def _unless_stopped(self, task: Task, work: Coroutine[Any, Any, _T]) -> _T:
         """What the work gives; raises RuntimeFailed, and ends it, as soon as somebody wants the task to end."""
@@ -247,14 +242,6 @@ class Launcher:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
-
-
-async def _drain(stream: Stream) -> bytes:
-    """Read to the end; gives the last words."""
-    words = b""
-    async for _, data in stream:
-        words = (words + data)[-4000:]
-    return words
 
 
 def in_words(progress: Progress, ref: EnvRef) -> str:

@@ -181,6 +181,16 @@ class Link:
         """Run a command whose output is wanted as it comes."""
         return self.session.stream(command)
 
+    async def pull(self, image: str) -> None:
+        """Have the node fetch a plain image; raises RuntimeFailed or NoAnswer."""
+        said = b""
+        async with self.stream(self.runtime.pull(image)) as stream:
+            async for _, data in stream:
+                said = (said + data)[-4000:]
+        if stream.exit_code != 0:
+            why = self.runtime.complaint(said.decode("utf-8", "replace"))
+            raise RuntimeFailed(f"image {image} is not on {self.node.name} and cannot be pulled: {why}")
+
     async def look(self, task: str, runtime: Runtime | None = None) -> None:
         """Ask for the container of one task and report it, as present or absent. None: the engine's."""
         runtime = runtime or self.runtime

@@ -126,6 +126,12 @@ def failed(found: dict[str, Sent | AgentlessError], name: str = "node2") -> Agen
     return outcome
 
 
+@pytest.fixture(autouse=True)
+def each_piece_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else what is done at a share of a transfer would now and then be done after all of it."""
+    monkeypatch.setattr(delivery, "TELL_EVERY", 0.0)
+
+
 class At:
     """Does something once so much has been sent."""
 
