@@ -12,12 +12,13 @@ import shlex
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from agentless.controller.link import Link
 from agentless.controller.sync import Sync
 from agentless.controller.wiring import Controller
+from agentless.errors import AgentlessError
 from agentless.model.transfer import Sent
 from tests.bench.houses import real_nodes
 from tests.bench.measure import Row, paired, ratio
@@ -48,6 +49,7 @@ def bench(runs: int) -> list[Row]:
 
         def ours(image: str) -> float:
             targets = [links[name] for name in TARGETS]
+            runner.run(_awake(links.values()))
             began = time.perf_counter()
             sent = runner.run(sync.send(image, links["node1"], targets, tags=["bench/env:1"]))
             seconds = time.perf_counter() - began
@@ -99,6 +101,18 @@ def _controller(lab: Lab, runner: asyncio.Runner) -> Iterator[tuple[Sync, dict[s
     finally:
         runner.run(controller.close())
         os.environ["HOME"] = home
+
+
+async def _awake(links: Iterable[Link]) -> None:
+    """All nodes answer. While the others had their turn nothing here did, and sshd closes such connections."""
+    for link in links:
+        async with asyncio.timeout(60):
+            while True:
+                with contextlib.suppress(AgentlessError):
+                    await link.ready()
+                    await link.refresh()
+                    break
+                await asyncio.sleep(0.1)
 
 
 def _make_base(lab: Lab, source: Node) -> str:
