@@ -210,7 +210,7 @@ class Uploads:
             if words is None:
                 stream = packed(tree, owner, self.store.content, int(self._core.clock.now()))
                 while data := await asyncio.to_thread(next, stream, b""):
-                    await shell.write(data)
+                    await shell.write(data if sent else b"\n" + data)
                     sent += len(data)
                     if (now := asyncio.get_running_loop().time()) - told > TELL_EVERY:
                         told = now

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
 from textual.binding import ActiveBinding, Binding, BindingType
-from textual.css.query import NoMatches
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer
@@ -259,6 +258,8 @@ class Dashboard(App[None]):
 
     def _offer(self) -> None:
         """Bring the line of keys to what can be done now, when that is something else than before."""
+        if not self.is_running:  # its views go, and what they have said last comes after them
+            return
         offered = [act.name for act in ACTS if self.check_action("act", (act.name,))]
         if offered != self._offered:
             self._offered = offered
@@ -303,7 +304,7 @@ class Dashboard(App[None]):
 
     def on_submit_form_submitted(self, message: SubmitForm.Submitted) -> None:
         """Show what was submitted."""
-        with contextlib.suppress(NoMatches):  # at its end it has no views any more
+        if self.is_running:
             self.action_view("tasks")
             self.view.action_clear()  # a filter may hide it
             self.view.table.choose(message.task)

@@ -167,6 +167,7 @@ def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 def _remove(lab: Lab, image: str) -> None:
     for name in TARGETS:
         _said(lab.nodes[name], f"docker image rm --force {image}")
+    os.sync()  # what one side has written does not keep the disk busy in the other's time
 
 
 def _said(node: Node, script: str) -> str:

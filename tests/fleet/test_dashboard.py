@@ -493,3 +493,9 @@ async def test_the_colours_that_were_chosen_are_those_of_the_next_time(client):
     async with looking() as eyes:
         assert eyes.app.theme == chosen
         os.unlink(paths.config_dir() / "theme")
+
+
+async def test_what_a_view_said_last_is_no_matter_for_a_dashboard_that_has_ended(client):
+    async with looking() as eyes:
+        await eyes.press("3")
+    eyes.app.on_table_chosen()

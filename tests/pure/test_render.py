@@ -427,7 +427,7 @@ class FakeDocker:
     def run(self, script: str, shell: list[str], shows: str = "") -> tuple[int, list[list[str]]]:
         self.calls.write_bytes(b"")
         self.shows.write_text(shows)
-        done = subprocess.run([*shell], input=script.encode(), env=self.env, capture_output=True, check=False)
+        done = subprocess.run([*shell, "-c", script], input=b"\n", env=self.env, capture_output=True, check=False)
         words = self.calls.read_bytes().decode().split("\0")[:-1]
         calls = []
         while words:

@@ -177,22 +177,26 @@ def test_outputs_come_when_the_controller_died_and_the_node_was_away(ann, lab):
     assert sorted(path.name for path in ann.folder.iterdir()) == ["came", f"came.{task}", "deep"]
 
 
-def hold(ann, go) -> None:
-    """From now on an engine takes no files before there is `go`."""
+BEFORE_THE_FIRST = "printf '%s;' {{ mark }}"
+IN_THE_MIDDLE = "{{ docker }} cp -"
+
+
+def hold(ann, go, at) -> None:
+    """From now on an engine does not begin with this, when it is to take files, before there is `go`."""
     template = ann.config / "templates" / "docker-files-make.sh.j2"
     template.parent.mkdir()
     text = (template_dir() / template.name).read_text()
-    copy = "{{ docker }} cp -"
-    assert copy in text
-    template.write_text(text.replace(copy, f"until [ -e {go} ]; do sleep .1; done; {copy}", 1))
+    assert at in text
+    template.write_text(text.replace(at, f"until [ -e {go} ]; do sleep .1; done; {at}", 1))
 
 
-def test_a_launch_that_breaks_off_while_its_files_are_sent_runs_once_with_all_of_them(ann, lab, tmp_path):
-    """The controller is killed in the middle of them; nothing half is left, and what was needed no more goes."""
+@pytest.mark.parametrize("at", [BEFORE_THE_FIRST, IN_THE_MIDDLE], ids=["before the first byte", "in the middle"])
+def test_a_launch_that_breaks_off_while_its_files_are_sent_runs_once_with_all_of_them(ann, lab, tmp_path, at):
+    """The controller is killed then; nothing half is left."""
     node, go = lab.nodes["node1"], tmp_path / "go"
     noise = random.Random(2).randbytes(20_000_000)
     (ann.folder / "noise").write_bytes(noise)
-    hold(ann, go)
+    hold(ann, go, at)
     ann.settle()
     submitting = subprocess.Popen(
         ["agentless", "submit", "node1", "--upload", ".", "--", "md5sum", "noise"],
@@ -208,8 +212,15 @@ def test_a_launch_that_breaks_off_while_its_files_are_sent_runs_once_with_all_of
     ann("wait", task)
     assert ann("logs", task).out.split()[0] == hashlib.md5(noise).hexdigest()
     assert containers(node) == [f"agentless-{task}"]
-    node.sh(f"docker rm agentless-{task}")
-    (ann.folder / "noise").unlink()
+
+
+def test_what_only_older_uploads_needed_goes(ann, lab):
+    node = lab.nodes["node1"]
+    write(ann.folder, first="first")
+    ann.here("submit", "node1", "--upload", ".", "--wait", "--", "ls")
+    (task,) = ann.json("ps", "--all")
+    ann("rm", task["id"])
+    (ann.folder / "first").unlink()
     write(ann.folder, code="c", data__noise="x" * 50_000)
     ann.here("submit", "node1", "--upload", ".", "--wait", "--", "ls")
     write(ann.folder, data__new="new")
