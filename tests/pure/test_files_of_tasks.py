@@ -309,16 +309,17 @@ def test_what_is_sent_is_an_archive_that_cannot_be_cut_off_unnoticed(tmp_path: P
 def test_an_image_is_made_of_all_files_or_not_at_all_and_nothing_else_is_left(
     tmp_path: Path, shell: list[str], broken: str
 ) -> None:
-    """Run by real shells, with a stand-in that reads its archive as the engine does."""
-    docker = tmp_path / "docker"
+    """Run by real shells, with a stand-in that reads as the engine does, to which nothing is an empty archive."""
+    docker, got = tmp_path / "docker", tmp_path / "got"
     docker.write_text(
-        f'#!/bin/sh\necho "$*" >>{tmp_path}/said\n[ "$1" != "{broken}" ] || exit 9\n[ "$1" != cp ] || exec gzip -t\n'
+        f'#!/bin/sh\necho "$*" >>{tmp_path}/said\n[ "$1" != "{broken}" ] || exit 9\n'
+        f'[ "$1" != cp ] || {{ cat >{got}; [ ! -s {got} ] || gzip -t <{got}; }}\n'
     )
     docker.chmod(0o755)
     image = FilesImage("a" * 16, "b" * 24, 0xC0FFEE)
     script = Workspace([str(docker)], Renderer([template_dir()])).make("base", image, "mark").text()
-    packed = gzip.compress(b"x" * 10_000)
-    for sent in (packed, packed[:-1]):
+    packed = b"\n" + gzip.compress(b"x" * 10_000)
+    for sent in (packed, packed[:-1], b""):
         (tmp_path / "said").write_text("")
         # The script is an argument, as it is a word of the shell that reads its input after it.
         ran = subprocess.run([*shell, "-c", script], input=sent, capture_output=True, check=False)
