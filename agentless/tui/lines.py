@@ -82,8 +82,12 @@ class Lines(ScrollView, can_focus=True):
         self._drawn.clear()
 
     def watch_show_vertical_scrollbar(self) -> None:
-        """Lay out once more: Textual forgets the layout that it asks for within a layout, and the bar has no place."""
+        """Lay out once more: Textual forgets the layout that it asks for within a layout, and the bar has no place.
+
+        And draw for the other width, of which Textual tells nobody.
+        """
         self.call_later(self.refresh, layout=True)
+        self.call_later(self.on_resize)
 
     def on_resize(self) -> None:
         """Draw anew: another width is other lines."""
