@@ -267,6 +267,21 @@ async def test_a_task_like_another_one_has_exactly_its_command(client, more):
     assert client.get(f"/v1/tasks/{waits['id']}")["command"] == words
 
 
+async def test_a_task_like_one_without_a_container_has_none(client):
+    for box in ({"image": IMAGE}, {"container": "NULL"}):
+        client.post("/v1/tasks", {"targets": ["n1::0"], "spec": {"command": ["sleep", "600"], **box}})
+    (waits,) = client.get("/v1/queue")
+    async with looking() as eyes:
+        await eyes.press("5")
+        await eyes.see(waits["id"])
+        await eyes.press("N")
+        await eyes.see("Command", "held by task")
+        await eyes.press("ctrl+s")
+        await eyes.see(lambda: len(client.get("/v1/queue")) == 2)
+    boxes = [client.get(f"/v1/tasks/{task['id']}/spec")["container"] for task in client.get("/v1/queue")]
+    assert boxes == ["NULL", "NULL"]
+
+
 async def test_the_form_has_room_for_all_fields_and_the_verdict_in_a_small_terminal(client):
     async with looking((80, 24)) as eyes:
         await eyes.press("3", "n", "1x", "tab")
