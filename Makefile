@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: demo test check bench replay faults clean
+.PHONY: demo test check bench replay faults mutants fuzz clean
 
 demo: $(STAMP)
 	@$(BIN)/agentless demo
@@ -23,8 +23,15 @@ replay: $(STAMP)  ## the queue against first come, first served, on jobs as a pu
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench.replay --real
 
 faults: $(STAMP)  ## thousands of steps on simulated nodes, then every fault on real ones, as root; an hour and a half
-	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENTLESS_FAULTS=1 $(BIN)/pytest -q -s tests/fleet/test_truth.py
+	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENTLESS_FAULTS=1 $(BIN)/pytest -q -s tests/fleet/test_truth.py tests/fleet/test_hostile_week.py
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.faults
+
+mutants: $(STAMP)  ## whether tests notice a changed decision: a sample, half an hour on two processors; WHAT='--all', '--seed 2', '--only room.py'
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.mutants $(WHAT)
+
+fuzz: $(STAMP)  ## the HTTP API, asked for anything, 5 minutes; WHAT='--seed 2', '--only /v1/tasks'
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev,fuzz]'
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.fuzz $(WHAT)
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "agentless needs Python 3.11 or newer; set PYTHON=..."; exit 1; }
@@ -36,4 +43,4 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .mutants

@@ -6,12 +6,15 @@
     │   ├── NotFound               2   no such task, node or template
     │   └── TemplateError          2   a template that does not render
     ├── Refused                    3   understood, but not now: no capacity, GPU taken, wrong state
-    │   └── IllegalMove            3   an event that a task in this state cannot have
+    │   ├── IllegalMove            3   an event that a task in this state cannot have
+    │   ├── NodeBroken             3   the node cannot start it, for a reason that is not the task's
+    │   └── NodeUnfit              3   the node cannot start this task, and another node may
     ├── NoAnswer                   4   nothing is known of what happened on the node
     │   ├── Unreachable            4
     │   │   ├── AuthFailed         4
     │   │   └── HostKeyRejected    4   unknown or changed; carries the fingerprints
-    │   └── Timeout                4
+    │   ├── Timeout                4
+    │   └── TooMuch                4
     ├── RuntimeFailed              1   the node answered: its container engine could not do it
     ├── CopyFailed                 1   a file that is not there, may not be read, or has no room
     ├── StateError                 1   the state folder: torn, newer, read-only, full
@@ -22,6 +25,8 @@ A message is one sentence in the user's words that says what to do next; it neve
 """
 
 from __future__ import annotations
+
+from typing import Literal
 
 
 class AgentlessError(Exception):
@@ -63,6 +68,22 @@ class IllegalMove(Refused):
     """An event that a task in its present state cannot have."""
 
 
+class NodeBroken(Refused):
+    """A node could not start a task for a reason of its own, and nothing of the task is left there.
+
+    `fault` is what does not work there: the `engine`, which does not answer; the `gpus`, which it cannot hand out; or
+    the `start` of any task.
+    """
+
+    def __init__(self, message: str, fault: Literal["engine", "gpus", "start"] = "start") -> None:
+        super().__init__(message)
+        self.fault = fault
+
+
+class NodeUnfit(Refused):
+    """A node cannot start this task, and nothing of it is left there; another node may be able to."""
+
+
 class NoAnswer(AgentlessError):
     """It is not known what happened on the node."""
 
@@ -95,6 +116,10 @@ class HostKeyRejected(Unreachable):
 
 class Timeout(NoAnswer):
     """The command did not end in its time; what it started on the node was ended."""
+
+
+class TooMuch(NoAnswer):
+    """The node said more than any answer may have; what went on saying it was ended."""
 
 
 class RuntimeFailed(AgentlessError):

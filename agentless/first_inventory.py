@@ -35,6 +35,7 @@ defaults:
   # local_temp: /scratch              # folder of each node for what is temporary; a task sees it as /local_temp
   # labels: {site: lab}               # words to find nodes by
   # exclude_gpus: [0]                 # GPUs that agentless must never use
+  # accept_engines: [alice]           # users whose rootless Docker is accepted beside the node's own engine
 
 # A node's name is what you type: `agentless submit NAME::0 -- nvidia-smi` runs on its GPU 0.
 # Delete the machines that are not meant to run tasks.

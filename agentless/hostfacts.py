@@ -7,6 +7,7 @@ Read from /sys and /proc, with shell built-ins where hundreds of files are looke
     node 0 0-15,32-47             a NUMA node and its CPUs; memory-only nodes have none
     local 0 264140386             KiB, MemTotal in that node's meminfo
     gpu 0000:3b:00.0 0            an NVIDIA display controller and its NUMA node; -1: the firmware names none
+    boot 0f5e…                    /proc/sys/kernel/random/boot_id
 
 The files are described in the kernel's Documentation/ABI (sysfs-devices-system-cpu, sysfs-devices-node, sysfs-bus-pci).
 """
@@ -40,8 +41,19 @@ for dir in /sys/bus/pci/devices/*; do
   get "$dir/class"
   case $value in 0x03*) get "$dir/numa_node" && echo "gpu ${dir##*/} $value" ;; esac
 done
+get /proc/sys/kernel/random/boot_id && echo "boot $value"
+:
 """
 
+_LINES = 4096
+"""Lines of the answer: two for each of 1,024 NUMA nodes, as many as a kernel can have (CONFIG_NODES_SHIFT), or so."""
+_LINE = 4096
+"""Characters of a line: the CPUs of a node with 1,000 of them, every other one left out."""
+MOST_CORES = 8192
+"""As many as a kernel for x86 can be built for (CONFIG_NR_CPUS)."""
+MOST_MEMORY_MIB = 64 << 20
+"""64 TiB, as much as four levels of pages can map."""
+_BOOT = re.compile(r"[0-9a-f-]{36}")
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _CPUS = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:,[0-9]{1,6}(?:-[0-9]{1,6})?)*")
 
@@ -52,15 +64,17 @@ def sections() -> tuple[Section, ...]:
 
 
 def parse(sections: Mapping[str, Result]) -> HostFacts:
-    """The facts in the answer. What is not there, or makes no sense, is None or left out, never an exception."""
+    """The facts in the answer. What is not there, too long or without sense is None or left out, never an exception."""
     answer = sections.get("host")
     cores: int | None = None
     memory_mib: int | None = None
+    boot: str | None = None
     cpus: dict[int, str] = {}
     memory: dict[int, int] = {}
     gpus: dict[str, list[str]] = defaultdict(list)
-    for line in answer.out.split("\n") if answer else ():
-        match line.split():
+    lines = answer.out.split("\n") if answer else []
+    for line in lines if len(lines) <= _LINES else ():
+        match line.split() if len(line) <= _LINE else ():
             case ["online", online] if _CPUS.fullmatch(online):
                 cores = count_cpus(online)
             case ["cores", number] if _NUMBER.fullmatch(number):
@@ -71,7 +85,14 @@ def parse(sections: Mapping[str, Result]) -> HostFacts:
                 cpus[int(number)] = cpulist
             case ["local", number, kib] if _NUMBER.fullmatch(number) and _NUMBER.fullmatch(kib):
                 memory[int(number)] = int(kib) // 1024
+            case ["boot", identity] if _BOOT.fullmatch(identity):
+                boot = identity
             case ["gpu", address, number] if bus := pci_bus_id(address):
                 gpus[number].append(bus)
     numa = tuple(NumaNode(n, cpus[n], tuple(gpus[str(n)]), memory.get(n) or None) for n in sorted(cpus))
-    return HostFacts(cores or None, memory_mib or None, numa)
+    return HostFacts(_at_most(cores, MOST_CORES), _at_most(memory_mib, MOST_MEMORY_MIB), numa, boot)
+
+
+def _at_most(number: int | None, most: int) -> int | None:
+    """What is none, or more than there can be, is not known."""
+    return number if number and number <= most else None

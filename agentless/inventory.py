@@ -162,6 +162,8 @@ def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig
         known["docker"] = tuple(shlex.split(known["docker"]))
     if "exclude_gpus" in known:
         known["exclude_gpus"] = tuple(sorted(set(known["exclude_gpus"])))
+    if "accept_engines" in known:
+        known["accept_engines"] = tuple(sorted(set(known["accept_engines"])))
     if "identity_file" in known:
         known["identity_file"] = str(path.absolute().parent / os.path.expanduser(known["identity_file"]))
     return NodeConfig(name, **known)
@@ -224,6 +226,8 @@ def _sentence(detail: ErrorDetails, where: Where) -> str:
             return is_now + "wants a mapping, like {report: 30min}"
         case "literal_error":
             return is_now + f"wants {limits['expected']}" + _nearest(value, re.findall("'(.*?)'", limits["expected"]))
+        case "list_type" if where[-1] == "accept_engines":
+            return is_now + "wants a list of users, like [alice], or [all]"
         case "greater_than_equal":
             return is_now + f"the least is {limits['ge']}"
         case "less_than_equal":

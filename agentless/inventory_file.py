@@ -193,6 +193,11 @@ class _Keys(BaseModel):
     exclude_gpus: list[Annotated[int, Field(ge=0), BeforeValidator(_whole)]] | None = Field(
         default=None, description="Indices, as nvidia-smi counts, of the GPUs that agentless must never use."
     )
+    accept_engines: list[_Word] | None = Field(
+        default=None,
+        description="Users whose rootless Docker engines on the node are accepted, though they do not say which GPUs "
+        "they have given away; all: everybody's.",
+    )
 
 
 class Defaults(_Keys):

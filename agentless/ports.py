@@ -10,6 +10,7 @@ from agentless.model.container import Container
 from agentless.model.files import Prepared
 from agentless.model.gpu import GpuSample, GpuTopology, Xid
 from agentless.model.log_query import LogQuery
+from agentless.model.node import EngineFacts
 from agentless.model.task import Placement, Task
 from agentless.model.terminal import Size
 
@@ -93,15 +94,20 @@ class Runtime(Protocol):
     """
 
     def launch(
-        self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
+        self,
+        task: Task,
+        placement: Placement,
+        secrets: Mapping[str, str],
+        prepared: Prepared | None = None,
+        engine: EngineFacts | None = None,
     ) -> Command:
         """Under the node's lock: see that nobody holds its GPUs, and start it. The same task is never started twice.
 
-        `prepared` has the files of a task that has some.
+        `prepared` has the files of a task that has some, `engine` is what the node has last said of its engine.
         """
 
     def parse_launch(self, task: Task, result: Result) -> str:
-        """What has been started. Raises Refused, RuntimeFailed when nothing of it is there, or NoAnswer."""
+        """What has been started. Raises Refused or RuntimeFailed when nothing of it is there, or NoAnswer."""
 
     def containers(self, task: str) -> Command:
         """Ask for what there is of one task."""

@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import re
 import secrets
 import shlex
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Self, TypeVar
 
-from agentless.errors import NoAnswer, Refused, Timeout, Unreachable
+from agentless.errors import NoAnswer, Refused, Timeout, TooMuch, Unreachable
 from agentless.model.command import Command, Result
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal, Transport
@@ -34,6 +35,8 @@ KILL_TIMEOUT = 5.0
 GUARD_GRACE = 5.0
 """Seconds by which the node's own guard ends a command later than we do: it is for the time when we are gone."""
 CHUNK = 256 * 1024
+GREETING = 1 << 20
+"""Bytes that a login shell may print before it does what it is told: a message of the day has a few thousand."""
 PIPE_GRACE = 5
 """Seconds between SIGTERM and SIGKILL to what a pipe that was left, or broke, has started: it may have to tidy up."""
 _HAS_TERMINAL = "(: </dev/tty) || exit\n"
@@ -76,6 +79,21 @@ def backoff(attempt: int, random: float) -> float:
     `random` in [0, 1) takes up to half of it away, so that a hundred nodes do not come back in one moment.
     """
     return min(30.0, 0.5 * 2.0 ** min(attempt, 10)) * (1.0 - random / 2)
+
+
+class Allowance:
+    """How much may come: `most` at once, and `rate` more with each second. Time is that of the running loop."""
+
+    def __init__(self, most: float, rate: float) -> None:
+        self._most, self._rate = most, rate
+        self._left, self._at = most, asyncio.get_running_loop().time()
+
+    def take(self, amount: float) -> float:
+        """Take so much of it; the seconds that it is too early for that, 0 when it is not."""
+        now = asyncio.get_running_loop().time()
+        self._left = min(self._most, self._left + (now - self._at) * self._rate) - amount
+        self._at = now
+        return max(0.0, -self._left / self._rate)
 
 
 class Stream:
@@ -133,8 +151,9 @@ class Session:
         """Run a script to its end and return both its streams; a non-zero exit is a result.
 
         Up to `SHELLS` commands run at once, a further one waits; one with `stdin` has a shell of its own and does
-        not. Raises Timeout when it did not end in its time and Unreachable when the connection broke. After a
-        Timeout, and after a cancellation, nothing that it had started is left on the node.
+        not. Raises Timeout when it did not end in its time, TooMuch when it said more than it may, and Unreachable when
+        the connection broke. After a Timeout, a TooMuch and a cancellation nothing that it had started is left on the
+        node.
         """
         if command.stdin is not None:
             return await self._finish(await self._open(), command, _pieces(command.stdin))
@@ -218,6 +237,11 @@ class Session:
             with self._noticing():
                 async with asyncio.timeout(command.timeout):
                     return await worker.run(command, data)
+        except _FloodedError:
+            raise TooMuch(
+                f"{self._name} said more than {command.most >> 20} MiB in answer to one command, which was ended; see "
+                "what docker, nvidia-smi and the shell print there"
+            ) from None
         except TimeoutError:
             raise Timeout(
                 f"{self._name} did not finish a command within {command.timeout:g} s; what it had started was ended"
@@ -285,6 +309,11 @@ class Session:
             except TimeoutError:
                 raise Timeout(
                     f"{self._name} started no shell within {START_TIMEOUT:g} s; see what its login shell does at start"
+                ) from None
+            except _FloodedError:
+                raise TooMuch(
+                    f"{self._name} prints more than {GREETING >> 20} MiB before its shell begins; see what its login "
+                    "shell does at start"
                 ) from None
             except _NeverStarted:
                 raise Unreachable(
@@ -359,6 +388,10 @@ class _NeverStarted(NoAnswer):
     """The shell was gone before it took the command; the connection need not be."""
 
 
+class _FloodedError(Exception):
+    """More came than may come before the mark."""
+
+
 class _Ended(Exception):
     """The shell ended before its mark came."""
 
@@ -385,7 +418,7 @@ class _Worker:
         mark = f"{secrets.token_hex(16)}="
         await self.shell.write(_GREETING.format(mark=mark).encode())
         try:
-            self.group, _, _ = await self._until(mark)
+            self.group, _, _ = await self._until(mark, GREETING)
         except _Ended:
             raise _NeverStarted("the shell on the node ended at once") from None
         await self.shell.write(_PRELUDE.encode())
@@ -398,13 +431,13 @@ class _Worker:
         after = b" </dev/null\n" if data is None else b"; exit\n"
         await self.shell.write(_line("_al_run", guard, number, command.text()) + after)
         try:
-            await self._until(f"{number}<")
+            await self._until(f"{number}<", GREETING)
         except _Ended:
             self.busy = False
             raise _NeverStarted("the shell on the node ended before it took the command") from None
         try:
             # Only now: a shell may have read ahead while it was looking for the end of the line.
-            ending = self._until(f"{number}>")
+            ending = self._until(f"{number}>", command.most)
             result = Result(*await (ending if data is None else self._fed(data, ending)))
             self.busy, self.idle = False, data is None
             return result
@@ -417,10 +450,12 @@ class _Worker:
         number = secrets.token_hex(16)
         await self.shell.write(_line("_al_pipe", number, command.text(), "i " * PIPE_GRACE) + b"; exit\n")
         try:
-            await self._until(f"{number}<")
+            await self._until(f"{number}<", GREETING)
         except _Ended:
             self.busy = False
             raise Unreachable("the shell on the node ended before it took the command") from None
+        except _FloodedError:
+            raise TooMuch(f"the shell on the node says more than {GREETING >> 20} MiB before it begins") from None
 
     async def read(self) -> tuple[int, bytes] | None:
         """What comes next of what is no mark any more."""
@@ -451,8 +486,12 @@ class _Worker:
             await self.shell.write(piece)
         await self.shell.write_eof()
 
-    async def _until(self, mark: str) -> tuple[int, bytes, bytes]:
-        """Read up to the mark on both streams: the number in it, and what came before it on either."""
+    async def _until(self, mark: str, most: int) -> tuple[int, bytes, bytes]:
+        """Read up to the mark on both streams: the number in it, and what came before it on either.
+
+        Raises _FloodedError when more than `most` bytes come.
+        """
+        size = 0
         found: dict[int, tuple[int, bytes]] = {}
         searched = {1: 0, 2: 0}
         wanted = mark.encode()
@@ -461,7 +500,10 @@ class _Worker:
                 at = -1 if fd in found else seen.find(wanted, searched[fd])
                 end = -1 if at < 0 else seen.find(b";", at)
                 if end >= 0:
-                    found[fd] = int(seen[at + len(wanted) : end]), bytes(seen[:at])
+                    number = bytes(seen[at + len(wanted) : end])
+                    if not re.fullmatch(rb"[0-9]{1,10}", number):
+                        raise Unreachable("what should be a shell on the node answers as none does")
+                    found[fd] = int(number), bytes(seen[:at])
                     del seen[: end + 1]
                 else:
                     searched[fd] = max(0, len(seen) - len(wanted)) if at < 0 else at
@@ -472,6 +514,9 @@ class _Worker:
                 out, err = (found[fd][1] if fd in found else bytes(self._seen[fd]) for fd in (1, 2))
                 raise _Ended(out, err)
             self._seen[chunk[0]] += chunk[1]
+            size += len(chunk[1])
+            if size > most:
+                raise _FloodedError
 
 
 async def _pieces(data: bytes) -> AsyncIterator[bytes]:

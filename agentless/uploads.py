@@ -23,6 +23,7 @@ from agentless.errors import ControllerError, UsageError
 from agentless.model.files import INSTEAD, MAX_BYTES, MAX_FILES, UNFINISHED, Entry, Upload, rows_of
 from agentless.rules.ignored import Ignored
 from agentless.rules.options import Submission
+from agentless.stores import private
 
 _PIECE = 1 << 20
 _SETTLED = 2.0
@@ -198,6 +199,7 @@ class _Known:
         unfinished = self._path.with_suffix(f".{os.getpid()}")
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.make(unfinished)
             unfinished.write_text(json.dumps(self._have))
             unfinished.replace(self._path)
 

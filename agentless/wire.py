@@ -10,6 +10,7 @@ from typing import BinaryIO
 from urllib.parse import quote, urlencode
 
 from agentless.errors import AgentlessError, ControllerError
+from agentless.model.text import lines_of
 
 
 class RequestFailed(AgentlessError):
@@ -74,7 +75,8 @@ def failure(body: bytes) -> RequestFailed:
     """What a body says that is an error."""
     try:
         problem = json.loads(body)
-        return RequestFailed(problem["message"], problem["exit_code"], problem["error"])
+        text = "\n".join(lines_of(problem["message"]))
+        return RequestFailed(text, problem["exit_code"], problem["error"])
     except (ValueError, KeyError, TypeError):
         return RequestFailed("the controller failed; its log (controller.log in the state folder) says why", 1)
 

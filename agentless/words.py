@@ -112,11 +112,6 @@ def date(text: str) -> str:
     return then.strftime("%m-%d %H:%M" if this_year else "%Y-%m-%d %H:%M")
 
 
-def printable(text: str) -> str:
-    """The text without control characters: what others chose, like a command, must not steer a terminal."""
-    return text if text.isprintable() else "".join(c if c.isprintable() or c == "\n" else "�" for c in text)
-
-
 def or_dash(value: object, unit: str = "") -> str:
     """The value with its unit, `-` when it is not known."""
     return "-" if value is None else f"{value}{unit}"

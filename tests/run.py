@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -93,7 +94,6 @@ def prepare_real() -> str | None:
         return "it makes network namespaces and engines, which only root may"
     if absent:
         return f"{', '.join(absent)} missing (Debian: apt-get install {' '.join(PACKAGES)})"
-    sys.path.insert(0, str(ROOT))
     from tests.lab.requirements import requirements
 
     return "; ".join(requirements()) or None
@@ -115,22 +115,52 @@ def _absent(programs: tuple[str, ...], packages: tuple[str, ...]) -> list[str]:
     return [program for program in programs if shutil.which(program) is None]
 
 
+class Rings:
+    """What has been started; it ends when this process is told to."""
+
+    def __init__(self) -> None:
+        self._started: list[subprocess.Popen[bytes]] = []
+        self.ended_by = 0
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, self._end)
+
+    def start(self, step: Step, output: IO[bytes] | None) -> subprocess.Popen[bytes]:
+        """Begin one."""
+        process = subprocess.Popen(step.command, cwd=ROOT, stdout=output, stderr=output)
+        self._started.append(process)
+        if self.ended_by:
+            process.send_signal(signal.SIGINT)
+        return process
+
+    def _end(self, number: int, _: object) -> None:
+        """As Ctrl-C, which reaches them by itself: they tidy up."""
+        self.ended_by = number
+        for process in self._started:
+            process.send_signal(signal.SIGINT)
+
+
 def main() -> int:
     """Run all steps, also after one has failed."""
+    sys.path.insert(0, str(ROOT))
+    import tests  # noqa: F401 - what they need of their surroundings holds for all that is started here
+
     only_static = "--static" in sys.argv[1:]
     steps = static() if only_static else [*static(), *rings(prepare_real(), prepare_browser())]
-    lines, failed, beside = [], False, []
+    lines, failed, beside, begun = [], False, [], Rings()
     for step in steps:
         if step.missing is not None:
             lines.append(f"  NOT RUN  {step.name}: {step.missing}")
             continue
+        if begun.ended_by:
+            break
         if step.beside:
             output = tempfile.TemporaryFile()  # noqa: SIM115 - read and closed below
-            beside.append((step, time.monotonic(), output, _start(step, output)))
+            beside.append((step, time.monotonic(), output, begun.start(step, output)))
             continue
         print(f"--- {step.name}: {' '.join(step.command)}", flush=True)
         began = time.monotonic()
-        code = _start(step, None).wait()
+        code = begun.start(step, None).wait()
         failed = failed or code != 0
         lines.append(_line(step, began, code))
     for step, began, output, process in beside:
@@ -141,12 +171,10 @@ def main() -> int:
         with output:
             output.seek(0)
             print(output.read().decode(errors="replace"), flush=True)
+    if begun.ended_by:
+        return 128 + begun.ended_by
     print("\n--- all checks\n" + "\n".join(lines))
     return int(failed)
-
-
-def _start(step: Step, output: IO[bytes] | None) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(step.command, cwd=ROOT, stdout=output, stderr=output)
 
 
 def _line(step: Step, began: float, code: int) -> str:

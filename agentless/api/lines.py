@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Iterator
 
+from agentless.model.text import printable
+
 _log = logging.getLogger("agentless")
 
 
@@ -13,7 +15,7 @@ def lines(frames: Iterable[tuple[int, bytes]], streams: Collection[int]) -> Iter
     rest = {1: b"", 2: b""}
     for stream, data in frames:
         if stream == 3:
-            _log.warning("%s", data.decode())
+            _log.warning("%s", printable(data.decode("utf-8", "replace")))
         elif stream in streams:
             *whole, rest[stream] = (rest[stream] + data).split(b"\n")
             for line in whole:

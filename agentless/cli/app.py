@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from agentless import __version__
 from agentless.errors import AgentlessError, UsageError
+from agentless.model.text import lines_of
 
 PARTS = {
     "run": ("run",),
@@ -63,7 +64,7 @@ class _InOrder(TyperGroup):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"agentless {__version__}")
+        print(f"agentless {__version__}")  # noqa: T201
         raise typer.Exit
 
 
@@ -152,4 +153,4 @@ def run(arguments: list[str]) -> int:
 
 def complain(message: str) -> None:
     """One error, on stderr."""
-    print(f"agentless: {message}", file=sys.stderr)
+    print("\n".join(lines_of(f"agentless: {message}")), file=sys.stderr)  # noqa: T201

@@ -15,7 +15,8 @@ from agentless.cli.table import Column, show
 from agentless.client import Client, coming
 from agentless.errors import UsageError
 from agentless.model.task_id import first_try
-from agentless.words import printable, ran, state, where, why
+from agentless.model.text import printable
+from agentless.words import ran, state, where, why
 
 TURN = 1.0
 """Seconds between two looks at a batch that somebody waits for."""
@@ -49,7 +50,7 @@ def wait_for_batch(served: Client, batch: str) -> list[dict[str, Any]]:
     try:
         return _wait(served, batch)
     except KeyboardInterrupt:
-        say(f"\nThe batch goes on. End it: agentless stop --batch {batch}")
+        say("", f"The batch goes on. End it: agentless stop --batch {batch}")
         raise
 
 
@@ -60,7 +61,7 @@ def _wait(served: Client, batch: str) -> list[dict[str, Any]]:
         live = [task for task in tasks if task["ended_at"] is None or coming(task)]
         if sys.stderr.isatty():
             line = progress(tasks)
-            print(f"\r{line:<{len(told)}}", end="" if live else "\n", file=sys.stderr, flush=True)
+            print(f"\r{line:<{len(told)}}", end="" if live else "\n", file=sys.stderr, flush=True)  # noqa: T201
             told = line
         if not live:
             return tasks

@@ -10,10 +10,12 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
+from agentless.cli.app import complain
 from agentless.client import Client
 from agentless.errors import NotFound, UsageError
 from agentless.model.owner import owner_of
-from agentless.words import ending, printable
+from agentless.model.text import printable
+from agentless.words import ending
 
 
 def named(words: Any) -> Any:
@@ -52,14 +54,19 @@ def client(context: typer.Context) -> Client:
     return served
 
 
+ENDED = {"timeout": 124, "stopped": 143, "killed": 137}
+"""The exit codes of tasks that were ended and came to a good end of their own then, as a shell would have them."""
+
+
 def own_code(task: dict[str, Any]) -> int:
     """The exit code of an ended task; one that has none of its own has failed, unless it says otherwise.
 
-    One whose outputs are not here is no success either.
+    One that was ended before it was done is no success, whatever its program made of the signal, nor is one whose
+    outputs are not here.
     """
     code: int | None = task["exit_code"]
-    if code is None:
-        return int(task["state"] != "completed")
+    if task["state"] != "completed":
+        return code or (1 if code is None else ENDED.get(task["state"], 1))
     return code or int(any(output["state"] in ("missing", "stuck") for output in task.get("outputs") or ()))
 
 
@@ -76,18 +83,24 @@ def moment(text: str, option: str) -> float:
 def _warn(served: Client) -> None:
     """Say on stderr what the controller wanted said along with its answers."""
     for warning in dict.fromkeys(served.warnings):
-        print(f"agentless: warning: {warning}", file=sys.stderr)
+        complain(f"warning: {warning}")
 
 
-def say(text: str) -> None:
-    """Words for a person, apart from data."""
-    print(text, file=sys.stderr)
+def say(*lines: str) -> None:
+    """Words for a person, apart from data. What others chose of a line stays in it, and steers no terminal."""
+    for line in lines:
+        print(printable(line), file=sys.stderr)  # noqa: T201
+
+
+def print_line(text: str, *, flush: bool = False) -> None:
+    """A line of data for a person, likewise."""
+    print(printable(text), flush=flush)  # noqa: T201
 
 
 def tell_end(task: dict[str, Any]) -> None:
     """How a task that somebody waited for has ended, if not well: an exit code alone says too little."""
     if line := ending(task):
-        say(printable(line))
+        say(line)
     tell_outputs(task)
 
 
@@ -96,11 +109,14 @@ def tell_outputs(task: dict[str, Any], *, here: bool = True) -> None:
     for output in task.get("outputs") or ():
         if here or output["state"] != "here":
             where = f" in {output['local']}" if output["files"] else ""
-            say(printable(f"{task['id']}  {output['path']}: {output['words']}{where}"))
+            say(f"{task['id']}  {output['path']}: {output['words']}{where}")
 
 
-def print_json(value: Any) -> None:
-    """Data for a script."""
+def print_json(value: Any, *, indent: int | None = 2, flush: bool = False) -> None:
+    """Data for a script; what is no visible character is written as JSON's own escape."""
     import json
 
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    if not text.replace("\n", "").isprintable():
+        text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    print(text, flush=flush)  # noqa: T201

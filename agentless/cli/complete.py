@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 from agentless import paths
 from agentless.client import Client
 from agentless.errors import AgentlessError
+
+_WORD = re.compile(r"[\w@%+=:,./][\w@%+=:,./-]*")
+"""What may be put on a command line as it is: a shell inserts it unquoted."""
+_NOT_SAID = re.compile(r"[^\w@%+=:,./ ()-]+")
+"""What is left out of an explanation: some completion scripts give it to `eval`, and typer reads markup in it."""
+
+_Found = list[tuple[str, str]]
+
+
+def _offered(found: Iterable[tuple[str | None, str]], incomplete: str) -> _Found:
+    """Those that go on with what was typed; names are other users' choice, and so is what is said of them."""
+    return [
+        (word, _NOT_SAID.sub(" ", words))
+        for word, words in found
+        if word and word.startswith(incomplete) and _WORD.fullmatch(word)
+    ]
 
 
 def _ask(path: str, **query: object) -> list[dict[str, Any]]:
@@ -17,60 +35,56 @@ def _ask(path: str, **query: object) -> list[dict[str, Any]]:
         return []
 
 
-def tasks(incomplete: str) -> list[tuple[str, str]]:
+def tasks(incomplete: str) -> _Found:
     """Ids and names of live tasks, each with its command."""
-    found = []
+    found: list[tuple[str | None, str]] = []
     for task in _ask("/v1/tasks"):
         words = f"{task['state']} on {task['target']}: {' '.join(task['command'])[:40]}"
-        found += [(word, words) for word in (task["id"], task["name"]) if word and word.startswith(incomplete)]
-    return found
+        found += [(word, words) for word in (task["id"], task["name"])]
+    return _offered(found, incomplete)
 
 
-def nodes(incomplete: str) -> list[tuple[str, str]]:
+def nodes(incomplete: str) -> _Found:
     """Node names, each with its state."""
     found = _ask("/v1/nodes")
-    return [
-        (n["name"], f"{n['state']}, {n['gpus_free']} of {n['gpus']} GPUs free")
-        for n in found
-        if n["name"].startswith(incomplete)
-    ]
+    return _offered(
+        ((n["name"], f"{n['state']}, {n['gpus_free']} of {n['gpus']} GPUs free") for n in found), incomplete
+    )
 
 
-def envs(incomplete: str) -> list[tuple[str, str]]:
+def envs(incomplete: str) -> _Found:
     """Names of envs and, after a colon, their versions."""
-    found = []
+    found: list[tuple[str | None, str]] = []
     for env in _ask("/v1/envs"):
         found.append((env["name"], f"version {env['version']}" if env["version"] else "no version yet"))
         if incomplete.startswith(f"{env['name']}:"):
             found += [(f"{env['name']}:{v['version']}", v["message"] or v["at"]) for v in env["versions"]]
-    return [each for each in found if each[0].startswith(incomplete)]
+    return _offered(found, incomplete)
 
 
-def reservations(incomplete: str) -> list[tuple[str, str]]:
+def reservations(incomplete: str) -> _Found:
     """Ids of reservations, each with what it is for."""
     found = _ask("/v1/reservations")
-    return [
-        (r["id"], f"{r['node']} for {r['owner'] or 'maintenance'}") for r in found if r["id"].startswith(incomplete)
-    ]
+    return _offered(((r["id"], f"{r['node']} for {r['owner'] or 'maintenance'}") for r in found), incomplete)
 
 
-def targets(incomplete: str) -> list[tuple[str, str]]:
+def targets(incomplete: str) -> _Found:
     """Nodes, and after `::` their free GPUs."""
     node, colons, _ = incomplete.partition("::")
     if not colons:
         return nodes(incomplete)
     free = [gpu for gpu in _ask("/v1/gpus") if gpu["node"] == node and gpu["state"] == "free"]
-    return [(f"{node}::{gpu['index']}", f"{gpu['name']}, free") for gpu in free]
+    return _offered(((f"{node}::{gpu['index']}", f"{gpu['name']}, free") for gpu in free), "")
 
 
-def places(incomplete: str) -> list[tuple[str, str]]:
+def places(incomplete: str) -> _Found:
     """Nodes and tasks, as the beginning of a path there; what is after the colon only they know."""
     if ":" in incomplete or "/" in incomplete:
         return []
     return [(f"{word}:", words) for word, words in (*nodes(incomplete), *tasks(incomplete))]
 
 
-def volumes(incomplete: str) -> list[tuple[str, str]]:
+def volumes(incomplete: str) -> _Found:
     """Volumes, each with its node."""
     found = _ask("/v1/volumes", sizes=False)
-    return [(each["name"], f"on {each['node']}") for each in found if each["name"].startswith(incomplete)]
+    return _offered(((each["name"], f"on {each['node']}") for each in found), incomplete)

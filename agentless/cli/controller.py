@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from agentless import paths
-from agentless.cli.common import Json, print_json
+from agentless.cli.common import Json, print_json, print_line
 from agentless.client import Client
 from agentless.errors import ControllerError
 from agentless.words import local
@@ -25,15 +25,18 @@ def run(context: typer.Context) -> None:
     import logging
 
     from agentless.controller import wiring
+    from agentless.controller.log import Lines
 
     inventory = paths.find_inventory(context.find_root().obj)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(Lines("%(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
     logging.getLogger("asyncssh").setLevel(logging.WARNING)
     state = paths.state_dir()
     wiring.run(
         state,
         inventory,
-        ready=lambda: print(f"serving {inventory} on {state}/controller.sock", flush=True),
+        ready=lambda: print_line(f"serving {inventory} on {state}/controller.sock", flush=True),
         for_ever=True,
     )
 
@@ -45,19 +48,19 @@ def status(as_json: Json = False) -> int:
         if as_json:
             print_json(None)
         else:
-            print(f"no controller runs for {paths.state_dir()}; the next command starts one")
+            print_line(f"no controller runs for {paths.state_dir()}; the next command starts one")
         return 1
     found = served.get("/v1/controller")
     if as_json:
         print_json(found)
         return 0
-    print(f"controller {found['version']}, process {found['pid']}, since {local(found['started_at'])}")
+    print_line(f"controller {found['version']}, process {found['pid']}, since {local(found['started_at'])}")
     nodes, tasks = found["nodes"], found["live_tasks"]
     ours = f"{tasks} live task{'s' * (tasks != 1)} of its own"
-    print(f"inventory {found['inventory']}, {nodes} node{'s' * (nodes != 1)}, {ours}")
-    print(f"state in {found['state_dir']}")
+    print_line(f"inventory {found['inventory']}, {nodes} node{'s' * (nodes != 1)}, {ours}")
+    print_line(f"state in {found['state_dir']}")
     for warning in found["warnings"]:
-        print(f"warning: {warning}")
+        print_line(f"warning: {warning}")
     return 0
 
 
@@ -65,12 +68,12 @@ def stop() -> None:
     """End the controller. Tasks go on; the next command starts another one."""
     served = Client(paths.state_dir(), None)
     if not served.is_running():
-        print(f"no controller runs for {paths.state_dir()}")
+        print_line(f"no controller runs for {paths.state_dir()}")
         return
     pid = served.post("/v1/controller/stop")["pid"]
     if not _has_ended():
         raise ControllerError(f"the controller (process {pid}) does not end; see controller.log in {paths.state_dir()}")
-    print("the controller has ended; tasks go on")
+    print_line("the controller has ended; tasks go on")
 
 
 def _has_ended() -> bool:

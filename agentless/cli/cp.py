@@ -10,8 +10,8 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.common import client, say
+from agentless.model.text import printable
 from agentless.model.units import format_size
-from agentless.words import printable
 
 _EVERY = 0.2
 """Seconds between two changes of the line that shows how far it is."""
@@ -51,7 +51,7 @@ def cp(
     copier = Copier(client(context), _Meter())
     copier.copy(sources, destination)
     for note in dict.fromkeys(copier.notes):
-        say(f"agentless: {printable(note)}")
+        say(f"agentless: {note}")
     return 1 if copier.notes else 0
 
 
@@ -82,4 +82,4 @@ class _Meter:
         return f"{self._name}  {format_size(self._size)} in {passed:.1f} s, {format_size(int(self._size / passed))}/s"
 
     def _print(self, text: str) -> None:
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)  # noqa: T201

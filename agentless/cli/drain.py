@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import client, named, say
+from agentless.cli.app import complain
+from agentless.cli.common import client, named, print_line, say
 from agentless.client import Client
 from agentless.errors import AgentlessError
 
@@ -30,16 +31,16 @@ def drain(
         try:
             found = served.post(f"/v1/nodes/{node}/drain", {"reason": reason})
         except AgentlessError as error:
-            say(f"agentless: {error}")
+            complain(str(error))
             code = code or error.exit_code
         else:
             drained[node] = _what_runs(found)
-            print(f"{node}: drained, {drained[node]}")
+            print_line(f"{node}: drained, {drained[node]}")
     try:
         for node, told in drained.items() if wait else ():
             _until_empty(served, node, told)
     except KeyboardInterrupt:
-        say(f"\nStill drained: {', '.join(drained)}. Let in again: agentless nodes resume NODE")
+        say("", f"Still drained: {', '.join(drained)}. Let in again: agentless nodes resume NODE")
         raise
     return code
 
@@ -54,9 +55,9 @@ def resume(
     """Let a drained node in again, and its GPUs that are kept out because something was wrong with them."""
     found = client(context).post(f"/v1/nodes/{node}/resume", {"gpu": gpu})
     for words in found["lifted"]:
-        print(f"{node}: let in again, {words}")
+        print_line(f"{node}: let in again, {words}")
     if not found["lifted"]:
-        print(
+        print_line(
             f"{node}: is not drained and none of its GPUs is kept out"
             if gpu is None
             else f"{node}: GPU {gpu} is not kept out"
@@ -67,7 +68,7 @@ def _until_empty(served: Client, node: str, told: str) -> None:
     """Wait until no task lives there; `told` is what was said of it last."""
     for found in served.until_empty(node):
         if found["tasks"] == 0:
-            print(f"{node}: empty")
+            print_line(f"{node}: empty")
         elif (words := _what_runs(found)) != told:
             say(f"{node}: {words}")
             told = words

@@ -9,14 +9,15 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.common import Json, client, print_json, say
+from agentless.cli.common import Json, client, print_json, print_line, say
 from agentless.cli.env_moves import build, export, push, take_in
 from agentless.cli.env_told import follow, rows
 from agentless.cli.table import Column, show
 from agentless.errors import Refused, UsageError
 from agentless.model.env import check_name, parse_ref
 from agentless.model.units import format_size
-from agentless.words import date, or_dash, printable
+from agentless.rules.envs import assumed_words
+from agentless.words import date, or_dash
 
 EnvArgument = Annotated[str, typer.Argument(metavar="NAME", help="The env.", autocompletion=complete.envs)]
 
@@ -62,7 +63,7 @@ def create(
     if as_json:
         print_json(_plain(done))
         return
-    print(printable(f"env {name} is on {done['node']}, from {image}"))
+    print_line(f"env {name} is on {done['node']}, from {image}")
     say(f"work in it: agentless env shell {name}    make it a version: agentless env save {name}")
 
 
@@ -107,14 +108,16 @@ def save(
         print_json(_plain(done))
         return
     if done["version"] is None:
-        print(f"nothing has changed in env {name}; there is no new version")
+        print_line(f"nothing has changed in env {name}; there is no new version")
         return
-    print(f"{name}:{done['version']}  {format_size(done['size_bytes'])}, {format_size(done['added_bytes'])} of it new")
-    print(printable(f"paths: {done['changes']}"))
+    print_line(
+        f"{name}:{done['version']}  {format_size(done['size_bytes'])}, {format_size(done['added_bytes'])} of it new"
+    )
+    print_line(f"paths: {done['changes']}")
     for path in done["paths"][:10]:
-        print(printable(f"  {path}"))
+        print_line(f"  {path}")
     if len(done["paths"]) > 10:
-        print("  …")
+        print_line("  …")
     if done["kept"]:
         say(done["kept"])
 
@@ -126,6 +129,7 @@ def listed(context: typer.Context, as_json: Json = False) -> None:
         print_json(found)
     elif found:
         show(_COLUMNS, found)
+        _tell_assumed(found)
     else:
         say("there is no env; make one: agentless env create NAME --from IMAGE")
 
@@ -137,6 +141,7 @@ def history(context: typer.Context, name: EnvArgument, as_json: Json = False) ->
         print_json(found)
     elif found["versions"]:
         show(_VERSIONS, found["versions"][::-1])
+        _tell_assumed([found])
     else:
         say(f"env {name} has no version yet; save one: agentless env save {name}")
 
@@ -156,9 +161,9 @@ def rollback(
     if as_json:
         print_json(_plain(done))
         return
-    print(f"{ref.name}:{done['version']} is the current version")
+    print_line(f"{ref.name}:{done['version']} is the current version")
     if done["kept"]:
-        say(printable(done["kept"]))
+        say(done["kept"])
 
 
 def rm(
@@ -181,7 +186,7 @@ def rm(
         print_json(done)
     else:
         for line in rows(done):
-            print(f"removed from {line}")
+            print_line(f"removed from {line}")
     return 1 if done["stays"] else 0
 
 
@@ -196,9 +201,15 @@ def prune(
         print_json(done)
         return
     for line in rows(done):
-        print(f"{'would be removed' if dry_run else 'removed'} from {line}")
+        print_line(f"{'would be removed' if dry_run else 'removed'} from {line}")
     if not done["removed"]:
         say("there is nothing to remove")
+
+
+def _tell_assumed(envs: list[dict[str, Any]]) -> None:
+    for env in envs:
+        if env["assumed"]:
+            say(assumed_words(env["name"], env["version"]))
 
 
 def _plain(done: dict[str, Any]) -> dict[str, Any]:

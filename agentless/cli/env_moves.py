@@ -8,12 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, print_json, say
+from agentless.cli.common import Json, client, print_json, print_line, say
 from agentless.cli.env_told import follow
 from agentless.errors import UsageError
 from agentless.model.env import check_name, parse_ref
 from agentless.model.units import format_size
-from agentless.words import printable
 
 _WAYS = {"auto": "auto", "controller": "controller", "straight": "straight", "shared_dir": "shared", "shared": "shared"}
 
@@ -52,16 +51,16 @@ def _report(done: dict[str, Any]) -> None:
     sent = [row for row in done["nodes"] if not row["error"] and row["how"] != "current"]
     there = [row["node"] for row in done["nodes"] if not row["error"] and row["how"] == "current"]
     for row in sent:
-        print(f"{row['node']}: {_way(row)}")
+        print_line(f"{row['node']}: {_way(row)}")
     for row in done["nodes"]:
         if row["error"]:
-            say(printable(f"agentless: {row['node']}: {row['error'].removeprefix(row['node'] + ': ')}"))
+            say(f"agentless: {row['node']}: {row['error'].removeprefix(row['node'] + ': ')}")
     if there and len(there) == len(done["nodes"]):
-        print(f"{name} is current everywhere: {', '.join(there)}")
+        print_line(f"{name} is current everywhere: {', '.join(there)}")
     else:
         total = sum(row["sent"] for row in sent)
         words = f"; it was on {', '.join(there)} already" if there else ""
-        print(f"{name} sent to {len(sent)} of {len(done['nodes'])} nodes, {total:,} bytes in all{words}")
+        print_line(f"{name} sent to {len(sent)} of {len(done['nodes'])} nodes, {total:,} bytes in all{words}")
 
 
 def _way(row: dict[str, Any]) -> str:
@@ -101,9 +100,9 @@ def build(
     if as_json:
         print_json({key: value for key, value in done.items() if key != "kind"})
         return
-    print(f"{name}:{done['version']}  {format_size(done['size_bytes'])} on {done['node']}")
+    print_line(f"{name}:{done['version']}  {format_size(done['size_bytes'])} on {done['node']}")
     if done["kept"]:
-        say(printable(done["kept"]))
+        say(done["kept"])
 
 
 def export(
@@ -123,9 +122,9 @@ def export(
         archive = client(context).frames(f"/v1/envs/{ref}/export")
         size = write(file, (data for _, data in archive))
     except KeyboardInterrupt:
-        say("\nInterrupted; no file was written")
+        say("", "Interrupted; no file was written")
         raise
-    print(f"{file}: {format_size(size)}")
+    print_line(f"{file}: {format_size(size)}")
 
 
 def take_in(
@@ -151,4 +150,4 @@ def take_in(
         print_json({key: value for key, value in done.items() if key != "kind"})
         return
     words = "" if done["new"] else ", as it was already"
-    print(f"{done['env']}:{done['version']}  {format_size(done['size_bytes'])} on {done['node']}{words}")
+    print_line(f"{done['env']}:{done['version']}  {format_size(done['size_bytes'])} on {done['node']}{words}")

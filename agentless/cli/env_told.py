@@ -9,8 +9,8 @@ from typing import Any
 
 from agentless.cli.common import say
 from agentless.errors import ControllerError
+from agentless.model.text import printable, printable_lines
 from agentless.model.units import format_duration, format_size
-from agentless.words import printable
 
 
 def follow(lines: Iterable[dict[str, Any]], interrupted: str) -> dict[str, Any]:
@@ -21,16 +21,18 @@ def follow(lines: Iterable[dict[str, Any]], interrupted: str) -> dict[str, Any]:
             for line in lines:
                 match line["kind"]:
                     case "say":
-                        say(printable(line["text"]))
+                        say(line["text"])
                     case "output":
                         # It may colour its words, on a terminal only.
-                        print(line["text"] if sys.stdout.isatty() else printable(line["text"]), end="", flush=True)
+                        print(  # noqa: T201
+                            line["text"] if sys.stdout.isatty() else printable_lines(line["text"]), end="", flush=True
+                        )
                     case "progress":
                         bars.send(line)
                     case "done":
                         return line
     except KeyboardInterrupt:
-        say(f"\n{interrupted}")
+        say("", interrupted)
         raise
     raise ControllerError("the controller went away before it was done; do it once more")
 
@@ -44,14 +46,18 @@ def _bars() -> Any:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[words]}"))
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[words]}", markup=False),
+    )
     with Progress(*columns, console=Console(stderr=True)) as progress:
         nodes: dict[str, Any] = {}
         while True:
             name = line["node"]
             if name not in nodes:
                 nodes[name] = progress.add_task(name, total=None, words="")
-            progress.update(nodes[name], total=line["total"], completed=line["done"], words=_words(line))
+            progress.update(nodes[name], total=line["total"], completed=line["done"], words=printable(_words(line)))
             line = yield
 
 
@@ -69,4 +75,4 @@ def rows(found: dict[str, Any]) -> Iterator[str]:
     for each in found["removed"]:
         yield f"{each['node']}: {each['what']}"
     for each in found["stays"]:
-        say(printable(f"agentless: {each['node']} keeps {each['what']}: {each['why']}"))
+        say(f"agentless: {each['node']} keeps {each['what']}: {each['why']}")

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, moment, named, say
-from agentless.words import printable, where
+from agentless.cli.common import Json, client, moment, named, print_json, print_line, say
+from agentless.words import where
 
 
 def add_to(app: typer.Typer) -> None:
@@ -41,11 +41,9 @@ def events(
     for event in served.events(follow=follow, **query):
         none = False
         if as_json:
-            import json
-
-            print(json.dumps(event, ensure_ascii=False), flush=follow)
+            print_json(event, indent=None, flush=follow)
         else:
-            print(_line(event), flush=follow)
+            print_line(_line(event), flush=follow)
     if none and not as_json:
         say("nothing has happened yet" if since is None else "nothing has happened since then")
 
@@ -58,10 +56,10 @@ def _line(event: dict[str, Any]) -> str:
         if event["event"] == "idle":
             reason = ""  # the cause says it
         words = f"{event['event']:13} {task['state']:10} {where(task):12} {event['cause']}"
-        return printable(f"{when}  {task['id']}  {words}{': ' + reason if reason else ''}")
+        return f"{when}  {task['id']}  {words}{': ' + reason if reason else ''}"
     if event["kind"] == "node" and "event" in event:
-        return printable(f"{when}  {'node':11}  {event['node']} {event['event']}: {event['cause']}")
+        return f"{when}  {'node':11}  {event['node']} {event['event']}: {event['cause']}"
     if event["kind"] == "node":
         reason = f": {event['reason']}" if event["reason"] else ""
-        return printable(f"{when}  {'node':11}  {event['node']} is {event['state']}{reason}")
-    return printable(f"{when}  {event['kind']:11}  {event['event']}: {event['cause']}")
+        return f"{when}  {'node':11}  {event['node']} is {event['state']}{reason}"
+    return f"{when}  {event['kind']:11}  {event['event']}: {event['cause']}"

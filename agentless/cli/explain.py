@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, named, print_json
+from agentless.cli.common import Json, client, named, print_json, print_line
 from agentless.client import Client
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.node import naming
@@ -81,15 +81,15 @@ def explain(
     if as_json:
         print_json(found)
         return
-    print(found["summary"])
+    print_line(found["summary"])
     for name in dict.fromkeys((*(each["node"] for each in found["obstacles"]), *found["remedies"])):
         for obstacle in found["obstacles"]:
             if obstacle["node"] == name:
-                print(f"  {naming(name, obstacle['text'])}")
+                print_line(f"  {naming(name, obstacle['text'])}")
                 for line in obstacle["details"]:
-                    print(f"    {line}")
+                    print_line(f"    {line}")
         if helps := found["remedies"].get(name):
-            print(f"    it would fit: {'; or '.join(helps)}")
+            print_line(f"    it would fit: {'; or '.join(helps)}")
 
 
 def _found(served: Client, word: str | None, target: str | None, options: Options) -> Any:

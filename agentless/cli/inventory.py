@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentless import paths
-from agentless.cli.common import print_json, say
+from agentless.cli.common import print_json, print_line, say
 
 
 def add_to(app: typer.Typer) -> None:
@@ -35,7 +35,7 @@ def init(
     known = read_ssh_hosts(paths.ssh_config())
     chosen = hosts or list(known.machines)
     write_first(path, first_inventory(chosen, () if hosts else known.git), force)
-    print(path)
+    print_line(str(path))
     say(f"{len(chosen)} node{'s' * (len(chosen) != 1)}. Edit it as you like; then: agentless doctor")
 
 
@@ -51,4 +51,4 @@ def check(context: typer.Context) -> None:
     from agentless.inventory import load
 
     found = load(paths.find_inventory(context.find_root().obj))
-    print(f"{found.path}: {len(found.nodes)} node{'s' * (len(found.nodes) != 1)}, no error")
+    print_line(f"{found.path}: {len(found.nodes)} node{'s' * (len(found.nodes) != 1)}, no error")

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
+from agentless.signals import defaults_for_children
+
 GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL, when we are told to end."""
 
@@ -70,6 +72,7 @@ class LocalRuns:
         self._fail_fast = fail_fast
         self._selector = selectors.DefaultSelector()
         self._live: list[_Live] = []
+        self._obeyed = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
         self._signal: int | None = None
         self._kill_at = math.inf  # finite: we are ending
 
@@ -79,7 +82,7 @@ class LocalRuns:
         Raises OSError when what they, or the watcher, have to say cannot be written; they have ended then.
         """
         broken: OSError | None = None
-        with _signals() as signals, self._selector:
+        with _signals(self._obeyed) as signals, self._selector:
             self._selector.register(signals, selectors.EVENT_READ)
             try:
                 while self._live or self._waiting:
@@ -119,7 +122,7 @@ class LocalRuns:
         for key, _ in self._selector.select(None if self._kill_at == math.inf else _TURN):
             if key.data is None:
                 for number in os.read(signals, _CHUNK):
-                    if number in _ENDING:
+                    if number in self._obeyed:
                         self._obey(number)
             elif not key.data.copy(key.fd):
                 self._selector.unregister(key.fd)
@@ -256,14 +259,11 @@ class _Lines:
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[int]:
-    """A file descriptor to read the numbers of signals from, in place of what they usually do.
-
-    Those that are ignored (`nohup`, `&` in a script) stay so.
-    """
+def _signals(wanted: Sequence[int]) -> Iterator[int]:
+    """A file descriptor to read the numbers of signals from; those that are `wanted` do nothing else."""
     here, there = os.pipe()
     os.set_blocking(there, False)
-    wanted = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    defaults_for_children()
     before = {number: signal.signal(number, _noticed) for number in (*wanted, signal.SIGCHLD)}
     woken = signal.set_wakeup_fd(there, warn_on_full_buffer=False)
     try:

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from agentless.cli.app import complain
 from agentless.cli.batch import BatchOption, chosen, members
 from agentless.cli.common import TaskArguments, client, moment, say
 from agentless.client import Client
 from agentless.errors import AgentlessError
 from agentless.model.task_id import first_try
-from agentless.words import printable
+from agentless.model.text import printable
 
 
 def add_to(app: typer.Typer) -> None:
@@ -59,13 +60,13 @@ def copy_log(served: Client, task: str, query: Mapping[str, Any], streams: Conta
     try:
         for fd, data in served.frames(f"/v1/tasks/{task}/logs", **query):
             if fd == 3:
-                say(f"agentless: {data.decode()}")
+                say(f"agentless: {data.decode(errors='replace')}")
             elif fd in streams:
                 _OUT[fd].write(data)
                 _OUT[fd].flush()
     except KeyboardInterrupt:
         if query.get("follow"):
-            say(f"\nThe task goes on. See it: agentless logs -f {task}    end it: agentless stop {task}")
+            say("", f"The task goes on. See it: agentless logs -f {task}    end it: agentless stop {task}")
         raise
 
 
@@ -78,12 +79,12 @@ def _copy_logs(served: Client, labels: Mapping[str, str], query: Mapping[str, An
         try:
             for fd, data in served.frames(f"/v1/tasks/{task}/logs", **query):
                 if fd == 3:
-                    say(f"agentless: {labels[task]}: {data.decode()}")
+                    say(f"agentless: {labels[task]}: {data.decode(errors='replace')}")
                 elif fd in streams:
                     *lines, rest[fd] = (rest[fd] + data).split(b"\n")
                     _write(fd, b"".join(mark + line + b"\n" for line in lines))
         except AgentlessError as error:
-            say(f"agentless: {labels[task]}: {error}")
+            complain(f"{labels[task]}: {error}")
             return error.exit_code
         finally:
             for fd, line in rest.items():

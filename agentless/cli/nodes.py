@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, named, print_json, say
+from agentless.cli.common import Json, client, named, print_json, print_line, say
 from agentless.cli.drain import drain, resume
 from agentless.cli.table import Column, show
 from agentless.client import Client
@@ -110,9 +110,9 @@ def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False)
     }
     for key, value in lines.items():
         if value not in (None, ""):
-            print(f"{key:>8}  {value}")
+            print_line(f"{key:>8}  {value}")
     if found["gpu_list"]:
-        print()
+        print_line("")
         show(_GPU_COLUMNS[1:], found["gpu_list"])
 
 
@@ -167,10 +167,10 @@ def trust(
     served = client(context)
     key = served.get(f"/v1/nodes/{node}/host-key")
     if key["trusted"]:
-        print(f"{node}: its host key is on record, and it shows this key")
+        print_line(f"{node}: its host key is on record, and it shows this key")
         return
     while not key["trusted"]:
-        print(f"{key['host']} shows the host key {key['fingerprint']}")
+        print_line(f"{key['host']} shows the host key {key['fingerprint']}")
         if key["recorded"]:
             say(
                 f"WARNING: on record is {', '.join(key['recorded'])}. Either the node was set up anew, or somebody "
@@ -185,7 +185,7 @@ def trust(
         before, key = key, served.post(f"/v1/nodes/{node}/trust", {"fingerprint": key["fingerprint"]})
         if key == before:
             raise Refused(f"{node}: its key was recorded and is refused all the same; see known_hosts for @revoked")
-    print(f"{node}: recorded, and it can be reached")
+    print_line(f"{node}: recorded, and it can be reached")
 
 
 def doctor(context: typer.Context, node: OptionalNode = None, as_json: Json = False) -> int:

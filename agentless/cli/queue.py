@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, TaskArgument, client, print_json, say
+from agentless.cli.common import Json, TaskArgument, client, print_json, print_line, say
 from agentless.cli.table import Column, show
 from agentless.words import starts, where, why, words
 
@@ -74,7 +74,7 @@ def _move(context: typer.Context, task: str, where: dict[str, Any], *, as_json: 
     if as_json:
         print_json([found])
     else:
-        print(f"{found['id']}  number {found['position']} in the queue")
+        print_line(f"{found['id']}  number {found['position']} in the queue")
 
 
 def _shares(context: typer.Context, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +11,7 @@ from agentless.cli.common import Json, client, print_json, say
 from agentless.cli.ps import columns_for
 from agentless.cli.table import show
 from agentless.errors import Refused
+from agentless.rules.envs import assumed_words
 
 
 def add_to(app: typer.Typer) -> None:
@@ -25,22 +26,35 @@ def recover(
 ) -> int:
     """Rebuild a lost state from the nodes: each container carries its whole task.
 
-    Shows what it has found before anything is written. What runs is not touched.
+    Shows each task with all that it asks for, then asks: without the lost state nothing proves that it is yours.
+    What you take in is trusted, and may be tried again on other nodes. What runs is not touched.
     """
     served = client(context)
     found = served.get("/v1/recovery")
     for node, reason in found["silent"].items():
         say(f"{node} does not tell its tasks ({reason}); run agentless recover again when it does")
+    for name, number in found["envs"].items():
+        say(assumed_words(name, number))
     tasks = found["tasks"]
     if tasks and not as_json:
         show(columns_for(tasks), tasks)
+        for task in tasks:
+            for line in _in_full(task["id"], found["specs"].get(task["id"], {})):
+                say(line)
     if tasks and not yes:
         if not sys.stdin.isatty():
-            raise Refused("nothing was written; agentless recover --yes takes these tasks in")
-        if not typer.confirm(f"Take {len(tasks)} in", default=True, err=True):
+            raise Refused(
+                "nothing was written, since there is no terminal to ask at; if all of these are yours: "
+                "agentless recover --yes"
+            )
+        question = (
+            f"Take in {'these' if len(tasks) > 1 else 'this'} {len(tasks)}? What is shown above is trusted from then on"
+        )
+        if not typer.confirm(question, default=False, err=True):
             raise Refused("nothing was written")
     if tasks:
-        tasks = served.post("/v1/recovery", {"tasks": [task["id"] for task in tasks]})
+        wanted = {"tasks": [task["id"] for task in tasks], "digests": found["digests"]}
+        tasks = served.post("/v1/recovery", wanted)
     if as_json:
         print_json(tasks)
     elif tasks:
@@ -48,3 +62,18 @@ def recover(
     else:
         say("nothing to recover: every task of yours on the nodes is remembered here")
     return 4 if found["silent"] else 0
+
+
+def _in_full(task: str, spec: dict[str, Any]) -> list[str]:
+    """All that a spec asks for, as YAML, whose quotes leave no control character as it is; no defaults."""
+    import yaml
+    from pydantic import TypeAdapter
+
+    from agentless.model.spec import TaskSpec
+
+    plain = TypeAdapter(TaskSpec).dump_python(TaskSpec(("",)), mode="json")
+    said = {key: value for key, value in spec.items() if value != plain.get(key)}
+    for part in ("needs", "terms"):
+        if part in said:
+            said[part] = {key: value for key, value in said[part].items() if value != plain[part].get(key)}
+    return str(yaml.safe_dump({task: said}, sort_keys=False, width=120)).splitlines()

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, named, print_json, say
+from agentless.cli.app import complain
+from agentless.cli.common import Json, client, named, print_json, print_line, say
 from agentless.cli.table import Column, show
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.moment import parse_moment
-from agentless.words import date, local, place, printable
+from agentless.words import date, local, place
 
 _WHEN = "2026-11-22T08:00 (local time), 2026-11-22T08:00Z, 2h from now, or now."
 
@@ -64,7 +65,7 @@ def reserve(
         print_json(made)
         return
     for each in made:
-        print(printable(f"{each['id']}  {_target(each)} for {_whose(each)}, {_when(each)}"))
+        print_line(f"{each['id']}  {_target(each)} for {_whose(each)}, {_when(each)}")
     for each in made:
         for task in each["in_the_way"]:
             say(f"agentless: warning: on {_target(each)} is {task}; it goes on, and keeps what it has")
@@ -101,13 +102,13 @@ def unreserve(
         try:
             done.append(served.delete(f"/v1/reservations/{each}"))
         except AgentlessError as error:
-            say(f"agentless: {error}")
+            complain(str(error))
             code = code or error.exit_code
     if as_json:
         print_json(done)
     else:
         for each in done:
-            print(f"{each['id']}  {_target(each)} is not reserved any more")
+            print_line(f"{each['id']}  {_target(each)} is not reserved any more")
     return code
 
 

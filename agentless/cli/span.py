@@ -17,9 +17,9 @@ from agentless.cli.local_runs import GRACE, LocalRuns, Run
 from agentless.cli.table import Column, show
 from agentless.errors import UsageError
 from agentless.files import read_lines
+from agentless.model.text import printable
 from agentless.model.units import format_duration
 from agentless.rules.expand import Combination, expand
-from agentless.words import printable
 
 _LONGEST_LABEL = 60
 _MOST = 256  # each has two pipes, and 1024 open files are usual
@@ -54,7 +54,7 @@ def span(
         raise UsageError("nothing varies in the command: write a span, like 'span:{1..3}' or 'span:[a,b]'")
     if dry_run:
         for combination in found:
-            print(shlex.join(combination.argv))
+            print(shlex.join(combination.argv))  # noqa: T201 - to be run as it is
         return 0
     try:
         return _run(found, parallel, fail_fast=fail_fast)
@@ -90,13 +90,13 @@ class _Words:
         """Progress, for who looks on."""
         self._done += 1
         if run.failure is not None:
-            say(f"agentless: {run.label}: {printable(run.argv[0])} cannot be run: {run.failure}")
+            say(f"agentless: {run.label}: {run.argv[0]} cannot be run: {run.failure}")
         elif sys.stderr.isatty() and not self._in_turn:
             say(f"--- {run.label}: exit code {_code(run)} ({self._done} done)")
 
     def ending(self, live: int) -> None:
         """What happens after Ctrl-C."""
-        say(f"\nEnding {live} running; SIGKILL follows in {GRACE:g} s, or with the next Ctrl-C.")
+        say("", f"Ending {live} running; SIGKILL follows in {GRACE:g} s, or with the next Ctrl-C.")
 
 
 def _label(number: str, parameters: Mapping[str, str]) -> str:

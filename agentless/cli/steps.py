@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 from agentless.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError
-from agentless.words import printable
+from agentless.model.text import printable
 
 
 @contextlib.contextmanager
@@ -44,4 +44,4 @@ def _show(served: Client, breaker: Breaker, commands: Collection[tuple[str, ...]
 
 
 def _line(text: str) -> None:
-    print(f"\r\033[K{text[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
+    print(f"\r\033[K{text[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)  # noqa: T201

@@ -13,17 +13,19 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
+from agentless.cli.app import complain
 from agentless.cli.batch import show_results, tell, wait_for_batch, worst
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.common import Json, client, own_code, print_json, say, tell_end, tell_outputs
+from agentless.cli.common import Json, client, own_code, print_json, print_line, say, tell_end, tell_outputs
 from agentless.cli.logs import copy_log
 from agentless.cli.steps import showing
 from agentless.client import Client
 from agentless.errors import UsageError
 from agentless.files import read_lines
 from agentless.model.task_id import first_try
+from agentless.model.text import lines_of
 from agentless.rules.options import Options, Outside, Submission, submission
-from agentless.words import local, printable
+from agentless.words import local
 
 
 def add_to(app: typer.Typer) -> None:
@@ -232,13 +234,13 @@ def post(served: Client, asked: Submission, *, dry_run: bool) -> list[dict[str, 
         if asked.spec.uploads and not dry_run:
             from agentless.uploads import sent
 
-            asked = sent(served, asked, lambda words: say(f"agentless: {words}"))
+            asked = sent(served, asked, complain)
         request = asked.request(dry_run=dry_run)
         commands = {tuple(each["command"]) for each in request["sweep"] or [request["spec"]]}
         with showing(served, commands):
             starts: list[dict[str, Any]] = served.post("/v1/tasks", request)
     except KeyboardInterrupt:
-        say("\nInterrupted while the task was being started; it may run. See: agentless ps")
+        say("", "Interrupted while the task was being started; it may run. See: agentless ps")
         raise
     return starts
 
@@ -246,17 +248,18 @@ def post(served: Client, asked: Submission, *, dry_run: bool) -> list[dict[str, 
 def _rehearsed(asked: Submission, starts: list[dict[str, Any]]) -> int:
     """Print what would be run, and where; of a sweep one script and the other commands."""
     for message, count in Counter(start["message"] for start in starts if start["message"]).items():
-        say(f"agentless: {message}" + (f" ({count} tasks)" if count > 1 else ""))
+        complain(message + (f" ({count} tasks)" if count > 1 else ""))
     commands = [each.argv for each in asked.sweep for _ in asked.targets or ("any",)]
     told = False
     for command, start in zip(commands, starts, strict=True):
         if start["script"] is None:
             continue
         if told and len(asked.sweep) > 1:
-            words = printable(shlex.join(command)).replace("\n", "\n# ")
-            print(f"# the same on {start['place']}: {words}")
+            for line in f"the same on {start['place']}: {shlex.join(command)}".split("\n"):
+                print_line(f"# {line}")
         else:
-            print(f"# on {start['place']}, to the stdin of sh:\n{start['script']}")
+            print_line(f"# on {start['place']}, to the stdin of sh:")
+            print(start["script"])  # noqa: T201 - to be run as it is
         told = True
     return _worst(start["exit_code"] for start in starts)
 
@@ -276,7 +279,7 @@ def report(
         return _rehearsed(asked, starts)
     for start in starts:
         if start["message"]:
-            say(f"agentless: {start['message']}")
+            complain(start["message"])
     code = _worst(start["exit_code"] for start in starts)
     tasks = [start["task"] for start in starts if start["task"]]
     # A short one may be over already.
@@ -309,7 +312,8 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], *, wait: bool, as
     elif wait:
         show_results(tasks)
     elif not sys.stdout.isatty():
-        print("\n".join(first_try(task["id"]) for task in tasks))
+        for task in tasks:
+            print_line(first_try(task["id"]))
     return worst(tasks) if wait else 0
 
 
@@ -322,13 +326,14 @@ def _announce(task: dict[str, Any], *, quiet: bool) -> None:
     if task["state"] == "scheduled":
         words = f"scheduled for {local(task['scheduled_for'])}"
     if sys.stdout.isatty() and not quiet:
-        print(f"{task_id}  {words}")
+        for line in lines_of(f"{task_id}  {words}"):
+            print_line(line)
         say(f"follow it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
         return
     if not quiet:
-        print(task_id)
+        print_line(task_id)
     if quiet or task["state"] in ("pending", "scheduled"):
-        say(f"{task_id}  {words}")
+        say(*lines_of(f"{task_id}  {words}"))
 
 
 def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
@@ -337,7 +342,7 @@ def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
         with showing(served, {tuple(task["command"])}):
             ended = served.wait(task_id)
     except KeyboardInterrupt:
-        say(f"\nThe task goes on. See it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
+        say("", f"The task goes on. See it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
         raise
     tell_end(ended)
     return ended

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from agentless.words import printable
+from agentless.model.text import printable
 
 _GAP = "  "
 _LEAST = 8  # columns that one keeps which gives way
@@ -59,7 +59,7 @@ def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
     for number, row in enumerate(table):
         for line in _lines(columns, row, widths, room) if terminal else (row,):
             cells = [_cell(*cell) for cell in zip(columns, line, widths, strict=False)]
-            print(_coloured(cells, is_title=number == 0))
+            print(_coloured(cells, is_title=number == 0))  # noqa: T201
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:

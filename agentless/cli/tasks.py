@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from agentless.cli.app import complain
 from agentless.cli.batch import BatchOption, chosen, members, show_results, wait_for_batch, worst
-from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, say, tell_end
+from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, print_line, say, tell_end
 from agentless.client import Client
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.task_id import first_try, numbered
 from agentless.model.units import format_duration, format_size, parse_duration
-from agentless.words import local, printable, process_words, ran, short, state, variables, where, words
+from agentless.words import local, process_words, ran, short, state, variables, where, words
 
 _AT_ONCE = 32
 
@@ -82,11 +83,11 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
     }
     for key, value in lines.items():
         if value not in (None, ""):
-            print(f"{key:>10}  {printable(str(value))}")
+            print_line(f"{key:>10}  {value}")
     for event in served.get(f"/v1/tasks/{numbered(found['id'])}/events"):
         when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
         then = event["task"]
-        print(printable(f"{when:>10}  {event['event']} → {then['state']}: {event['cause']}"))
+        print_line(f"{when:>10}  {event['event']} → {then['state']}: {event['cause']}")
 
 
 def wait(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
@@ -99,7 +100,7 @@ def wait(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption
         try:
             ended.append(served.wait(task))
         except KeyboardInterrupt:
-            say(f"\nThe task goes on. End it: agentless stop {task}")
+            say("", f"The task goes on. End it: agentless stop {task}")
             raise
         tell_end(ended[-1])
     if as_json:
@@ -208,14 +209,14 @@ def _each(tasks: list[str], as_json: bool, act: Callable[[str], dict[str, Any]],
     try:
         for result in pool.map(one, tasks):
             if isinstance(result, AgentlessError):
-                say(f"agentless: {result}")
+                complain(str(result))
                 code = code or result.exit_code
                 continue
             done.append(result)
             if not as_json:
-                print(f"{result['id']}  {word or state(result)}")
+                print_line(f"{result['id']}  {word or state(result)}")
     except KeyboardInterrupt:
-        say("\nWhat was asked for goes on. See: agentless ps")
+        say("", "What was asked for goes on. See: agentless ps")
         raise
     finally:
         pool.shutdown(wait=False)

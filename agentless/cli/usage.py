@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli.chart import bars
-from agentless.cli.common import Json, client, moment, print_json, say
+from agentless.cli.common import Json, client, moment, print_json, print_line, say
 from agentless.cli.table import Column, show
 from agentless.errors import UsageError
 from agentless.model.figures import BY
@@ -57,9 +57,10 @@ def _draw(found: dict[str, Any], period: str) -> None:
         (f"{datetime.fromisoformat(each['begins_at']).astimezone():{labels}}", each["gpu_hours"])
         for each in found["periods"]
     ]
-    print(f"\nGPU-hours by the {period}")
+    print_line("")
+    print_line(f"GPU-hours by the {period}")
     for line in bars(values, shutil.get_terminal_size().columns):
-        print(line)
+        print_line(line)
 
 
 def _columns(by: str) -> list[Column]:

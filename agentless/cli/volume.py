@@ -8,11 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, named, print_json, say
+from agentless.cli.common import Json, client, named, print_json, print_line, say
 from agentless.cli.table import Column, show
 from agentless.errors import UsageError
 from agentless.model.units import format_size
-from agentless.words import printable
 
 
 def add_to(app: typer.Typer) -> None:
@@ -41,7 +40,7 @@ def create(
     if as_json:
         print_json(made)
     else:
-        print(f"{made['name']}  on {made['node']}")
+        print_line(f"{made['name']}  on {made['node']}")
 
 
 def show_list(context: typer.Context, as_json: Json = False) -> None:
@@ -76,7 +75,7 @@ def rm(
         print_json(removed)
     else:
         for each in removed:
-            print(f"{each['name']}  removed from {each['node']}")
+            print_line(f"{each['name']}  removed from {each['node']}")
     return 0
 
 
@@ -84,7 +83,7 @@ def _asked(volumes: list[dict[str, Any]]) -> bool:
     if not sys.stdin.isatty():
         raise UsageError("whether all that is in it may go is asked on a terminal; say so with --force")
     for each in volumes:
-        say(printable(f"{each['name']} on {each['node']}, of {each['owner']}: {_size(each)}"))
+        say(f"{each['name']} on {each['node']}, of {each['owner']}: {_size(each)}")
     return typer.confirm("Remove it with all that is in it", default=False, err=True)
 
 

@@ -31,14 +31,14 @@ def watch(served: Client, show: Callable[[Board], None]) -> None:
             with contextlib.redirect_stdout(page):
                 show(board)
             # Each line over the one that was there: what stays the same does not flicker.
-            print("\033[H" + page.getvalue().replace("\n", "\033[K\n") + "\033[J", end="", flush=True)
+            print("\033[H" + page.getvalue().replace("\n", "\033[K\n") + "\033[J", end="", flush=True)  # noqa: T201
     raise ControllerError("the controller went away; what it had started runs on")
 
 
 @contextlib.contextmanager
 def _another_screen() -> Iterator[None]:
-    print("\033[?1049h\033[?25l", end="", flush=True)
+    print("\033[?1049h\033[?25l", end="", flush=True)  # noqa: T201
     try:
         yield
     finally:
-        print("\033[?25h\033[?1049l", end="", flush=True)
+        print("\033[?25h\033[?1049l", end="", flush=True)  # noqa: T201

@@ -10,12 +10,12 @@ import json
 import logging
 import os
 import sys
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 # A tenth of a start was Python looking for garbage in what it imports, and each look later would go through that again.
 gc.disable()
 
+from agentless.controller.log import LogFile  # noqa: E402
 from agentless.controller.wiring import run  # noqa: E402
 from agentless.errors import AgentlessError  # noqa: E402
 
@@ -33,8 +33,7 @@ def main() -> int:
 
     try:
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handler = RotatingFileHandler(state / "controller.log", maxBytes=1_000_000, backupCount=1, delay=True)
-        logging.basicConfig(handlers=[handler], level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        logging.basicConfig(handlers=[LogFile(state / "controller.log")], level=logging.INFO)
         for name in ("asyncssh", "uvicorn.error"):
             logging.getLogger(name).setLevel(logging.WARNING)
         run(state, inventory, ready=lambda: say("ready"), for_ever=False)

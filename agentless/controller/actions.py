@@ -12,7 +12,8 @@ from typing import Any
 from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.controller.outputs import Outputs
-from agentless.errors import Refused, RuntimeFailed, StateError, Unreachable
+from agentless.controller.uploads import Uploads
+from agentless.errors import NoAnswer, Refused, RuntimeFailed, StateError, Unreachable
 from agentless.model.command import Command
 from agentless.model.event import Queued, StopAsked
 from agentless.model.log_query import LogQuery
@@ -20,35 +21,45 @@ from agentless.model.node import unreachable
 from agentless.model.task import Assigning, Ended, Paused, Pending, Running, Scheduled, StopKind, Task
 from agentless.model.task_id import first_try, next_try, numbered
 from agentless.model.view import ScriptView, TaskView
+from agentless.rules.controls import in_words
 from agentless.rules.due import within_limit
 from agentless.rules.publish import address_of
-from agentless.rules.reconcile import container_of
+from agentless.rules.reconcile import LAUNCH_BOUND, container_of
 from agentless.rules.retry import fresh_try
 from agentless.stores.logs import Frame, LogStore
 
+FOREIGN_GRACE = 10.0
+"""Seconds between SIGTERM and SIGKILL for what this controller did not start, unless who asks says otherwise."""
 KILL_WITHIN = 15.0
 """Seconds after SIGKILL in which the engine has to report the end."""
 
 
 class Actions:
-    """The verbs. Each returns the task as it is when the node has answered."""
+    """The verbs. Each returns the task as it is when the node has answered.
 
-    def __init__(self, core: Core, logs: LogStore, outputs: Outputs) -> None:
+    `by` is who asks, as the events say it; None: the controller's own owner.
+    """
+
+    def __init__(self, core: Core, logs: LogStore, outputs: Outputs, uploads: Uploads) -> None:
         self._core = core
         self._logs = logs
         self._outputs = outputs
+        self._uploads = uploads
         self._stopping: Counter[str] = Counter()
 
-    async def stop(self, reference: str, how: StopKind, grace: float | None = None) -> TaskView:
+    async def stop(self, reference: str, how: StopKind, grace: float | None = None, by: str | None = None) -> TaskView:
         """End a task: SIGTERM, the grace time in seconds (None: as submitted), SIGKILL; `kill` is SIGKILL at once."""
-        return self._core.view(await self._ask(self._core.find(reference), how, grace))
+        return self._core.view(await self._ask(self._core.find(reference), how, grace, by))
 
-    async def _ask(self, task: Task, how: StopKind, grace: float | None) -> Task:
+    async def _ask(self, task: Task, how: StopKind, grace: float | None, by: str | None) -> Task:
         if isinstance(task.status, Ended):
             return task
         if task.id in self._core.tasks:
             # Saved before anything is sent: a stop survives the controller, and wins over a start under way.
-            task = self._core.apply(task.id, StopAsked(how, grace), f"agentless {how}")
+            task = self._core.apply(task.id, StopAsked(how, grace), self._cause(how, by))
+        else:
+            self._core.publish(task, "stop-asked", self._cause(how, by))
+            grace = FOREIGN_GRACE if grace is None else grace  # what its labels say may be a year
         return await self._end(task, how, grace)
 
     def resume_stops(self) -> list[Coroutine[Any, Any, Task]]:
@@ -69,8 +80,8 @@ class Actions:
             self._stopping += Counter()  # without those at 0
 
     async def _signal(self, task: Task, how: StopKind, grace: float) -> Task:
-        if not task.container:
-            task = await self._started(task)
+        if task.live and not task.container:
+            task = await self._launched(task)
         if isinstance(task.status, Ended):
             return task
         link = self._link(task)
@@ -91,19 +102,23 @@ class Actions:
             raise RuntimeFailed(f"{link.node.name} has not ended task {task.id} {KILL_WITHIN:.0f} s after SIGKILL")
         return task
 
-    def retry(self, reference: str) -> TaskView:
+    def retry(self, reference: str, by: str | None = None) -> TaskView:
         """Take in the next try of a task that has ended, whatever its terms say of that."""
         task = self._core.find(reference)
         if task.live:
             raise Refused(f"task {task.id} is {task.state}: only one that has ended can be tried again")
         if not self._core.knows(task.id):
             raise Refused(f"task {task.id} is not remembered here; agentless recover takes back what is yours")
-        if self._core.knows(later := next_try(task.id)) or later in self._core.others():
+        if self._core.knows(later := next_try(task.id)):
             raise Refused(f"task {task.id} has been tried again: it went on as {later}; agentless retry {later}")
         if task.spec.secret_env:
             raise Refused(f"the secrets of task {task.id} were not kept; submit it again")
         again = fresh_try(task, self._core.clock.now())
-        return self._core.view(self._core.add(again, Queued(), "agentless retry"))
+        try:
+            self._uploads.check([again])
+        except Refused as error:
+            raise Refused(f"task {task.id} cannot be tried again: {error}") from None
+        return self._core.view(self._core.add(again, Queued(), self._cause("retry", by)))
 
     async def pause(self, reference: str) -> TaskView:
         """Freeze a running task; it keeps its GPUs and their memory."""
@@ -113,7 +128,7 @@ class Actions:
         """Let a paused task go on."""
         return await self._toggle(reference, "paused", "resume")
 
-    async def remove(self, reference: str, *, force: bool = False) -> TaskView:
+    async def remove(self, reference: str, *, force: bool = False, by: str | None = None) -> TaskView:
         """Remove an ended task with its container and its log, and all tries of it unless the number of one is given.
 
         `force` kills a live one first.
@@ -124,9 +139,7 @@ class Actions:
             raise Refused(f"the outputs of task {late.id} have not come yet; agentless wait {late.id}, or rm --force")
         if live := next((each for each in tries if each.live and not force), None):
             raise Refused(f"task {live.id} is {live.state}; agentless stop {live.id} first, or rm --force")
-        for each in tries:
-            task = await self._remove(each, force=force)
-        return self._core.view(task)
+        return [await self._remove(each, by, force=force) for each in tries][-1]
 
     def _earlier(self, task: Task) -> Iterator[Task]:
         """The tries before this one that are still known."""
@@ -136,13 +149,12 @@ class Actions:
                 yield self._core.task(each)
             each = next_try(each)
 
-    async def _remove(self, task: Task, *, force: bool) -> Task:
+    async def _remove(self, task: Task, by: str | None, *, force: bool) -> TaskView:
+        """What was known of it last."""
         if task.live:
             if task.placement and task.node not in self._core.links:
-                self._logs.remove(task.id)
-                self._core.forget(task, "removed", f"agentless rm --force; {task.node} is not in the inventory")
-                return task
-            await self._ask(task, "kill", None)
+                return self._forget(task, f"{self._cause('rm --force', by)}; {task.node} is not in the inventory")
+            await self._ask(task, "kill", None, by)
             task = self._core.task(task.id)
         if isinstance(task.status, Ended) and task.status.container and task.node in self._core.links:
             link = self._link(task)
@@ -152,10 +164,15 @@ class Actions:
             result = await link.run(runtime.remove(task.container_ref, force=force))
             if not result.ok and "no such container" not in result.err.lower():
                 runtime.check(result)
-        self._logs.remove(task.id)
         self._outputs.forget(task)
-        self._core.forget(task, "removed", "agentless rm")
-        return task
+        return self._forget(task, self._cause("rm", by))
+
+    def _forget(self, task: Task, cause: str) -> TaskView:
+        """What was known of it last: afterwards its container would be a stranger's."""
+        self._logs.remove(task.id)
+        view = self._core.view(task)
+        self._core.forget(task, "removed", cause)
+        return view
 
     def script(self, reference: str) -> ScriptView:
         """What the launch of a task gives to its node; raises Refused for one that has none yet."""
@@ -164,8 +181,11 @@ class Actions:
             raise Refused(
                 f"task {task.id} is {task.state} and has no node yet; agentless submit --dry-run shows a script"
             )
+        if not self._core.knows(task.id):
+            raise Refused(f"task {task.id} is not ours, and its script not for us to write")
         link = self._core.link(task.placement.node)
-        command = link.runtime_of(task).launch(task, task.placement, dict.fromkeys(task.spec.secret_env, ""))
+        secrets, engine = dict.fromkeys(task.spec.secret_env, ""), link.observation.engine
+        command = link.runtime_of(task).launch(task, task.placement, secrets, engine=engine)
         return ScriptView(link.node.name, address_of(link.node), command.text(masked=True))
 
     async def wait(self, reference: str, within: float | None = None) -> Task:
@@ -226,6 +246,9 @@ class Actions:
 
     # ------------------------------------------------------------------ inside
 
+    def _cause(self, verb: str, by: str | None) -> str:
+        return f"agentless {verb}, by {by or self._core.owner}"
+
     async def _ended(self, task_id: str, within: float) -> Task:
         return await self._until_over(partial(self._core.task, task_id), within)
 
@@ -268,12 +291,32 @@ class Actions:
         await self._core.hub.until(lambda: not now().live or now().container)
         return now()
 
+    async def _launched(self, task: Task) -> Task:
+        """The task once its launch is over; raises NoAnswer for a node that does not say what became of it.
+
+        What was asked for is done as soon as the node does.
+        """
+        link, now = self._link(task), partial(self._core.task, task.id)
+
+        def is_over() -> bool:
+            return not now().live or now().container is not None
+
+        await link.ready()
+        await self._core.hub.until(lambda: is_over() or not link.online, LAUNCH_BOUND)
+        if not is_over():
+            name, why = link.node.name, link.observation.error
+            silent = f"{name} does not say" if link.online else unreachable(name, why)
+            raise NoAnswer(f"{silent}; task {task.id} may have been started: it is ended when {name} answers")
+        return now()
+
     async def _toggle(self, reference: str, wanted: str, verb: str) -> TaskView:
         task = self._core.find(reference)
         if task.state != wanted:
             raise Refused(f"task {task.id} is {task.state}: only a {wanted} task can be {verb}d")
         link = self._link(task)
-        runtime = link.runtime_of(task)
+        runtime, engine = link.runtime_of(task), link.observation.engine
+        if verb == "pause" and not task.spec.on_node_itself and engine and "freezer" in engine.lacks:
+            raise Refused(in_words(link.node, "freezer"))
         command = runtime.pause if verb == "pause" else runtime.resume
         await self._do(link, task, command(task.container_ref))
         return self._core.view(self._core.task(task.id))

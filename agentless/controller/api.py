@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote
 from fastapi import Depends, FastAPI, Header, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -22,9 +23,18 @@ from agentless.controller.core import Core
 from agentless.controller.house import House
 from agentless.controller.routes import envs, figures, files, nodes, queue, tasks, terminal, uploads, volumes, watch
 from agentless.errors import AgentlessError, ControllerError
+from agentless.model.spec import MAX_NUMBER
 from agentless.model.view import ControllerView
 
 _STATUS = {1: 500, 2: 400, 3: 409, 4: 503}
+
+
+class Problem(BaseModel):
+    """Its kind, a sentence for people, and the exit code of a command that ends by it."""
+
+    error: str
+    message: str
+    exit_code: int
 
 
 def make(house: House) -> FastAPI:
@@ -44,7 +54,12 @@ def make(house: House) -> FastAPI:
         request.state.warning = await house.use_inventory(wanted, reading=request.method == "GET")
 
     app = FastAPI(
-        title="agentless", version=__version__, dependencies=[Depends(current)], docs_url=None, redoc_url=None
+        title="agentless",
+        version=__version__,
+        dependencies=[Depends(current)],
+        responses={"default": {"model": Problem, "description": "An error: status 400, 409, 500 or 503"}},
+        docs_url=None,
+        redoc_url=None,
     )
     app.add_middleware(_Warnings)
     core = house.core
@@ -87,7 +102,7 @@ def make(house: House) -> FastAPI:
         task: str | None = None,
         last: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
         since: float = 0.0,
-        after: Annotated[int | None, Query(ge=0)] = None,
+        after: Annotated[int | None, Query(ge=0, le=MAX_NUMBER)] = None,
         follow: bool = True,
     ) -> StreamingResponse:
         """What has happened, one JSON object per line, and with `follow` what happens from now on.

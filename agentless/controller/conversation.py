@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, Callable
 
-from agentless.errors import RuntimeFailed
-from agentless.model.command import Result
+from agentless.errors import RuntimeFailed, TooMuch
+from agentless.model.command import ANSWER, Result
 from agentless.ports import Shell
+from agentless.session import GREETING
 
 
 async def conversed(
@@ -34,11 +35,12 @@ async def conversed(
 
 
 class _Reader:
-    """Reads a script to its end; `out` and `err` are what is left to give."""
+    """Reads a script to its end; `out` and `err` are what is left to give, of which there is no more than an answer."""
 
     def __init__(self, shell: Shell, mark: bytes, heard: Callable[[bytes], None] | None) -> None:
         self.out, self.err = b"", b""
         self._shell, self._mark, self._heard = shell, mark, heard
+        self._most = GREETING
 
     async def begin(self) -> None:
         """Up to the mark; raises RuntimeFailed when it never comes."""
@@ -47,6 +49,7 @@ class _Reader:
                 words = (self.err or self.out).decode("utf-8", "replace")
                 raise RuntimeFailed(" ".join(words.split())[-300:] or "the node began nothing; try again")
         self.out = self.out.partition(self._mark)[2]
+        self._most = ANSWER
 
     async def read(self) -> None:
         """Up to the end."""
@@ -63,6 +66,8 @@ class _Reader:
             self.out += chunk[1]
         elif chunk:
             self.err += chunk[1]
+        if len(self.out) + len(self.err) > self._most:
+            raise TooMuch(f"the node said more than {self._most >> 20} MiB about it, and it was given up")
         return chunk is not None
 
     def _hear(self) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
+from agentless.controller.guarded import guarded, guarded_item
 from agentless.controller.hub import Hub
 from agentless.controller.ledger import Ledger
 from agentless.controller.link import Link, Sighting
 from agentless.errors import NotFound, StateError
-from agentless.model.claim import claim_of, task_of
+from agentless.model.claim import Claim, claim_of, task_of
 from agentless.model.cluster import Cluster, Node
 from agentless.model.container import Container
 from agentless.model.event import Event, Exited, LostContact, Restarted, Vanished
@@ -17,18 +20,27 @@ from agentless.model.gate import NodeRecord
 from agentless.model.reservation import Reservation
 from agentless.model.task import Assigning, Lost, Running, Task
 from agentless.model.task_id import first_try, is_task_id, next_try, numbered
+from agentless.model.view import TaskView
 from agentless.ports import Clock
+from agentless.rules.identity import called, is_adoptable
 from agentless.rules.nearest import nearest
 from agentless.rules.reconcile import container_of, reconcile
 from agentless.rules.survey import describe, survey
+from agentless.rules.twins import marks, may_have, taken, twin_words
+from agentless.session import Allowance
 from agentless.stores.history import History
 from agentless.stores.secrets import SecretStore
 from agentless.stores.tinydb import TaskStore
 
 FIRST_ANSWER = 8.0
 """Seconds a request waits for nodes that have not answered since the controller started."""
+TOLD = 60, 0.1
+"""Changes of a node's state that are recorded at once, and with each second: one that says something else at every
+sample would fill the history. Whoever listens hears of all of them."""
 LOST_AFTER = 60.0
 """Seconds without an answer after which the tasks of a node are `lost`: not known to run, not known to have ended."""
+
+_log = logging.getLogger(__name__)
 
 
 class Core(Ledger):
@@ -37,6 +49,7 @@ class Core(Ledger):
     `shared_dir`, `image` and `container` are those of the inventory's defaults; `reservations` are by id.
     `launching` are the tasks that a launch is under way for; `relaunch` begins another one. `sampled` are told of each
     node that something new is known of, were it only fresh numbers.
+    `homes` are the nodes that GPUs and engines belong to, by their marks, see `rules/twins`.
     `records` are what is remembered of nodes; `examine` brings the one of a node to what was seen, and gives what has
     happened by that, each as an event and its cause.
     """
@@ -53,11 +66,13 @@ class Core(Ledger):
         self.relaunch: Callable[[Task], None] | None = None
         self.launching: set[str] = set()
         self.records: dict[str, NodeRecord] = {}
+        self.homes: dict[str, str] = {}
         self.examine: Callable[[Link], Iterable[tuple[str, str]]] = lambda _: ()
         self.sampled: list[Callable[[Link], None]] = []
         self._behind = False  # something that a node has said could not be written
         self._gists: dict[str, object] = {}
         self._states: dict[str, tuple[str, str]] = {}
+        self._told: dict[str, Allowance] = {}
 
     # ----------------------------------------------------------------- reading
 
@@ -71,33 +86,61 @@ class Core(Ledger):
             self.clock.now(),
             self.records,
             self.reservations.values(),
+            self._called,
+            self.homes,
         )
 
-    def others(self, nodes: Iterable[str] | None = None, *, ended: bool = True) -> dict[str, Task]:
-        """Tasks on the nodes that nobody here remembers, by id; ended ones as long as their container is there.
+    def twin(self, node: str) -> str:
+        """That a node is another one, or has what another one has, in words; empty when it is itself."""
+        return twin_words(node, self.links[node].observation, self.homes)
 
-        One that was removed here is none of them: until its node is heard again, an answer from before still has it.
+    def view(self, task: Task) -> TaskView:
+        """As the ledger's; of one that nobody here remembers that it is not ours, whatever its labels say."""
+        view = super().view(task)
+        if self.knows(task.id):
+            return view
+        hint = "; if you did, run: agentless recover" if task.owner == self.owner else ""
+        return replace(view, foreign=True, reason=f"not ours: this controller did not start it{hint}")
+
+    def others(self, nodes: Iterable[str] | None = None, *, ended: bool = True) -> dict[str, Task]:
+        """Tasks, by their containers' labels, that nobody here remembers; ended ones as long as the container is there.
+
+        By id, or by that of the container where its label has no right to the id that it gives. One that was removed
+        here is none of them: until its node is heard again, an answer from before still has it.
         """
         found: dict[str, Task] = {}
         for name in self.links if nodes is None else nodes:
             for container in self.links[name].containers:
                 claim = claim_of(container)
-                if not claim or self.knows(claim.task):
+                if not claim or not (container.live or (ended and claim.task not in self.forgotten)):
                     continue
-                if container.live or (ended and claim.task not in self.forgotten):
-                    task = task_of(container, name, self.clock.now())
-                    if task and (container.live or task.id not in found):
-                        found[task.id] = task
+                remembered = self.remembered(claim.task)
+                task_id = called(container, claim, self.controller, remembered)
+                if task_id == claim.task and remembered[0]:
+                    continue
+                task = task_of(container, name, self.clock.now(), task_id)
+                if task and (container.live or task_id not in found):
+                    found[task_id] = task
         return found
 
-    def unremembered(self, asking: str | None = None) -> dict[str, Task]:
-        """The tasks on the nodes that nobody here remembers, of this controller's owner and of the one who is asking.
+    def unremembered(self, asking: str | None = None) -> dict[str, tuple[Task, Container]]:
+        """What the nodes carry for this controller's owner and the one who is asking, and nobody here remembers.
 
-        What carries this controller's own label is taken in as soon as it is seen, whosever it is. A state that was
-        lost had another label: what it had started for others is theirs to ask for.
+        What this controller has signed is taken in as soon as it is seen, whosever it is. A state that was lost had
+        another key: all that is left then are words that anybody may have written, which a person has to look at.
         """
-        found = sorted(self.others().items())
-        return {key: task for key, task in found if task.owner in (self.owner, asking) and is_task_id(key)}
+        found: dict[str, tuple[Task, Container]] = {}
+        for name, link in self.links.items():
+            for container in sorted(link.containers, key=lambda each: (each.live, each.created_at or 0.0)):
+                claim = claim_of(container)
+                if not claim or claim.owner not in (self.owner, asking) or not is_task_id(claim.task):
+                    continue
+                if self.knows(claim.task) or (claim.task in self.forgotten and not container.live):
+                    continue
+                task = task_of(container, name, self.clock.now())
+                if task and (claim.task not in found or container.name == task.container_name):
+                    found[claim.task] = task, container
+        return dict(sorted(found.items()))
 
     def silent(self) -> dict[str, str]:
         """The nodes that do not say which containers they have, and why."""
@@ -125,11 +168,17 @@ class Core(Ledger):
     def _find(self, reference: str) -> Task:
         if reference in self.tasks:
             return self.tasks[reference]
-        known = {**self.others(), **self.tasks}
         exact = first_try(reference) if reference.endswith("-1") else reference
-        if found_one := known.get(exact) or self.history.get(exact):
+        if found_one := self.tasks.get(exact) or self.history.get(exact):
             return found_one
-        every = {task.id: task for task in self.history.find(reference)} | known
+        others = self.others()
+        if exact in others:
+            return others[exact]
+        known = {**others, **self.tasks}
+        every = {task.id: task for task in self.history.find(reference)} | self.tasks
+        # Whatever strangers write into labels, a name or the beginning of an id of ours means what it did.
+        if not any(task.spec.name == reference or task.id.startswith(reference) for task in every.values()):
+            every = others
         named = [task for _, task in sorted(every.items(), reverse=True) if task.spec.name == reference]
         begun = [task for task in every.values() if reference and task.id.startswith(reference)]
         begun = [task for task in begun if first_try(task.id) == task.id or first_try(task.id) not in every]
@@ -164,12 +213,20 @@ class Core(Ledger):
         """Something new is known of a node; publishes it when it is more than fresh numbers."""
         if self.links.get(link.node.name) is not link:
             return  # the inventory has changed
+        self._settle_in(link)
         for told in self.sampled:
-            told(link)
+            with guarded(f"{link.node.name}: its sample"):
+                told(link)
         seen = link.observation
         happened = self.examine(link)
         record = self.records.get(link.node.name)
-        gist = (seen.error, seen.sample and (seen.sample.error, seen.sample.processes), seen.engine, record)
+        gist = (
+            seen.error,
+            seen.sample and (seen.sample.error, seen.sample.processes),
+            seen.engine,
+            record,
+            seen.broken,
+        )
         if self._gists.get(link.node.name) == gist:
             return
         self._gists[link.node.name] = gist
@@ -177,16 +234,35 @@ class Core(Ledger):
         self._watch_gpus(node)
         before, now = self._states.get(node.name), (node.state, node.reason)
         news = {"kind": "node", "at": self.clock.now(), "node": node.name, "state": node.state, "reason": node.reason}
-        if before != now and (before or node.state != "online"):
+        allowance = self._told.setdefault(node.name, Allowance(*TOLD))
+        if before != now and (before or node.state != "online") and not allowance.take(1):
             self.tell(news)
         else:
             self.hub.publish(news)
         self._states[node.name] = now
         for event, cause in happened:
-            self.note_node(node.name, event, cause)
+            self.tell({**news, "event": event, "cause": cause})
+
+    def _settle_in(self, link: Link) -> None:
+        """What a node says of itself that nobody else has, or has any more, is its own."""
+        named = marks(link.observation)
+        for mark in named:
+            if mark not in self.homes:  # who had it before the controller was started
+                for name, record in self.records.items():
+                    if mark in record.gpus:
+                        self.homes.setdefault(mark, name)
+        if new := taken(link.node.name, named, self.homes, self._may_have):
+            # Of those that it names no more, one that says something else each time leaves nothing.
+            name, known = link.node.name, self.records.get(link.node.name, NodeRecord()).gpus
+            gone = {mark for mark, home in self.homes.items() if home == name and mark not in named}
+            self.homes = {mark: home for mark, home in self.homes.items() if mark not in gone - known.keys()} | new
+
+    def _may_have(self, node: str, mark: str) -> bool:
+        link = self.links.get(node)
+        return link is not None and may_have(link.observation, mark)
 
     def note_node(self, name: str, event: str, cause: str) -> None:
-        """Tell that something has happened to a node, or to a GPU of it; its state, as it is by now, is told along."""
+        """Tell that something has happened to a node; its state, as it is by now, is told along."""
         node = self.cluster([name]).nodes[name]
         self._states[name] = (node.state, node.reason)
         news = {"kind": "node", "at": self.clock.now(), "node": name, "state": node.state, "reason": node.reason}
@@ -202,11 +278,14 @@ class Core(Ledger):
                     container = container_of(task, sighting.containers)
                     unseen = sighting.blind and task.spec.on_node_itself
                     if container is not None or not (unseen or _is_newer(task, sighting)):
-                        self._settle(task, container)
+                        with guarded_item(f"task {task.id}"):
+                            self._settle(task, container)
             for container in sighting.containers:
-                self._take_in(link.node.name, container)
+                with guarded_item(f"{link.node.name}: container {container.short_id}"):
+                    self._take_in(link.node.name, container)
         except StateError as error:
-            self.trouble, self._behind = str(error), True
+            _log.warning("%s: %s", link.node.name, error)
+            self._behind = True
 
     def retry(self) -> None:
         """Write what was left; if that was what nodes had said, bring all tasks to what they said last."""
@@ -215,7 +294,8 @@ class Core(Ledger):
             self._behind = False
             for link in self.links.values():
                 if link.online:
-                    self.sighted(link, Sighting(link.containers, asked_at=0.0))
+                    with guarded_item(f"{link.node.name}: its containers"):
+                        self.sighted(link, Sighting(link.containers, asked_at=0.0))
 
     def catch_up(self, task_id: str) -> None:
         """Bring a task that was just launched to what its node has said of it meanwhile: it may be over already."""
@@ -236,8 +316,13 @@ class Core(Ledger):
                 self.revive(ended, event, _seen(node, event))
             for event in events[1:]:
                 self.apply(ended.id, event, _seen(node, event))
-        elif claim.controller == self.controller and (task := task_of(container, node, self.clock.now())):
+            return
+        adoptable = is_adoptable(container, claim, self.controller) and not self.was_forgotten(claim.task)
+        if adoptable and (task := task_of(container, node, self.clock.now())):
             self.adopt(task, f"found on {node}")
+
+    def _called(self, container: Container, claim: Claim) -> str:
+        return called(container, claim, self.controller, self.remembered(claim.task))
 
     def _watch_gpus(self, node: Node) -> None:
         """Report who has come to use a GPU that a task holds."""
@@ -257,13 +342,16 @@ class Core(Ledger):
         for task in list(self.tasks.values()):
             if not task.placement or isinstance(task.status, Lost) or task.id in self.launching:
                 continue
-            node = task.placement.node
-            link = self.links.get(node)
-            if link is None:
-                self.apply(task.id, LostContact(f"{node} is not in the inventory any more"), "the inventory")
-            elif link.offline_since is not None and self.clock.now() - link.offline_since >= LOST_AFTER:
-                why = link.observation.error or "it does not answer"
-                self.apply(task.id, LostContact(why), f"no answer for {LOST_AFTER:.0f} s")
+            with guarded_item(f"task {task.id}: whether it is lost"):
+                self._lose_if_silent(task, task.placement.node)
+
+    def _lose_if_silent(self, task: Task, node: str) -> None:
+        link = self.links.get(node)
+        if link is None:
+            self.apply(task.id, LostContact(f"{node} is not in the inventory any more"), "the inventory")
+        elif link.offline_since is not None and self.clock.now() - link.offline_since >= LOST_AFTER:
+            why = link.observation.error or "it does not answer"
+            self.apply(task.id, LostContact(why), f"no answer for {LOST_AFTER:.0f} s")
 
     def _settle(self, task: Task, container: Container | None) -> None:
         for event in reconcile(task, container, self.clock.now()):

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from agentless.controller.in_thread import in_thread
 from agentless.errors import AgentlessError, RuntimeFailed, StateError
 
 CHUNK = 1 << 20
@@ -68,7 +69,7 @@ class Depot:
     async def put(self, parcel: Parcel, data: bytes, unpacked: int) -> None:
         """More of it; `unpacked` is what is made of all that has come by now."""
         try:
-            await asyncio.to_thread(_write, self._file.fileno(), data, self._end)
+            await in_thread(_write, self._file.fileno(), data, self._end)
         except OSError as error:
             raise _full(error) from None
         self._end += len(data)
@@ -104,7 +105,7 @@ class Depot:
         while True:
             size = min(CHUNK, parcel.stored - at)
             if size:
-                yield await asyncio.to_thread(os.pread, self._file.fileno(), size, parcel.start + at)
+                yield await in_thread(os.pread, self._file.fileno(), size, parcel.start + at)
                 at += size
             elif parcel.whole:
                 return

@@ -15,7 +15,7 @@ from agentless.controller.env_moves import Moves, first_of
 from agentless.controller.envs import Envs, Tell
 from agentless.controller.link import Link
 from agentless.controller.terminals import Program, started
-from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, UsageError
+from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, TooMuch, UsageError
 from agentless.model.claim import TASK
 from agentless.model.command import Command, Result
 from agentless.model.env import (
@@ -143,7 +143,8 @@ class Builds:
                 ref = EnvRef(ref.name, max(before))
             ref, version = version_named(envs.records, ref)
             number = ref.version or 0
-            envs.change(ref.name, back=None if number == record.highest else (number, record.highest))
+            back = None if number == record.highest else (number, record.highest)
+            envs.change(ref.name, back=back, unsettled=False)
             envs.publish(ref.name, "rolled-back", f"{ref} is the current version, by {by}")
             facts = ImageFacts(version.id, version.size)
             kept = await self._follow(ref.name, ref, facts, force=force)
@@ -317,6 +318,10 @@ async def _collected(link: Link, command: Command) -> Result:
     async with link.stream(command) as stream:
         async for fd, data in stream:
             said[fd] += data
+            if len(said[1]) + len(said[2]) > command.most:
+                raise TooMuch(
+                    f"{link.node.name} said more than {command.most >> 20} MiB, and was not listened to further"
+                )
     return Result(stream.exit_code or 0, said[1], said[2])
 
 

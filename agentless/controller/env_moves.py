@@ -90,7 +90,7 @@ class Moves:
         await envs.look_at(link)
         return sent
 
-    async def push(self, ref: EnvRef, nodes: Sequence[str], via: Via, tell: Tell) -> dict[str, Any]:
+    async def push(self, ref: EnvRef, nodes: Sequence[str], via: Via, by: str, tell: Tell) -> dict[str, Any]:
         """Bring a version to nodes, all if none is named; what became of each."""
         envs = self._envs
         async with envs.working(ref.name, tell):
@@ -125,7 +125,7 @@ class Moves:
                 )
                 await envs.look_at(*targets)
                 arrived = [each.node for each in done.values() if isinstance(each, Sent) and each.how != "current"]
-                envs.publish(ref.name, "pushed", f"{ref} to {', '.join(arrived) or 'no node'}")
+                envs.publish(ref.name, "pushed", f"{ref} to {', '.join(arrived) or 'no node'}, by {by}")
             rows = [_row(link.node.name, done[link.node.name]) for link in links]
             return {"env": ref.name, "version": ref.version, "size_bytes": version.size, "nodes": rows}
 

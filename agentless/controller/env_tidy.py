@@ -9,7 +9,7 @@ from agentless.controller.envs import Envs, Tell
 from agentless.controller.link import Link
 from agentless.errors import AgentlessError, Refused
 from agentless.model.env import EnvRef, Sight, check_name
-from agentless.rules.envs import env_named, prunable
+from agentless.rules.envs import assumed_words, env_named, prunable
 
 
 class Tidy:
@@ -72,6 +72,12 @@ class Tidy:
         stays: list[dict[str, str]] = []
         for link in envs.online():
             sight = envs.sights.get(link.node.name, Sight())
+            here = {image.ref.name for image in sight.images}
+            stays += [
+                {"node": link.node.name, "what": f"env {name}", "why": assumed_words(name, number)}
+                for name, number in envs.assumed().items()
+                if name in here
+            ]
             engine = link.observation.engine
             now = envs.core.clock.now() + (engine.clock if engine else 0.0)
             for name in prunable(

@@ -69,7 +69,7 @@ class Envs:
         keeping = {name for name, link in self.core.links.items() if link.runtime.keeps_envs}
         self.sights = {name: each for name, each in {**self.sights, **seen}.items() if name in keeping}
         gone = {node: Sight() for node in self._mentioned() - keeping}
-        self.remember(learned(self.records, {**gone, **seen}))
+        self.remember(learned(self.records, {**gone, **seen}, self.core.clock.now()))
 
     def _mentioned(self) -> set[str]:
         found = {record.home for record in self.records.values() if record.home}
@@ -78,7 +78,8 @@ class Envs:
     def remember(self, records: Mapping[str, EnvRecord]) -> None:
         """Keep these, on disk if they are others than before."""
         if records != self.records:
-            self._store.save(records)
+            with self.core.writing("state"):
+                self._store.save(records)
             self.records = dict(records)
 
     def change(self, name: str, **fields: Any) -> None:
@@ -195,7 +196,12 @@ class Envs:
             nodes=current.nodes if current else (),
             offline=tuple(link.node.name for link in self.core.links.values() if not link.online),
             versions=versions,
+            assumed=record.assumed,
         )
+
+    def assumed(self) -> dict[str, int]:
+        """The envs whose current version is only assumed, each with that."""
+        return {name: record.current or 0 for name, record in self.records.items() if record.assumed}
 
     def publish(self, name: str, event: str, cause: str) -> None:
         """Tell that something has happened to an env."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 
 from agentless.controller.core import Core
@@ -10,7 +11,7 @@ from agentless.controller.link import Link
 from agentless.errors import Refused, StateError, UsageError
 from agentless.model.cluster import Node
 from agentless.model.gate import Drain, GpuRecord, HealthPolicy, NodeRecord
-from agentless.rules.gate import drain_words, looked, resumed
+from agentless.rules.gate import drain_words, looked, remembered, resumed
 from agentless.stores.gate import GateStore
 
 REASON = 200
@@ -18,32 +19,35 @@ REASON = 200
 
 
 class Gate:
-    """Keeps nodes and GPUs out, and lets them in again. `policy` is the inventory's."""
+    """Keeps nodes and GPUs out, and lets them in again. `policy` is the inventory's.
+
+    `by` is who asks, None: the controller's own owner.
+    """
 
     def __init__(self, core: Core, store: GateStore) -> None:
         self.policy = HealthPolicy()
         self._core = core
         self._store = store
         self._unsaved = False
-        core.records = store.load()
+        core.records = {name: replace(record, gpus=remembered(record.gpus)) for name, record in store.load().items()}
         core.examine = self.examine
 
-    def drain(self, name: str, reason: str | None = None) -> Node:
+    def drain(self, name: str, reason: str | None = None, by: str | None = None) -> Node:
         """From now on nothing new starts on a node. Where that is so already, a reason takes the place of the other."""
-        core = self._core
+        core, by = self._core, by or self._core.owner
         node = core.link(name).node.name
         if reason is not None and (len(reason) > REASON or not reason.isprintable()):
             raise UsageError(f"--reason wants one line of plain text, of at most {REASON} characters")
         record = core.records.get(node, NodeRecord())
-        drain = record.drain or Drain(core.owner, core.clock.now())
+        drain = record.drain or Drain(by, core.clock.now())
         if reason is not None:
-            drain = replace(drain, by=core.owner, reason=reason)
+            drain = replace(drain, by=by, reason=reason)
         if drain != record.drain:
             self._keep(node, replace(record, drain=drain))
             core.note_node(node, "drained", drain_words(drain))
         return self._node(node)
 
-    def resume(self, name: str, gpu: int | None = None) -> tuple[Node, tuple[str, ...]]:
+    def resume(self, name: str, gpu: int | None = None, by: str | None = None) -> tuple[Node, tuple[str, ...]]:
         """Let a node in again with all its GPUs, or only its GPU of this index; and in words what had kept them out."""
         core = self._core
         link = core.link(name)
@@ -55,7 +59,10 @@ class Gate:
         after, lifted = resumed(record, gpu, there, seen.xids, self.policy)
         if lifted:
             self._keep(node, after)
-            core.note_node(node, "resumed", f"by {core.owner}; {'; '.join(lifted)}")
+        if gpu is None and (broken := link.mended()):
+            lifted = (*lifted, f"was degraded: {broken}")
+        if lifted:
+            core.note_node(node, "resumed", f"by {by or core.owner}; {'; '.join(lifted)}")
         return self._node(node), lifted
 
     async def empty(self, name: str, within: float) -> Node:
@@ -74,7 +81,9 @@ class Gate:
         if seen.error is not None or seen.sample is None:
             return ()
         before = core.records.get(node, NodeRecord())
-        after = looked(core.records, node, seen.sample, seen.xids, core.clock.now(), self.policy)
+        own = tuple(reading for reading in seen.sample.gpus if core.homes.get(reading.uuid, node) == node)
+        sample = seen.sample if len(own) == len(seen.sample.gpus) else replace(seen.sample, gpus=own)
+        after = looked(core.records, node, sample, seen.xids, core.clock.now(), self.policy)
         if after is before:
             return ()
         core.records[node] = after  # kept out at once, whether or not the disk has room
@@ -89,17 +98,16 @@ class Gate:
     def flush(self) -> None:
         """Write what is not written yet: what there was no room for, and GPUs that are new, all of them at once."""
         if self._unsaved:
-            try:
+            with suppress(StateError), self._core.writing("state"):
                 self._store.save(self._core.records)
                 self._unsaved = False
-            except StateError as error:
-                self._core.trouble = str(error)
 
     # ------------------------------------------------------------------ inside
 
     def _keep(self, node: str, record: NodeRecord) -> None:
         """What a person has said is on disk before anybody hears of it."""
-        self._store.save({**self._core.records, node: record})
+        with self._core.writing("state"):
+            self._store.save({**self._core.records, node: record})
         self._core.records[node] = record
         self._unsaved = False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from agentless.controller.core import Core
+from agentless.controller.guarded import guarded_item
 from agentless.controller.link import Link
 from agentless.model.event import StopAsked
 from agentless.model.idle import IdlePolicy
@@ -35,7 +36,8 @@ class IdleWatch:
             del self._core.idle[task_id]
         for task in tasks:
             if task.placement and task.placement.gpu_uuids:
-                self._look(task, now)
+                with guarded_item(f"task {task.id}: idle GPUs"):
+                    self._look(task, now)
 
     # ------------------------------------------------------------------ inside
 

@@ -23,6 +23,7 @@ from agentless.model.spec import Mount, TaskSpec, check_spec
 from agentless.model.task import Assigning, Ended, Lost, Placement, Task
 from agentless.model.task_id import new_task_id
 from agentless.model.view import StartView
+from agentless.rules.envs import assumed_words
 from agentless.rules.explain import never, refusal
 from agentless.rules.nearest import nearest
 from agentless.rules.plan import amounts_of
@@ -37,12 +38,16 @@ _Why = TypeVar("_Why")
 
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """One request: each spec becomes a task, all of them one batch. `owner` is None for the controller's own."""
+    """One request: each spec becomes a task, all of them one batch.
+
+    `owner` is whose they are and `by` who asks, None: the controller's own.
+    """
 
     specs: tuple[TaskSpec, ...]
     secrets: Mapping[str, str]
     dry_run: bool = False
     owner: str | None = None
+    by: str | None = None
 
 
 class Intake:
@@ -76,6 +81,7 @@ class Intake:
             if unknown := sorted(set(request.secrets).difference(spec.secret_env)):
                 raise UsageError(f"the secret {unknown[0]!r} is not among the task's secret_env")
         specs = await self._volumes.placed(await self._in_envs(request.specs))
+        notice = self._assumed(request.specs)
         tasks = self._tasks(replace(request, specs=specs))
         if not request.dry_run:
             self._uploads.check(tasks)
@@ -84,16 +90,17 @@ class Intake:
         placements = self._scheduler.look([task for task in tasks if not self._is_for_later(task)]).starts
         if request.dry_run:
             waits = self._told([task for task in tasks if task.id not in placements], self._waits)
-            return [self._rehearse(t, placements.get(t.id) or waits[t.id], request.secrets) for t in tasks]
-        refused = self._take_in(tasks, placements, request.secrets)
+            told = [self._rehearse(t, placements.get(t.id) or waits[t.id], request.secrets) for t in tasks]
+            return _noticed(told, notice)
+        refused = self._take_in(tasks, placements, request.secrets, request.by or self._core.owner)
         # Nor until it is told who waits: the next look may start them, and those launches are not waited for here.
-        told = [
+        starts = [
             None if task.id in placements and not error else self._not_begun(task, error)
             for task, error in zip(tasks, refused, strict=True)
         ]
-        begun = [task for task, start in zip(tasks, told, strict=True) if start is None]
+        begun = [task for task, start in zip(tasks, starts, strict=True) if start is None]
         launched = iter(await asyncio.gather(*(self._launched(task) for task in begun)))
-        return [start or next(launched) for start in told]
+        return _noticed([start or next(launched) for start in starts], notice)
 
     def check(self, spec: TaskSpec) -> None:
         """Raises UsageError for what cannot be meant, and NotFound for a node that is not there."""
@@ -109,8 +116,7 @@ class Intake:
 
         Raises NotFound, or Unreachable when no node that has it answers.
         """
-        wanted = [spec.container or (self._core.container if spec.image is None else None) for spec in specs]
-        found = {}
+        wanted, found = [self._env_of(spec) for spec in specs], {}
         for text in dict.fromkeys(wanted):
             if text is not None and text != NULL:
                 ref, version = await self._envs.resolve(text)
@@ -125,6 +131,14 @@ class Intake:
         for spec in meant:
             check_spec(spec)  # once more: the usual env may be none at all
         return meant
+
+    def _env_of(self, spec: TaskSpec) -> str | None:
+        return spec.container or (self._core.container if spec.image is None else None)
+
+    def _assumed(self, specs: Iterable[TaskSpec]) -> str:
+        """What there is to say of envs that are meant without a version, where the current one is only assumed."""
+        meant = set(map(self._env_of, specs))
+        return "; ".join(assumed_words(*each) for each in self._envs.assumed().items() if each[0] in meant)
 
     def _tasks(self, request: Submit) -> list[Task]:
         core, tasks = self._core, list[Task]()
@@ -161,7 +175,8 @@ class Intake:
         target = str(task.spec.needs)
         if isinstance(found, tuple):
             return StartView(target, None, *found)
-        command = self._core.link(found.node).runtime_of(task).launch(task, found, secrets)
+        link = self._core.link(found.node)
+        command = link.runtime_of(task).launch(task, found, secrets, engine=link.observation.engine)
         return StartView(target, None, 0, "", command.text(masked=True), str(found))
 
     def _waits(self, cluster: Cluster, task: Task) -> tuple[int, str]:
@@ -172,7 +187,7 @@ class Intake:
         return 0, f"would wait: {until}"
 
     def _take_in(
-        self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str]
+        self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str], by: str
     ) -> list[AgentlessError | None]:
         """Remember tasks, placed or queued, in one write; of each why it is refused, None when it is not."""
         core = self._core
@@ -185,7 +200,8 @@ class Intake:
                 core.secrets.put(task.id, secrets)
                 self._outputs.want(task)
             core.launching.update(begun)
-            core.add_all(events, f"submitted by {kept[0].owner}" if kept else "")
+            owner = kept[0].owner if kept else by
+            core.add_all(events, f"submitted by {by}" + (f" for {owner}" if owner != by else ""))
         except AgentlessError as error:
             core.launching.difference_update(begun)
             for task in kept:
@@ -231,7 +247,7 @@ class Intake:
         """Wait until it is known what has become of the launch of a task."""
         core, target = self._core, str(task.spec.needs)
         try:
-            await self._launcher.first(task.id)
+            await self._launcher.first(task.id, self._scheduler.elsewhere)
         except Refused as error:
             return StartView(target, None, error.exit_code, str(error))
         except NoAnswer as error:
@@ -249,6 +265,13 @@ class Intake:
         failed = isinstance(now.status, Ended) and now.status.container is None
         reason = (now.status.reason if isinstance(now.status, Ended) else None) or ""
         return StartView(target, core.view(now), int(failed), reason if failed else "")
+
+
+def _noticed(starts: list[StartView], notice: str) -> list[StartView]:
+    """With a notice about all of them, said once."""
+    if not notice or not starts:
+        return starts
+    return [replace(starts[0], message="; ".join(filter(None, (starts[0].message, notice)))), *starts[1:]]
 
 
 def _refusal(cluster: Cluster, task: Task) -> AgentlessError:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from agentless.controller.core import Core
+from agentless.controller.guarded import guarded, guarded_item
 from agentless.controller.hub import News
+from agentless.controller.in_thread import in_thread
 from agentless.controller.link import Link
 from agentless.controller.outputs import Outputs
 from agentless.errors import AgentlessError, NoAnswer, RuntimeFailed, StateError
@@ -23,6 +25,8 @@ from agentless.stores.logs import LogStore, LogWriter
 
 RETRY_AFTER = 60.0
 """Seconds before a log that could not be fetched, or a container that could not be removed, is tried again."""
+_NUMBER = 100
+"""Characters of a number, with the blanks before it."""
 FETCH_WITHIN = 3600.0
 """Seconds for one log: an engine that counts the bytes of a very long one takes minutes."""
 
@@ -32,12 +36,12 @@ _log = logging.getLogger(__name__)
 class Keeper:
     """Does one thing after the other on each node, and all nodes at once.
 
-    `keep` are the settings in force; `trouble` is why a log cannot be kept here at present.
+    `keep` are the settings in force.
     """
 
     def __init__(self, core: Core, logs: LogStore, outputs: Outputs) -> None:
         self.keep = Keep()
-        self.trouble: str | None = None
+        self._troubles: dict[str, str] = {}
         self._core = core
         self._logs = logs
         self._outputs = outputs
@@ -46,6 +50,11 @@ class Keeper:
         self._idle: dict[str, tuple[tuple[Container, ...], Keep, float]] = {}
         self._at_work: dict[str, asyncio.Task[None]] = {}
         self._listening: asyncio.Task[None] | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why logs or outputs cannot be kept here at present, each until one of its own kind could be."""
+        return "; ".join(dict.fromkeys(self._troubles.values())) or None
 
     @property
     def busy(self) -> bool:
@@ -62,10 +71,12 @@ class Keeper:
         there = {container.id for link in self._core.links.values() for container in link.containers}
         self._known = {container: task for container, task in self._known.items() if container in there}
         if not self._not_before:
-            self.trouble = None
-        self._outputs.settle_lost()
+            self._troubles.clear()
+        with guarded("outputs that are lost"):
+            self._outputs.settle_lost()
         for link in self._core.links.values():
-            self._begin(link)
+            with guarded_item(f"{link.node.name}: what is left of its tasks"):
+                self._begin(link)
 
     def start(self) -> None:
         """From now on, begin as soon as a task ends."""
@@ -86,7 +97,7 @@ class Keeper:
                 try:
                     self._hear(item)
                 except StateError as error:
-                    self.trouble = str(error)
+                    self._troubles["stores"] = str(error)
                 except Exception:  # noqa: BLE001 - one task must not end the keeping of all
                     _log.exception("keeping what is left of tasks failed in an unforeseen way")
 
@@ -118,7 +129,9 @@ class Keeper:
     def _chores(self, link: Link) -> Chores:
         now = self._core.clock.now()
         found = [self._ended(container) for container in link.containers if container.over]
-        ended = {task.id: task for task in found if task and self._not_before.get(task.id, 0.0) <= now}
+        # Of a machine that is in the inventory twice, each name shows the container: only its own fetches the log.
+        own = (task for task in found if task and (task.node == link.node.name or task.node not in self._core.links))
+        ended = {task.id: task for task in own if self._not_before.get(task.id, 0.0) <= now}
         untried = [c for c in link.containers if self._not_before.get(c.id, 0.0) <= now]
         return chores(untried, self._core.tasks, ended, self._logs, now, self.keep, self._outputs)
 
@@ -138,34 +151,39 @@ class Keeper:
         try:
             while todo := self._chores(link):
                 for task in todo.bring:
-                    await self._try(link, task, self._outputs.bring(link, task), within=None)
+                    await self._try("outputs", link, task, self._outputs.bring(link, task), within=None)
                 for task in todo.fetch:
-                    await self._try(link, task, self._fetch(link, task))
+                    await self._try("logs", link, task, self._fetch(link, task))
                 for task in todo.remove:
-                    await self._try(link, task, self._remove(link, task))
+                    await self._try("containers", link, task, self._remove(link, task))
                 for container in todo.reap:
                     await self._reap(link, container)
+            self._troubles.pop("stores", None)
         except NoAnswer as error:
             _log.info("%s", error)
         except StateError as error:
-            self.trouble = str(error)
+            self._troubles["stores"] = str(error)
         except Exception:  # noqa: BLE001 - begun again at the next tick
             _log.exception("%s: keeping what is left of its tasks failed in an unforeseen way", link.node.name)
         finally:  # in the same step as the last look: what is due from here on is begun anew
             del self._at_work[link.node.name]
 
     async def _try(
-        self, link: Link, task: Task, work: Coroutine[Any, Any, None], within: float | None = FETCH_WITHIN
+        self, kind: str, link: Link, task: Task, work: Coroutine[Any, Any, None], within: float | None = FETCH_WITHIN
     ) -> None:
-        """What goes wrong with one task does not hold up the others. Raises NoAnswer, which is about all of them."""
+        """What goes wrong with one task does not hold up the others. Raises NoAnswer, which is about all of them.
+
+        Work of each kind writes into a store of its own.
+        """
         try:
             async with asyncio.timeout(within):
                 await work
+            self._troubles.pop(kind, None)
             return
         except NoAnswer:
             raise
         except StateError as error:
-            self.trouble = f"{error}; the container stays on {link.node.name}, and it is tried again"
+            self._troubles[kind] = f"{error}; the container stays on {link.node.name}, and it is tried again"
         except (AgentlessError, TimeoutError) as error:
             _log.warning("%s: task %s: %s", link.node.name, task.id, error)
         except Exception:  # noqa: BLE001 - one task must not hold up the others
@@ -178,9 +196,8 @@ class Keeper:
             await self._copy(link, task, log)
             if log.full:
                 await self._copy_end(link, task, log, cap)
-            await asyncio.to_thread(log.finish)
+            await in_thread(log.finish)
             log.commit()
-        self.trouble = None
         if not self._core.history.has(task.id):  # removed meanwhile, or started again
             self._logs.remove(task.id)
         await asyncio.to_thread(self._logs.shrink, self.keep.logs)
@@ -205,6 +222,8 @@ class Keeper:
 
         def count(fd: int, data: bytes) -> None:
             counts[fd] += data
+            if len(counts[fd]) > _NUMBER:
+                raise RuntimeFailed("the length of its log is no number")
 
         await _run(link, link.runtime_of(task).log_sizes(task.container_ref), count)
         left = {fd: int(counts[fd]) - log.head[fd] for fd in counts}
@@ -214,6 +233,8 @@ class Keeper:
 
         def put(fd: int, data: bytes) -> None:
             missing[fd] -= len(data)
+            if missing[fd] < 0:
+                raise RuntimeFailed("more of its log came than was asked for")
             log.put(fd, data)
 
         await _run(link, link.runtime_of(task).log_ends(task.container_ref, end[1], end[2]), put)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from agentless.controller.core import Core
@@ -12,21 +13,34 @@ from agentless.controller.env_moves import Moves
 from agentless.controller.link import Link
 from agentless.controller.together import Together
 from agentless.controller.uploads import Uploads
-from agentless.errors import AgentlessError, IllegalMove, NoAnswer, Refused, RuntimeFailed, TemplateError
+from agentless.errors import (
+    AgentlessError,
+    IllegalMove,
+    NoAnswer,
+    NodeBroken,
+    NodeUnfit,
+    Refused,
+    RuntimeFailed,
+    TemplateError,
+)
 from agentless.model.env import EnvRef, is_ours, parse_ref
 from agentless.model.event import Event, Launched, LaunchFailed, Step, Unplaced
-from agentless.model.task import Assigning, Lost, Task
+from agentless.model.task import Assigning, Lost, Pending, Task
 from agentless.model.transfer import Progress
 from agentless.model.units import format_duration, format_size
 from agentless.ports import Runtime
+from agentless.rules.explain import never
 from agentless.rules.reconcile import LAUNCH_BOUND
-from agentless.runtimes.docker import FilesMissing, Held, ImageMissing
+from agentless.runtimes.docker import FilesMissing, Held, ImageMissing, Unseen
 
 ANSWER_WITHIN = 15.0
 """Seconds a submit waits for the truth after the answer to its launch was lost."""
 
 TELL_EVERY = 2.0
 """Seconds between two steps that tell how far an image has come: each is an event, and on disk."""
+
+Elsewhere = Callable[[str], bool]
+"""Gives a task that a node could not start another place, and says whether there was one."""
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
@@ -43,14 +57,14 @@ class Launcher:
         self._background: set[asyncio.Task[None]] = set()
         core.relaunch = self._relaunch
 
-    async def first(self, task_id: str) -> None:
+    async def first(self, task_id: str, elsewhere: Elsewhere) -> None:
         """The launch that somebody waits for. Raises Refused when there is nothing left of the task, or NoAnswer."""
         # Shielded: a client that goes away must not leave a launch half done.
-        await asyncio.shield(self._spawn(self._first(task_id)))
+        await asyncio.shield(self._spawn(self._first(task_id, elsewhere)))
 
-    def begin(self, task_id: str) -> None:
+    def begin(self, task_id: str, elsewhere: Elsewhere) -> None:
         """Launch a task whose turn it is."""
-        self._spawn(self._next(task_id))
+        self._spawn(self._next(task_id, elsewhere))
 
     async def hear_of(self, task_id: str) -> None:
         """Wait until the node has said what became of a launch, or for ANSWER_WITHIN."""
@@ -70,9 +84,9 @@ class Launcher:
 
     # ------------------------------------------------------------------ inside
 
-    async def _first(self, task_id: str) -> None:
+    async def _first(self, task_id: str, elsewhere: Elsewhere) -> None:
         try:
-            await self._launch(task_id)
+            await self._somewhere(task_id, elsewhere)
         except Refused as error:
             task = self._core.tasks.get(task_id)
             if task is None or task.spec.terms.wait_for == 0:
@@ -81,23 +95,46 @@ class Launcher:
                 raise
             self._refused(task, error)
 
-    async def _next(self, task_id: str) -> None:
+    async def _next(self, task_id: str, elsewhere: Elsewhere) -> None:
         try:
-            await self._launch(task_id)
+            await self._somewhere(task_id, elsewhere)
         except Refused as error:
             if task := self._core.tasks.get(task_id):
                 self._refused(task, error)
         except AgentlessError as error:
             _log.warning("task %s: launching it: %s", task_id, error)
 
+    async def _somewhere(self, task_id: str, elsewhere: Elsewhere) -> None:
+        """Launch on the node that was chosen, and if that cannot start anything, on another one while there is one.
+
+        No node is tried twice: each that fails is degraded. That costs a task none of its tries.
+        """
+        while True:
+            try:
+                await self._launch(task_id)
+            except (NodeBroken, NodeUnfit) as error:
+                task = self._core.tasks.get(task_id)
+                if task is None or task.stop:
+                    raise
+                unfit = task.node if isinstance(error, NodeUnfit) else None
+                event = Unplaced(str(error), at_once=True, unfit=unfit)
+                self._core.apply(task_id, event, f"{task.node} could not start it")
+                # No await before this: the queue would give it a place, too.
+                if not elsewhere(task_id):
+                    raise
+            else:
+                return
+
     def _refused(self, task: Task, error: Refused) -> None:
         """It is certain that no launch has started a task, or will: it waits again, if it is willing to."""
+        if isinstance(task.status, Pending):
+            return
         over = task.stop or task.spec.terms.wait_for == 0
         event = LaunchFailed(str(error)) if over else Unplaced(str(error))
         self._core.apply(task.id, event, f"{task.node} refused it")
 
     async def _launch(self, task_id: str) -> None:
-        """Launch, pulling the image first if the node lacks it. Raises Refused or NoAnswer.
+        """Launch, pulling the image first if the node lacks it. Raises a kind of Refused, or NoAnswer.
 
         Whatever it waits for, the task may have been removed meanwhile: then there is nothing left to say of it.
         """
@@ -119,12 +156,26 @@ class Launcher:
             except ImageMissing:
                 await self._provide(link, task)
                 container = await self._try(link, task)
+            link.succeeded(task)
             await self._answered(link, task, container)
+        except NodeBroken as error:
+            link.failed(task, error)
+            raise
+        except NodeUnfit as error:
+            if self._is_unfit_everywhere(task):
+                self._settle(task_id, LaunchFailed(str(error)), f"the launch on {task.node} failed")
+            else:
+                raise
         except (RuntimeFailed, TemplateError) as error:
             self._settle(task_id, LaunchFailed(str(error)), f"the launch on {task.node} failed")
         finally:
             core.launching.discard(task_id)
         core.catch_up(task_id)
+
+    def _is_unfit_everywhere(self, task: Task) -> bool:
+        """Whether no other node will ever do than the one that cannot start it."""
+        rest = task.spec.without(task.node or "")
+        return never(self._core.cluster(), rest, task.owner) is not None
 
     async def _answered(self, link: Link, task: Task, container: str) -> None:
         program = "systemd-run" if task.spec.on_node_itself else "docker run"
@@ -147,8 +198,15 @@ class Launcher:
                 task, self._uploads.prepare(link, task, lambda words: self._tell(task.id, words))
             )
         runtime = link.runtime_of(task)
-        command = runtime.launch(task, task.placement, self._core.secrets.get(task.id), prepared)
-        return runtime.parse_launch(task, await link.run(command))
+        secrets, engine = self._core.secrets.get(task.id), link.observation.engine
+        command = runtime.launch(task, task.placement, secrets, prepared, engine)
+        try:
+            return runtime.parse_launch(task, await link.run(command))
+        except Unseen:
+            # The node is degraded before the task is put back: nothing goes there again.
+            with contextlib.suppress(AgentlessError):
+                await link.refresh()
+            raise
 
     async def _provide(self, link: Link, task: Task) -> None:
         """Bring the image to the node. What is called like one of ours comes from a node that has it, never else."""
@@ -228,7 +286,7 @@ class Launcher:
     async def _again(self, task_id: str) -> None:
         try:
             await self._launch(task_id)
-        except Held as error:
+        except (Held, NodeBroken, NodeUnfit) as error:
             # A launch before this one may still wait on the node: not before it is over may the task go elsewhere.
             task = self._core.tasks.get(task_id)
             since = task.status.since if task and isinstance(task.status, (Assigning, Lost)) else None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
+from agentless.controller.guarded import guarded
 from agentless.controller.hub import Hub, News
 from agentless.errors import Refused, StateError
 from agentless.model.event import Adopted, Dated, Delayed, Event, Queued, StopAsked
@@ -28,6 +30,8 @@ from agentless.stores.history import EventRow, History
 from agentless.stores.secrets import SecretStore
 from agentless.stores.tinydb import TaskStore
 
+DROPPED = ("removed", "refused")
+"""What the events call the end of all memory of a task."""
 FORGOTTEN = 1000
 """So many of the tasks that were dropped are remembered as such: answers are on their way for seconds only."""
 
@@ -56,11 +60,11 @@ class _Change:
 class Ledger:
     """All live tasks, what has ended, and what has happened.
 
-    `trouble` is why something could not be written last, in words; `intruders` are by task, see `model/cluster.Gpu`;
-    `forgotten` are the tasks that were dropped last; `outlook` tells of a task that waits when it will start, and
-    `outputs` of what it brings back.
+    `troubles` are why a store could not be written last, in words, each until a write of its own is good.
+    `intruders` are by task, see `model/cluster.Gpu`; `forgotten` are the tasks that were dropped last; `outlook` tells
+    of a task that waits when it will start, and `outputs` of what it brings back.
     `idle` are the GPUs that are not used, and `loads` how busy they were, by task. `ended` counts the tasks that have
-    since the start, by state. `changed` is told of each change once it is on disk: the task before and after it.
+    since the start, by state. `changed` are told of each change once it is on disk: the task before and after it.
     """
 
     def __init__(
@@ -72,7 +76,7 @@ class Ledger:
         self.hub = hub
         self.clock = clock
         self.tasks: dict[str, Task] = {}
-        self.trouble: str | None = None
+        self.troubles: dict[str, str] = {}
         self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
         self.idle: dict[str, Idle] = {}
         self.loads: dict[str, Load] = {}
@@ -80,7 +84,7 @@ class Ledger:
         self.forgotten: dict[str, None] = {}
         self.outlook: Callable[[Task], Outlook] = lambda _: Outlook()
         self.outputs: Callable[[Task], tuple[OutputView, ...]] = lambda _: ()
-        self.changed: Callable[[Task, Task], None] = lambda _, __: None
+        self.changed: list[Callable[[Task, Task], None]] = []
         self._placed: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by node; some may be elsewhere by now
         self._leftover: set[str] = set()  # ended, and the state file has them still
         self._dated: set[str] = set()  # of these the state file does not know the engine's date yet
@@ -103,6 +107,21 @@ class Ledger:
         """What names this controller's state on the containers that it starts."""
         return self._store.controller
 
+    @property
+    def trouble(self) -> str | None:
+        """Why stores could not be written last, None when they could."""
+        return "; ".join(self.troubles.values()) or None
+
+    @contextmanager
+    def writing(self, store: Literal["state", "history"]) -> Iterator[None]:
+        """A write into a store, which is in trouble from a failed one to a good one."""
+        try:
+            yield
+        except StateError as error:
+            self.troubles[store] = str(error)
+            raise
+        self.troubles.pop(store, None)
+
     def view(self, task: Task) -> TaskView:
         """The task as it is published."""
         outlook = self.outlook(task) if isinstance(task.status, Pending) else Outlook()
@@ -122,6 +141,11 @@ class Ledger:
         """Whether a task is remembered here, live or ended."""
         return task_id in self.tasks or self.history.has(task_id)
 
+    def remembered(self, task_id: str) -> tuple[bool, str | None]:
+        """Whether a task is remembered here, live or ended, and the id of its container, None if none is known."""
+        task = self.tasks.get(task_id)
+        return (True, task.container) if task else self.history.container(task_id)
+
     def add(self, task: Task, event: Event, cause: str) -> Task:
         """Take in a new task with its first event; it is on disk before this returns."""
         return self.add_all([(task, event)], cause)[0]
@@ -139,7 +163,8 @@ class Ledger:
     def revive(self, ended: Task, event: Event, cause: str) -> None:
         """Take an ended task out of the history: its container lives again."""
         self._begin([(ended, event)], cause)
-        self.history.remove(ended.id)
+        with self.writing("history"):
+            self.history.remove(ended.id)
 
     def _begin(self, begun: Sequence[tuple[Task, Event]], cause: str) -> list[Task]:
         self.tasks.update({task.id: task for task, _ in begun})
@@ -181,7 +206,8 @@ class Ledger:
     def _end(self, change: _Change, now: float) -> None:
         task_id, news = change.new.id, self._news(change.new, _words(change.event), change.cause, now)
         record = (now, task_id, orjson.dumps(news))
-        self.history.add(change.new, [*self._unrecorded, record], self.loads.get(task_id, Load()))
+        with self.writing("history"):
+            self.history.add(change.new, [*self._unrecorded, record], self.loads.get(task_id, Load()))
         # It has happened. The next write of the state file tidies up there, or the next `flush`.
         self._unrecorded.clear()
         self._leftover.add(task_id)
@@ -190,7 +216,7 @@ class Ledger:
         self.intruders.pop(task_id, None)
         self.loads.pop(task_id, None)
         self.ended[change.new.state] += 1
-        self.changed(change.old, change.new)
+        self._tell_changed(change)
         self.secrets.remove(task_id)
         self._record()
         self.hub.publish(news)
@@ -200,12 +226,13 @@ class Ledger:
             saved = {task.id for task in changed}
             dated = [self.tasks[key] for key in self._dated - saved]
             self._leftover -= saved  # what had ended may live again
-            self._store.save(*changed, *dated, gone=self._leftover)
+            with self.writing("state"):
+                self._store.save(*changed, *dated, gone=self._leftover)
             self._dated.clear()
             self._leftover.clear()
         for change in changes:
             self._remember(change.new)
-            self.changed(change.old, change.new)
+            self._tell_changed(change)
             if change.new.container and change.new.attempt > change.new.spec.terms.retries:
                 self.secrets.remove(change.new.id)  # no launch of it will ever need them again
             if isinstance(change.event, Dated):
@@ -214,6 +241,11 @@ class Ledger:
         for change in changes:
             if not isinstance(change.event, Dated):
                 self.tell(self._news(change.new, _words(change.event), change.cause, now), change.new.id)
+
+    def _tell_changed(self, change: _Change) -> None:
+        for told in self.changed:
+            with guarded(f"task {change.new.id}: its change"):
+                told(change.old, change.new)
 
     def _remember(self, task: Task) -> None:
         self.tasks[task.id] = task
@@ -236,7 +268,8 @@ class Ledger:
         fresh = not self.knows(task.id)
         if fresh:
             task = apply(task, delay, now)
-            self._store.save(task)
+            with self.writing("state"):
+                self._store.save(task)
             self._remember(task)
         self.secrets.hand_on(change.new.id, task.id)
         return task if fresh else None
@@ -245,12 +278,19 @@ class Ledger:
         """Remember a task that a container carries."""
         self.add(task, Adopted(), cause)
 
+    def was_forgotten(self, task_id: str) -> bool:
+        """Whether a task was dropped, however long ago: then a container with its labels is not it any more."""
+        return self._last_event(task_id).get("event") in DROPPED
+
     def forget(self, task: Task, word: str, cause: str) -> None:
-        """Drop a task, and all that is remembered of it but its events; `word` is what they call it."""
+        """Drop a task, and all that is remembered of it but its events; `word`, of `DROPPED`, is what they call it."""
         now = self.clock.now()
         news = self._news(task, word, cause, now)
-        self._store.remove(task.id)
-        self.history.remove(task.id, [*self._unrecorded, (now, task.id, orjson.dumps(news))])
+        if task.id in self.tasks or task.id in self._leftover:
+            with self.writing("state"):
+                self._store.remove(task.id)
+        with self.writing("history"):
+            self.history.remove(task.id, [*self._unrecorded, (now, task.id, orjson.dumps(news))])
         self._unrecorded.clear()
         self._dated.discard(task.id)
         self.forgotten[task.id] = None  # a container of it may still be in an answer that is on its way
@@ -275,30 +315,35 @@ class Ledger:
         self.hub.publish(news)
 
     def flush(self) -> None:
-        """Write what was left for later, or had no room so far; `trouble` says whether there is now."""
-        try:
+        """Write what was left for later, or had no room so far, and once more what was in trouble."""
+        with suppress(StateError), self.writing("state"):
             if self._leftover:
                 self._store.remove(*self._leftover)
                 self._leftover.clear()
-        except StateError as error:
-            self.trouble = str(error)
-        else:
-            self._record()
+            elif "state" in self.troubles:
+                self._store.save()
+        self._record()
+        if "history" in self.troubles and not self._unrecorded:
+            with suppress(StateError), self.writing("history"):
+                self.history.touch()
 
     def _record(self) -> None:
-        try:
-            while self._unrecorded:
-                self.history.record(*self._unrecorded[0])
-                self._unrecorded.pop(0)
-            self.trouble = None
-        except StateError as error:
-            self.trouble = str(error)
+        if self._unrecorded:
+            with suppress(StateError), self.writing("history"):
+                while self._unrecorded:
+                    self.history.record(*self._unrecorded[0])
+                    self._unrecorded.pop(0)
 
     def _complete(self, task: Task) -> None:
         """Make up for an event that a controller before this one had no time to record after it saved the task."""
-        last = self.history.events(self.history.last_events(1, 0.0, task.id), 1, task.id)
-        if not last or orjson.loads(last[0][1])["task"]["state"] != task.state:
+        last = self._last_event(task.id)
+        if not last or last["task"]["state"] != task.state:
             self.publish(task, "recalled", "the controller before this one ended while it wrote this")
+
+    def _last_event(self, task_id: str) -> dict[str, Any]:
+        """What was recorded last of a task, empty when nothing was."""
+        last = self.history.events(self.history.last_events(1, 0.0, task_id), 1, task_id)
+        return orjson.loads(last[0][1]) if last else {}
 
     def note(self, event: str, cause: str) -> None:
         """Record something about the controller itself."""

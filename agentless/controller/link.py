@@ -5,23 +5,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agentless import hostfacts
-from agentless.errors import AgentlessError, AuthFailed, HostKeyRejected, RuntimeFailed, Unreachable
+from agentless.errors import (
+    AgentlessError,
+    AuthFailed,
+    HostKeyRejected,
+    NodeBroken,
+    RuntimeFailed,
+    TooMuch,
+    Unreachable,
+)
 from agentless.model.claim import claim_of
 from agentless.model.cluster import Observation
-from agentless.model.command import Command, Result, join_sections, split_sections
+from agentless.model.command import SECTION, Command, Result, join_sections, split_sections
 from agentless.model.container import Container
 from agentless.model.gpu import GpuSample
-from agentless.model.node import EngineFacts, NodeConfig, unreachable
+from agentless.model.node import Breakdown, EngineFacts, NodeConfig, unreachable
 from agentless.model.task import Task
 from agentless.ports import Clock, Probe, Runtime
+from agentless.rules import breakdown
+from agentless.rules.gate import recognised
 from agentless.runtimes.docker import Docker
 from agentless.runtimes.systemd import Systemd
-from agentless.session import Session, Stream, backoff
+from agentless.session import Allowance, Session, Stream, backoff
 
 SAMPLE_EVERY = 2.0
 """Seconds between two samples of a node."""
@@ -31,27 +42,42 @@ REFRESH_EVERY = 60.0
 """Seconds between two full looks at a node, in case an event was missed."""
 ENGINE_RETRY = 2.0
 """Seconds between two looks at a node whose engine does not answer."""
+RESTS = 5
+"""So many times as long as such a look took it is left alone: one that says a lot, or slowly, is not asked for ever."""
+INSPECTED = 200
+"""Containers that the engine is asked about at once."""
 OVERLAP = 5.0
 """Seconds before the last full look from which on events are asked for: none may fall between the two."""
 REJECTED_RETRY = 60.0
-"""Seconds before a server that rejected us, or that we rejected, is tried again unasked: hammering gets one banned."""
+"""Seconds before a server that rejected us, or that we rejected, is tried again unasked: hammering gets one banned.
+
+So it is with one that said too much: to hear all that again at once would be the load that it was ended for."""
+REFRESH_WITHIN = 60.0
+"""Seconds for a full look."""
+FRAME = 2 * SECTION
+"""Bytes of a sample: its one section, and the marks."""
+SAMPLE_BYTES = 2 * FRAME, SECTION
+"""Bytes that the stream of samples may bring at once, as after a link was slow, and with each second; one has 3 KB."""
+EVENT = 1000
+"""Bytes of an event. A task's id is cut to fewer on the node."""
+EVENT_BYTES = 1 << 20, 64 << 10
+"""Bytes that the stream of events may bring at once, for a thousand tasks that end together, and with each second."""
+LOOKS = 500, 20
+"""Looks at a single task that events may cause at once, and with each second; those beyond wait, and so does the node.
+
+One costs a node 50 ms and us 3: by that a node full of restarting containers cannot take the time of the others."""
 
 _FRAME_END = "@@agentless ."
 _SAMPLES = """\
 while :; do
 sleep {every:g}
-{body}printf '%s\\n' '{end}'
-done | {{
-  frame=
-  while IFS= read -r line; do
-    frame="$frame$line
-"
-    case $line in '{end}') printf '%s' "$frame"; frame= ;; esac
-  done
-}}
+frame=$({body})
+printf '%s\\n%s\\n' "$frame" '{end}'
+done
 """
 """A sample is sent in one piece: every write would be a packet of its own, and packets are what sampling many nodes
-costs. It is collected up to its last line and not to the end of a pipe, which a driver that hangs keeps open."""
+costs. It is collected in one go, however long, since a shell that adds line to line copies all of it each time; what a
+driver that hangs keeps open is not the pipe that this waits for, see `model/command` and `probes/nvidia`."""
 _log = logging.getLogger(__name__)
 
 
@@ -101,6 +127,7 @@ class Link:
         self._clock = clock
         self._on_change = on_change
         self._on_sighting = on_sighting
+        self._named: Mapping[str, float] = {}
         self._ended: set[str] = set()
         self._refreshed_at = 0.0
         self._wake = asyncio.Event()
@@ -191,6 +218,34 @@ class Link:
             why = self.runtime.complaint(said.decode("utf-8", "replace"))
             raise RuntimeFailed(f"image {image} is not on {self.node.name} and cannot be pulled: {why}")
 
+    def failed(self, task: Task, error: NodeBroken) -> None:
+        """A launch of this task has failed here for a reason of the node: from now on it is degraded."""
+        before, bare = self.observation.broken, task.spec.on_node_itself
+        broken = breakdown.failed(before, error, self._clock.now(), bare=bare)
+        self._set_broken(replace(broken, reason=broken.reason.removeprefix(f"{self.node.name}: ")))
+
+    def succeeded(self, task: Task) -> None:
+        """This task has started here: what it shows to work is not broken any more."""
+        broken = self.observation.broken
+        if broken and broken.is_tried_by(bare=task.spec.on_node_itself, gpus=task.spec.needs.gpus > 0):
+            self._set_broken(None)
+
+    def mended(self) -> str | None:
+        """Somebody says that launches succeed again; why they did not, None when they did."""
+        broken = self.observation.broken
+        if broken is None:
+            return None
+        self._set_broken(None)
+        return broken.reason
+
+    def _restarted(self) -> None:
+        """The engine was away, or the whole node: a breakdown may be over."""
+        if self.observation.broken:
+            self._set_broken(breakdown.restarted(self.observation.broken))
+
+    def _set_broken(self, broken: Breakdown | None) -> None:
+        self._observe(replace(self.observation, broken=broken))
+
     async def look(self, task: str, runtime: Runtime | None = None) -> None:
         """Ask for the container of one task and report it, as present or absent. None: the engine's."""
         runtime = runtime or self.runtime
@@ -200,6 +255,8 @@ class Link:
             runtime.check(result)
             engine = self.observation.engine
             found = runtime.parse_containers(result, engine.clock if engine else 0.0)
+            if problem := self.runtime.excess((*self.containers, *found)):
+                raise RuntimeFailed(f"{self.node.name}: {problem}")
             self._remember(task, found)
             self._on_sighting(self, Sighting(found, asked, task))
 
@@ -213,17 +270,19 @@ class Link:
                 *self.runtime.facts(),
                 *self.units.facts(),
             )
-            result = await self.session.run(Command(join_sections(sections), timeout=60.0))
+            result = await self.session.run(Command(join_sections(sections), timeout=REFRESH_WITHIN))
             answer = split_sections(result.stdout)
             engine = await self._inspect(self.runtime.parse_facts(answer, asked, self._clock.now()))
             units = self.units.parse_facts(answer, engine.clock)
+            if units is None and (problem := self.units.excess(answer)):
+                engine = replace(engine, error=engine.error or problem)
             if engine.containers is not None:
-                last = tuple(container for container in self.containers if self.units.is_unit(container))
+                last = tuple(container for container in self.containers if container.on_node_itself)
                 engine = replace(engine, containers=(*engine.containers, *(last if units is None else units)))
             seen = self.observation
             if seen.sampled_at is None or seen.sampled_at <= asked:
                 # Else a driver that hung has kept this answer for so long that there is a newer one.
-                seen = replace(seen, sample=self._probe.parse(answer), sampled_at=self._clock.now())
+                seen = replace(seen, sample=self._recognised(answer), sampled_at=self._clock.now())
             self._observe(
                 replace(
                     seen,
@@ -235,6 +294,8 @@ class Link:
                 )
             )
             if engine.containers is not None:
+                if seen.broken and seen.broken.fault == "engine":
+                    self._set_broken(None)
                 self._ended.intersection_update(c.id for c in engine.containers if c.over)
                 self._refreshed_at = asked + engine.clock
                 self._on_sighting(self, Sighting(engine.containers, asked, blind=units is None))
@@ -245,12 +306,35 @@ class Link:
             return engine
         known = {c.id: c for c in self.containers if self.runtime.has_ended_so(c, engine.listed.get(c.id, ""))}
         found = list(known.values())
-        if others := [container for container in engine.listed if container not in known]:
-            result = await self.session.run(self.runtime.inspect(others))
-            found += self.runtime.parse_containers(result, engine.clock)
-            if not self.runtime.says_gone(result, set(others).difference(c.id for c in found)):
-                return replace(engine, error=self.runtime.complaint(result.err))
-        return replace(engine, containers=tuple(found))
+        try:
+            async for more in self._described([each for each in engine.listed if each not in known], engine.clock):
+                found += more
+                if problem := self.runtime.excess(found):
+                    return replace(engine, error=problem)
+        except RuntimeFailed as error:
+            return replace(engine, error=str(error))
+        return replace(engine, containers=tuple(found), error=engine.error or self.runtime.endless(found))
+
+    async def _described(self, containers: Sequence[str], clock: float) -> AsyncIterator[tuple[Container, ...]]:
+        """What the engine knows of them, of some at a time; of fewer where that is more than an answer may be.
+
+        Raises RuntimeFailed with the engine's complaint.
+        """
+        waiting = [containers[at : at + INSPECTED] for at in reversed(range(0, len(containers), INSPECTED))]
+        while waiting:
+            some = waiting.pop()
+            try:
+                result = await self.session.run(self.runtime.inspect(some))
+            except TooMuch:
+                if len(some) == 1:
+                    raise
+                half = len(some) // 2
+                waiting += [some[half:], some[:half]]
+                continue
+            found = self.runtime.parse_containers(result, clock)
+            if not self.runtime.says_gone(result, set(some).difference(c.id for c in found)):
+                raise RuntimeFailed(self.runtime.complaint(result.err))
+            yield found
 
     # ------------------------------------------------------------------ loops
 
@@ -261,6 +345,7 @@ class Link:
             try:
                 await self.session.connect()
                 await self.refresh()
+                self._restarted()
                 self.failure, self.offline_since, attempt = None, None, 0
                 self.answered.set()
                 await self._watch()
@@ -271,7 +356,7 @@ class Link:
                 self._gone(Unreachable(f"agentless failed here: {error!r}; please report it"))
             await self.session.close()
             wait = backoff(attempt, random.random())  # noqa: S311 - jitter
-            if isinstance(self.failure, (AuthFailed, HostKeyRejected)):
+            if isinstance(self.failure, (AuthFailed, HostKeyRejected, TooMuch)):
                 wait = REJECTED_RETRY
             attempt += 1
             with contextlib.suppress(TimeoutError):
@@ -317,36 +402,53 @@ class Link:
     async def _sample(self, every: float) -> None:
         body = join_sections(self._probe.sections())
         mark = f"{_FRAME_END}\n".encode()
+        time = asyncio.get_running_loop().time
+        early = -math.inf
         async with self.stream(Command(_SAMPLES.format(every=every, body=body, end=_FRAME_END))) as stream:
-            buffer = b""
+            buffer, allowed = bytearray(), Allowance(*SAMPLE_BYTES)
             async for fd, data in stream:
+                if allowed.take(len(data)) or len(buffer) > FRAME:
+                    raise self._flooded(fd, f"more than {FRAME >> 20} MiB for a sample")
                 if fd != 1:
                     continue
+                start = max(0, len(buffer) - len(mark))
                 buffer += data
-                *frames, buffer = buffer.split(mark)
-                if frames:
-                    sample = self._living(self._probe.parse(split_sections(frames[-1])))
-                    self._observe(replace(self.observation, sample=sample, sampled_at=self._clock.now()))
+                if (end := buffer.rfind(mark, start)) < 0:
+                    continue
+                frame = bytes(buffer[:end]).rpartition(mark)[2]
+                del buffer[: end + len(mark)]
+                if time() < early:
+                    continue  # one that came with another, or of a node that does not wait between them
+                early = time() + every / 2
+                sample = self._living(self._recognised(split_sections(frame)))
+                self._observe(replace(self.observation, sample=sample, sampled_at=self._clock.now()))
         raise Unreachable(f"{self.node.name} ended the stream of samples")
 
     async def _events(self) -> None:
+        took = 0.0
         while True:
             # Of an engine that did not answer the last full look nothing is known that events could change.
             if self.silence is None:
                 await self._follow_events()
-            await asyncio.sleep(ENGINE_RETRY)
+            await asyncio.sleep(min(REFRESH_EVERY, max(ENGINE_RETRY, took * RESTS)))
+            began = asyncio.get_running_loop().time()
             await self.refresh()
+            took = asyncio.get_running_loop().time() - began
+            self._restarted()
 
     async def _follow_events(self) -> None:
         """Look at each container that something happens to, until the stream ends: the engine went away."""
         events = self.units.watch(self.runtime.events(max(0.0, self._refreshed_at - OVERLAP)))
         async with self.stream(events) as stream:
-            buffer = b""
+            buffer, allowed, looks = b"", Allowance(*EVENT_BYTES), Allowance(*LOOKS)
             async for fd, data in stream:
+                if allowed.take(len(data)) or len(buffer) > EVENT:
+                    raise self._flooded(fd, "endless events of its containers")
                 if fd != 1:
                     continue
                 *lines, buffer = (buffer + data).split(b"\n")
                 for task, runtime in sorted(self._concerned(lines), key=lambda one: one[0]):
+                    await asyncio.sleep(looks.take(1))
                     try:
                         await self.look(task, runtime)
                     except RuntimeFailed:
@@ -359,7 +461,7 @@ class Link:
         for line in (raw.decode("utf-8", "replace") for raw in lines if raw.strip()):
             watched = self.units.parse_watched(line)
             if watched is None:
-                found.add((line.split()[-1], self.runtime))
+                found.add((line.partition(" ")[2], self.runtime))
             elif watched[0] != "over" or watched[1] not in over:
                 found.add((watched[1], self.units))
         return found
@@ -381,6 +483,14 @@ class Link:
         others = tuple(container for container in engine.containers if container.id not in before)
         sample = self.observation.sample and self._living(self.observation.sample)
         self._observe(replace(self.observation, sample=sample, engine=replace(engine, containers=(*others, *found))))
+
+    def _flooded(self, fd: int, what: str) -> TooMuch:
+        what = what if fd == 1 else "endless errors"
+        return TooMuch(f"{self.node.name} sends {what}; see what docker, nvidia-smi and the shell print there")
+
+    def _recognised(self, answer: dict[str, Result]) -> GpuSample:
+        self._named, sample = recognised(self._named, self._probe.parse(answer), self._clock.now())
+        return sample
 
     def _living(self, sample: GpuSample) -> GpuSample:
         """The sample without processes of containers that have ended since: a freed GPU is free at once."""

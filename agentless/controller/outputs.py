@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import posixpath
@@ -12,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentless.controller.core import Core
+from agentless.controller.guarded import guarded_item
+from agentless.controller.in_thread import in_thread
 from agentless.controller.link import Link
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError
 from agentless.model.files import UNFINISHED, Output, Upload, within
@@ -65,16 +66,9 @@ class Outputs:
         """Of tasks that never started, or whose container is gone, nothing will come: that is known from here on."""
         self._problems = {task: words for task, words in self._problems.items() if task in self.store}
         for first in self.store.pending():
-            if first in self._core.tasks:
-                continue
-            task = self._core.history.get(first)
-            if task is None:
-                if not self._core.knows(next_try(first)):
-                    self.store.remove(first)
-            elif (lost := self._lost(task)) is not None:
-                wanted = self.store.wanted(first)
-                self.store.settle(first, [Brought(False, lost) for _ in (wanted.outputs if wanted else ())])
-                self._core.publish(task, "outputs-lost", lost)
+            if first not in self._core.tasks:
+                with guarded_item(f"task {first}: outputs that are lost"):
+                    self._settle_lost(first)
 
     def view(self, task: Task) -> tuple[OutputView, ...]:
         """What there is to say of each output; nothing of a task whose labels alone ask for some."""
@@ -124,6 +118,16 @@ class Outputs:
         self._core.publish(task, "brought", "; ".join(said))
 
     # ------------------------------------------------------------------ inside
+
+    def _settle_lost(self, first: str) -> None:
+        task = self._core.history.get(first)
+        if task is None:
+            if not self._core.knows(next_try(first)):
+                self.store.remove(first)
+        elif (lost := self._lost(task)) is not None:
+            wanted = self.store.wanted(first)
+            self.store.settle(first, [Brought(False, lost) for _ in (wanted.outputs if wanted else ())])
+            self._core.publish(task, "outputs-lost", lost)
 
     def _state(self, task: Task) -> tuple[str, str]:
         """Of outputs that have not come yet: where they are, and why."""
@@ -175,11 +179,9 @@ class Outputs:
                     if output.changed:
                         continue  # somebody has removed it meanwhile
                     return Brought(False, f"there is no {path} in its container")
-                arrivals.append(await asyncio.to_thread(unpack, archive, room / "new", where, changed=output.changed))
+                arrivals.append(await in_thread(unpack, archive, room / "new", where, changed=output.changed))
                 archive.unlink()
-            found = await asyncio.to_thread(
-                self._arrive, room / "new", output, path, task.id, self._known(uploads), arrivals
-            )
+            found = await in_thread(self._arrive, room / "new", output, path, task.id, self._known(uploads), arrivals)
         return Brought(True, found.words, found.files, found.bytes)
 
     def _arrive(

@@ -15,6 +15,8 @@ from agentless.session import Stream
 WHOLE = "archive"
 """What a whole archive is called in a depot."""
 SMALL = 4 << 20
+SMALL_ONES, FILES = 128 << 20, 10_000
+"""Bytes, and number, of the files in an archive that are small and not known by name: they are held in memory."""
 SILENCE = 600.0
 """Seconds without a byte after which a node is given up."""
 FIRST_SILENCE = 3600.0
@@ -98,6 +100,7 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, dep
     """
     reader, known = _Reader(stream), layers.names(image)
     small: dict[str, bytes] = {}
+    held = 0
     try:
         while (line := await reader.line()) != b".":
             match = _LINE.fullmatch(line)
@@ -106,6 +109,9 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, dep
             kind, size, name = match[1], int(match[2]), match[3].decode()
             if kind == b"r" and name not in known and size <= SMALL:
                 small[name] = (await _all(reader, layers.padded(size)))[:size]
+                held += size
+                if len(small) > FILES or held > SMALL_ONES:
+                    raise BrokenOffError("its archive has too many files whose names say nothing")
                 if hashlib.sha256(small[name]).hexdigest() == image.id.partition(":")[2]:
                     depot.config = small[name]
             else:
@@ -160,6 +166,8 @@ async def _small(depot: Depot, layer: str, data: bytes, packer: str | None) -> N
 
 async def _layer(reader: _Reader, depot: Depot, name: str, size: int, packer: str | None, *, is_packed: bool) -> None:
     if packer and not is_packed:
+        if size > SMALL:
+            raise BrokenOffError("its answer cannot be read")
         await _small(depot, name, (await _all(reader, layers.padded(size)))[:size], packer)
         return
     parcel, piece = depot.begin(name, size), packed.piece(packer, layers.padded(size))

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from agentless.controller.core import Core
 from agentless.errors import StateError
-from agentless.model.cluster import Cluster
 from agentless.model.run import Kind, Run, kind_of_task, run_of
 from agentless.model.task import Task
 from agentless.model.view import ShareView
@@ -33,7 +32,7 @@ class Past:
         self._took: dict[Kind, list[float]] = {}
         self._at = core.clock.now()
         self._read()
-        core.changed = self._changed
+        core.changed.append(self._changed)
 
     def follow(self, half_life: float) -> None:
         """Go by this half-life, in seconds."""
@@ -41,15 +40,15 @@ class Past:
             self._half_life = half_life
             self._read()
 
-    def used(self, cluster: Cluster) -> dict[str, float]:
+    def used(self) -> dict[str, float]:
         """What the queue goes by: the GPU-hours that each owner has used lately, and those expected of what runs."""
         now, tasks = self._core.clock.now(), self._core.tasks.values()
-        return together(self._until(now), usage(live_uses(tasks, cluster, now), now, self._half_life))
+        return together(self._until(now), usage(live_uses(tasks, now), now, self._half_life))
 
-    def shares(self, cluster: Cluster) -> list[ShareView]:
+    def shares(self) -> list[ShareView]:
         """The same to be shown."""
         now, tasks = self._core.clock.now(), self._core.tasks.values()
-        return shares(self._until(now), live_uses(tasks, cluster, now), tasks, now, self._half_life)
+        return shares(self._until(now), live_uses(tasks, now), tasks, now, self._half_life)
 
     def lengths(self, others: Iterable[Task]) -> dict[str, float]:
         """How long the live tasks and these are expected to take that have no limit: seconds by task, where known."""

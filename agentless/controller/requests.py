@@ -77,10 +77,14 @@ class ReservationRequest(BaseModel):
 
 
 class RecoveryRequest(BaseModel):
-    """The ids of the tasks to remember, of those that `GET /v1/recovery` has shown."""
+    """The ids of the tasks to remember, of those that `GET /v1/recovery` has shown.
+
+    `digests` are those shown with them: one whose container or labels have changed since is refused.
+    """
 
     model_config = ConfigDict(extra="forbid")
     tasks: list[str]
+    digests: dict[str, str] = {}
 
 
 class TrustRequest(BaseModel):

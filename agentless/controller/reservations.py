@@ -6,6 +6,7 @@ import secrets
 from dataclasses import asdict
 
 from agentless.controller.core import Core
+from agentless.controller.guarded import guarded_item
 from agentless.controller.requests import ReservationRequest
 from agentless.errors import NotFound, UsageError
 from agentless.model.needs import parse_target
@@ -18,7 +19,10 @@ from agentless.stores.reservations import ReservationStore
 
 
 class Reservations:
-    """The only place where reservations change; the core has them for whoever looks at the cluster."""
+    """The only place where reservations change; the core has them for whoever looks at the cluster.
+
+    `by` is who asks, None: the controller's own owner.
+    """
 
     def __init__(self, core: Core, store: ReservationStore) -> None:
         self._core = core
@@ -31,9 +35,9 @@ class Reservations:
         found = sorted(self._core.reservations.values(), key=lambda each: (each.begin, each.id))
         return [self._view(each) for each in found if now < each.end]
 
-    async def reserve(self, request: ReservationRequest) -> list[ReservationView]:
+    async def reserve(self, request: ReservationRequest, by: str | None = None) -> list[ReservationView]:
         """Keep all of the targets or none; raises what is wrong with the first that cannot be kept."""
-        core = self._core
+        core, by = self._core, by or self._core.owner
         if not request.targets:
             raise UsageError("no target: name a node or GPUs of one, like node1 or node1::0-3")
         made: dict[str, Reservation] = {}
@@ -44,7 +48,7 @@ class Reservations:
             node = core.link(needs.node).node.name
             name = _new_id({*core.reservations, *made})
             made[name] = Reservation(
-                name, node, needs.indices, request.owner, request.begin, request.end, request.reason.strip(), core.owner
+                name, node, needs.indices, request.owner, request.begin, request.end, request.reason.strip(), by
             )
         await core.heard({each.node for each in made.values()})
         now = core.clock.now()
@@ -52,30 +56,36 @@ class Reservations:
         for each in made.values():
             node = core.link(each.node).node.name  # the inventory may have changed meanwhile
             check(each, others, core.cluster([node]).nodes[node], now)
-        self._store.save(made.values())
+        with core.writing("state"):
+            self._store.save(made.values())
         core.reservations.update(made)
         for each in made.values():
-            self._tell("reserved", each, "agentless reserve")
+            self._tell("reserved", each, f"agentless reserve, by {by}")
         return [self._view(each) for each in made.values()]
 
-    def remove(self, reservation: str, cause: str = "agentless unreserve") -> ReservationView:
+    def remove(self, reservation: str, by: str | None = None) -> ReservationView:
         """Give one back; raises NotFound."""
         found = self._core.reservations.get(reservation)
         if found is None:
             hint = nearest(reservation, self._core.reservations)
             raise NotFound(f"no reservation {reservation!r}{hint}; agentless reservations lists them")
-        self._store.remove(found.id)
-        del self._core.reservations[found.id]
-        self._tell("unreserved", found, cause)
+        self._remove(found, f"agentless unreserve, by {by or self._core.owner}")
         return self._view(found)
 
     def tick(self) -> None:
         """What happens by the passing of time: some are over."""
         now = self._core.clock.now()
         for reservation in [each for each in self._core.reservations.values() if each.end <= now]:
-            self.remove(reservation.id, "it is over")
+            with guarded_item(f"reservation {reservation.id}"):
+                self._remove(reservation, "it is over")
 
     # ------------------------------------------------------------------ inside
+
+    def _remove(self, reservation: Reservation, cause: str) -> None:
+        with self._core.writing("state"):
+            self._store.remove(reservation.id)
+        del self._core.reservations[reservation.id]
+        self._tell("unreserved", reservation, cause)
 
     def _view(self, reservation: Reservation) -> ReservationView:
         core = self._core

@@ -82,6 +82,8 @@ class Samples:
         self._sampled_at[name] = at
         number, second = divmod(int(at), _MINUTE)
         for reading in sample.gpus:
+            if self._core.homes.get(reading.uuid, name) != name:
+                continue  # another node names it, too: one of them tells
             minute = self._minute.get(reading.uuid)
             if minute is None or minute[0] != number:
                 self._end([reading.uuid] if minute else ())

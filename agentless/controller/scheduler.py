@@ -15,7 +15,7 @@ from agentless.errors import AgentlessError, Refused, StateError, Unreachable, U
 from agentless.model.cluster import Cluster
 from agentless.model.event import Assigned, Moved
 from agentless.model.spec import TaskSpec
-from agentless.model.task import Pending, Scheduled, Task
+from agentless.model.task import Pending, Placement, Scheduled, Task
 from agentless.model.units import format_duration
 from agentless.model.view import ExplainView, ShareView
 from agentless.rules.ahead import Ahead
@@ -39,12 +39,13 @@ _log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """Those who wait, in their order. `policy` is the one that the inventory names; `launch` begins a launch.
+    """Those who wait, in their order. `policy` is the one that the inventory names.
 
+    `launch` begins a launch, and is given `elsewhere` for a task that its node cannot start.
     `learn`: tasks without a limit are expected to take as long as those of their kind took.
     """
 
-    def __init__(self, core: Core, launch: Callable[[str], None], past: Past) -> None:
+    def __init__(self, core: Core, launch: Callable[[str, Callable[[str], bool]], None], past: Past) -> None:
         self.policy = "pack"
         self.learn = False
         self.plan = Plan()
@@ -73,14 +74,22 @@ class Scheduler:
         now = self._core.clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
         cluster = self._core.cluster()
-        self._used = self._past.used(cluster)
+        self._used = self._past.used()
         lengths = self._past.lengths(others) if self.learn else {}
         queue, placed = order([*waiting, *others], self._used), self._core.tasks.values()
         return plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
 
+    def elsewhere(self, task: str) -> bool:
+        """Give a task that its node could not start another place now; says whether there is one."""
+        placement = self.look().starts.get(task)
+        if placement is None:
+            return False
+        self._assign({task: placement}, "its node could not start it")
+        return True
+
     def shares(self) -> list[ShareView]:
         """What each owner has used lately, holds and waits for."""
-        return self._past.shares(self._core.cluster())
+        return self._past.shares()
 
     def outlook(self, task: Task) -> Outlook:
         """What one who waits is told."""
@@ -131,9 +140,17 @@ class Scheduler:
         return explanation(cluster, task, summary, promise, self._ahead(task, found))
 
     def move(
-        self, reference: str, position: int | None = None, before: str | None = None, after: str | None = None
+        self,
+        reference: str,
+        position: int | None = None,
+        before: str | None = None,
+        after: str | None = None,
+        by: str | None = None,
     ) -> Task:
-        """Give a task that waits another place: a position from 1 on, or next to another one that waits."""
+        """Give a task that waits another place: a position from 1 on, or next to another one that waits.
+
+        `by` is who asks, None: the controller's own owner.
+        """
         if [position, before, after].count(None) != 2:
             raise UsageError("where to? Write a position, like 1, or one of --before TASK and --after TASK")
         task, queue = self._waits(reference), self._in_order()
@@ -145,7 +162,7 @@ class Scheduler:
             position = others.index(other.id) + (1 if before else 2)
         for moved, rank in move(queue, task, position).items():
             to = f"to number {position}" if moved == task.id else f"keeps its place, task {task.id} was moved"
-            self._core.apply(moved, Moved(rank), f"agentless queue: {to}")
+            self._core.apply(moved, Moved(rank), f"agentless queue: {to}, by {by or self._core.owner}")
         # As one that is new to the queue, it has not been promised anything, nor have those behind it.
         self.plan = Plan(self.plan.starts, {name: p for name, p in self.plan.promises.items() if name != task.id})
         self._positions.clear()
@@ -190,8 +207,8 @@ class Scheduler:
                 began = loop.time()
                 try:
                     self._begin()
-                except StateError as error:
-                    self._core.trouble = str(error)  # and once more at the next look
+                except StateError:
+                    pass  # it is the ledger's trouble, and tried once more at the next look
                 except Exception:  # noqa: BLE001 - one bad look must not end the queue
                     _log.exception("looking at the queue failed in an unforeseen way")
                 # A quarter of the time at most, however long the queue is.
@@ -212,15 +229,19 @@ class Scheduler:
             self.plan = Plan()
             return
         self.plan = self.look()
-        starts = {task: (Assigned(placement), "its turn in the queue") for task, placement in self.plan.starts.items()}
+        starts = self.plan.starts
+        self._assign(starts, "its turn in the queue")
+        for task in starts:
+            self._launch(task, self.elsewhere)
+
+    def _assign(self, starts: Mapping[str, Placement], cause: str) -> None:
+        """Give these tasks their places, in one write: from now on a launch of each is under way."""
         self._core.launching.update(starts)
         try:
-            self._core.apply_all(starts)
+            self._core.apply_all({task: (Assigned(placement), cause) for task, placement in starts.items()})
         except AgentlessError:
             self._core.launching.difference_update(starts)
             raise
-        for task in starts:
-            self._launch(task)
 
     def _waits(self, reference: str) -> Task:
         task = self._core.find(reference)

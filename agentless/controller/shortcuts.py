@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from agentless.controller.delivery import Job
 from agentless.controller.link import Link
-from agentless.errors import AgentlessError, Refused, RuntimeFailed, Timeout
-from agentless.model.command import Command, Result
+from agentless.errors import AgentlessError, Refused, RuntimeFailed, Timeout, TooMuch
+from agentless.model.command import ANSWER, Command, Result
 from agentless.model.transfer import Progress, Sent
 from agentless.rules import layers
 from agentless.runtimes.images import short
@@ -121,6 +121,8 @@ async def _read(stream: Stream) -> tuple[list[str], str]:
         async with asyncio.timeout(WITHIN):
             async for fd, data in stream:
                 out, err = (out + data, err) if fd == 1 else (out, (err + data)[-4000:])
+                if len(out) > ANSWER:
+                    raise TooMuch(f"the node said more than {ANSWER >> 20} MiB about the image; it was given up")
     except TimeoutError:
         raise Timeout(f"the image was not sent within {WITHIN / 3600:.0f} hours; it was given up") from None
     return [line.strip() for line in out.decode("utf-8", "replace").splitlines()], err.decode("utf-8", "replace")

@@ -10,11 +10,12 @@ from contextlib import asynccontextmanager
 
 from agentless.controller.core import Core
 from agentless.controller.link import Link
-from agentless.errors import Refused, RuntimeFailed, Timeout, Unreachable
+from agentless.errors import Refused, RuntimeFailed, Timeout, TooMuch, Unreachable
 from agentless.model.command import escaped
 from agentless.model.task import Running
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
+from agentless.session import GREETING
 
 BEGIN_WITHIN = 20.0
 """Seconds in which the program must have begun: an engine under load is slow, a `sudo` that asks waits for ever."""
@@ -37,6 +38,8 @@ class Program:
             if chunk is None:
                 return seen[1] + seen[2]
             seen[chunk[0]] += chunk[1]
+            if len(seen[1]) + len(seen[2]) > GREETING:
+                raise TooMuch(f"the node said more than {GREETING >> 20} MiB before the program began; try again")
         # Its errors may be faster than the mark, which comes by another stream.
         self._printed.extend((fd, data) for fd, data in {1: seen[1].partition(wanted)[2], 2: seen[2]}.items() if data)
         return None

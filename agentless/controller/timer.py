@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import time
 from collections.abc import Coroutine
 from typing import Any
 
 from agentless.controller.actions import Actions
 from agentless.controller.core import Core
-from agentless.errors import AgentlessError
+from agentless.controller.guarded import guarded, guarded_item
 from agentless.model.event import StopAsked
 from agentless.rules.due import due
 
 AT_LEAST_EVERY = 5.0
 """Seconds between two looks at the clock, which may have been set, and at stops that could not be carried out yet."""
-
-_log = logging.getLogger(__name__)
 
 
 class Timer:
@@ -44,16 +42,15 @@ class Timer:
     def tick(self) -> float:
         """Let happen what is due; how many seconds it is to what comes next."""
         now, wait = self._core.clock.now(), AT_LEAST_EVERY
-        for task in list(self._core.tasks.values()):
-            coming = due(task)
-            if coming is None:
-                continue
-            if coming.at > now:
-                wait = min(wait, coming.at - now)
-                continue
-            self._core.apply(task.id, coming.event, coming.cause)
-            if isinstance(coming.event, StopAsked):
-                self._stops_at = now
+        found = [(task.id, coming) for task in self._core.tasks.values() if (coming := due(task))]
+        wait = min([wait, *(coming.at - now for _, coming in found if coming.at > now)])
+        with guarded("what is due"):
+            for task_id, coming in found:
+                if coming.at <= now:
+                    with guarded_item(f"task {task_id}: what is due"):
+                        self._core.apply(task_id, coming.event, coming.cause)
+                        if isinstance(coming.event, StopAsked):
+                            self._stops_at = now
         if now >= self._stops_at or self._stops_at > now + AT_LEAST_EVERY:
             self._stops_at = now + AT_LEAST_EVERY
             for stop in self._actions.resume_stops():
@@ -64,19 +61,15 @@ class Timer:
     # ------------------------------------------------------------------ inside
 
     async def _keep_time(self) -> None:
-        loop = asyncio.get_running_loop()
         with self._core.hub.waking() as news:
             while True:
                 news.clear()
-                began, wait = loop.time(), AT_LEAST_EVERY
-                try:
+                began, wait = time.thread_time(), AT_LEAST_EVERY
+                with guarded("limits and start times"):
                     wait = self.tick()
-                except AgentlessError as error:
-                    _log.warning("%s", error)
-                except Exception:  # noqa: BLE001 - and once more at the next tick
-                    _log.exception("what happens by the passing of time failed in an unforeseen way")
-                # A twentieth of the time at most, however many tasks there are.
-                await asyncio.sleep(max(0.02, 20 * (loop.time() - began)))
+                # A twentieth of the processor at most, however many tasks there are. Not of the time: a look that a
+                # disk or another process has held up for 0.2 s would let what is due next wait for 4 s.
+                await asyncio.sleep(max(0.02, 20 * (time.thread_time() - began)))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait):
                         await news.wait()
@@ -84,9 +77,5 @@ class Timer:
 
 async def _quietly(work: Coroutine[Any, Any, object]) -> None:
     """Work that nobody waits for: what goes wrong is tried again at the next tick."""
-    try:
+    with guarded("a stop"):
         await work
-    except AgentlessError as error:
-        _log.warning("%s", error)
-    except Exception:  # noqa: BLE001 - and once more at the next tick
-        _log.exception("work in the background failed in an unforeseen way")

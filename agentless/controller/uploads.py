@@ -273,7 +273,7 @@ async def _begun(shell: Shell, mark: str, link: Link) -> bytes | None:
                 chunk = await shell.read()
                 if chunk is None:
                     return seen
-                seen += chunk[1]
+                seen = (seen + chunk[1])[-4000:]
     except TimeoutError:
         raise Timeout(f"{link.node.name} made no container for the files within {BEGIN_WITHIN:g} s") from None
     return None

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from agentless.controller.env_tidy import Tidy
 from agentless.controller.envs import Envs
 from agentless.controller.files import Files
 from agentless.controller.gate import Gate
+from agentless.controller.guarded import guarded
 from agentless.controller.hub import Hub
 from agentless.controller.idle import IdleWatch
 from agentless.controller.intake import Intake
@@ -49,9 +50,10 @@ from agentless.controller.trust import Trust
 from agentless.controller.uploads import Uploads
 from agentless.controller.usage import Usage
 from agentless.controller.volumes import Volumes
-from agentless.errors import AgentlessError, ControllerError, InventoryError, Refused, StateError
+from agentless.errors import ControllerError, InventoryError, Refused, StateError
 from agentless.inventory import Inventory, load, stamp_of
 from agentless.model.node import NodeConfig
+from agentless.model.signature import Signer
 from agentless.model.view import ControllerView
 from agentless.probes.nvidia import Nvidia
 from agentless.render import Renderer
@@ -61,9 +63,12 @@ from agentless.runtimes.files import NodeFiles
 from agentless.runtimes.podman import Podman
 from agentless.runtimes.systemd import Systemd
 from agentless.session import Session
+from agentless.signals import defaults_for_children
+from agentless.stores import private
 from agentless.stores.envs import EnvStore
 from agentless.stores.gate import GateStore
 from agentless.stores.history import History
+from agentless.stores.key import KeyFile
 from agentless.stores.logs import LogStore
 from agentless.stores.outputs import OutputStore
 from agentless.stores.reservations import ReservationStore
@@ -71,6 +76,7 @@ from agentless.stores.samples import SampleStore
 from agentless.stores.secrets import SecretStore
 from agentless.stores.snapshots import SnapshotStore
 from agentless.stores.tinydb import TaskStore
+from agentless.stores.volumes import VolumeStore
 from agentless.transports import SshFiles
 
 LEAVE_AFTER = 15 * 60.0
@@ -110,7 +116,9 @@ class Controller:
         self._renderer = Renderer([paths.config_dir() / "templates", paths.template_dir()])
         self._known_hosts = paths.config_dir() / "known_hosts"
         store = TaskStore(state / "state.json")
-        self._warnings = tuple(filter(None, [store.warning]))
+        key = KeyFile(state / "key")
+        self._signer = Signer(store.controller, key.key)
+        self._warnings = tuple(filter(None, [store.warning, key.warning]))
         owner = f"{paths.user_name()}@{socket.gethostname().split('.')[0]}"
         history = History(state / "history.sqlite")
         self.core = Core(owner, store, history, SecretStore(state / "secrets"), Hub(), self._clock)
@@ -127,10 +135,10 @@ class Controller:
         launcher = Launcher(self.core, self.moves, self.uploads)
         self.past = Past(self.core, self._inventory.half_life)
         self.scheduler = Scheduler(self.core, launcher.begin, self.past)
-        self.volumes = Volumes(self.core)
+        self.volumes = Volumes(self.core, VolumeStore(store.storage))
         self.intake = Intake(self.core, self.scheduler, launcher, self.envs, self.volumes, self.uploads, self.outputs)
         logs = LogStore(state / "logs")
-        self.actions = Actions(self.core, logs, self.outputs)
+        self.actions = Actions(self.core, logs, self.outputs, self.uploads)
         self.timer = Timer(self.core, self.actions)
         self.keeper = Keeper(self.core, logs, self.outputs)
         self.reservations = Reservations(self.core, ReservationStore(store))
@@ -203,40 +211,57 @@ class Controller:
 
     async def close(self) -> None:
         """Let go of all nodes. What runs there runs on."""
-        await self.timer.close()
-        await self.scheduler.close()
-        await self.keeper.close()
-        await self.uploads.close()
-        await self.port.close()
-        await self.samples.close()
-        self.usage.write()
-        self.core.note("left", f"{len(self.core.tasks)} live tasks run on")
-        await asyncio.gather(*(link.close() for link in self.core.links.values()))
-        self.gate.flush()
-        self.core.history.close()
-        self.outputs.store.close()
+        await _closed("timer", self.timer.close)
+        await _closed("queue", self.scheduler.close)
+        await _closed("logs of ended tasks", self.keeper.close)
+        await _closed("uploads", self.uploads.close)
+        await _closed("metrics", self.port.close)
+        await _closed("samples", self.samples.close)
+        _run_all(
+            {
+                "usage": self.usage.write,
+                "events": lambda: self.core.note("left", f"{len(self.core.tasks)} live tasks run on"),
+            }
+        )
+        await asyncio.gather(*(_closed(name, link.close) for name, link in self.core.links.items()))
+        _run_all(
+            {
+                "health": self.gate.flush,
+                "volumes": self.volumes.flush,
+                "history": self.core.history.close,
+                "outputs": self.outputs.store.close,
+            }
+        )
 
     async def tick(self, *, for_ever: bool) -> None:
         """What is looked after from time to time: silent nodes lose their tasks, an idle controller leaves."""
         while True:
             await asyncio.sleep(TICK)
-            try:
-                self.core.retry()
-                self.gate.flush()
-                self.core.lose_silent()
-                self.reservations.tick()
-                self.keeper.tick()
-                self.uploads.tick()
-                self.idle.tick()
-                self.samples.tick()
-                self.usage.tick()
-                self.port.tick()
-            except AgentlessError as error:
-                _log.warning("%s", error)
-            except Exception:  # noqa: BLE001 - and once more at the next tick
-                _log.exception("what happens by the passing of time failed in an unforeseen way")
-            if not for_ever and self._is_idle():
-                self.leave()
+            self.periodic()
+            if not for_ever:
+                _run_all({"leaving": self._leave_if_idle})
+
+    def periodic(self) -> None:
+        """Do all of the periodic jobs once."""
+        _run_all(
+            {
+                "state": self.core.retry,
+                "health": self.gate.flush,
+                "volumes": self.volumes.flush,
+                "lost tasks": self.core.lose_silent,
+                "reservations": self.reservations.tick,
+                "logs of ended tasks": self.keeper.tick,
+                "uploads": self.uploads.tick,
+                "idle GPUs": self.idle.tick,
+                "samples": self.samples.tick,
+                "usage": self.usage.tick,
+                "metrics": self.port.tick,
+            }
+        )
+
+    def _leave_if_idle(self) -> None:
+        if self._is_idle():
+            self.leave()
 
     def _is_idle(self) -> bool:
         """Whether nobody would miss the controller."""
@@ -271,7 +296,7 @@ class Controller:
         self.idle.policy = inventory.idle
         for name in self.core.links.keys() - kept.keys():
             self.core.links[name].start()
-        await asyncio.gather(*(link.close() for name, link in before.items() if name not in kept))
+        await asyncio.gather(*(_closed(name, link.close) for name, link in before.items() if name not in kept))
         await self.port.follow(inventory.metrics)
 
     def _link(self, node: NodeConfig) -> Link:
@@ -281,12 +306,25 @@ class Controller:
             node,
             Session(transport, node.name),
             Nvidia(),
-            (Podman if node.has_podman else Docker)(node, self._renderer, self.core.controller),
-            Systemd(node, self._renderer, self.core.controller),
+            (Podman if node.has_podman else Docker)(node, self._renderer, self._signer),
+            Systemd(node, self._renderer, self._signer),
             self._clock,
             self.core.node_changed,
             self.core.sighted,
         )
+
+
+def _run_all(jobs: Mapping[str, Callable[[], None]]) -> None:
+    """Do each of these jobs, whatever becomes of the others."""
+    for what, job in jobs.items():
+        with guarded(what):
+            job()
+
+
+async def _closed(what: str, close: Callable[[], Awaitable[None]]) -> None:
+    """Close a part, and let no failure of it keep the others from being closed."""
+    with guarded(f"closing: {what}"):
+        await close()
 
 
 class Counting:
@@ -322,6 +360,7 @@ def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bo
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = filelock.FileLock(state / "lock", mode=0o600)
         lock.acquire(blocking=False)
+        private.tighten(state)
     except filelock.Timeout:
         raise ControllerError(f"a controller runs already for {state}; agentless controller status shows it") from None
     except OSError as error:
@@ -361,6 +400,7 @@ async def _serve(controller: Controller, listener: socket.socket, ready: Callabl
     leave = controller.on_leave(server.ask_to_leave)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, leave)
+    defaults_for_children()
     await controller.start()
     ticking = asyncio.create_task(controller.tick(for_ever=for_ever))
     ready()

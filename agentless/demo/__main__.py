@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from agentless.demo.fleet import Fleet, demo_plans
+from agentless.signals import defaults_for_children
 
 
 async def run(root: Path, gpus: list[int]) -> None:
@@ -24,6 +25,7 @@ async def run(root: Path, gpus: list[int]) -> None:
     over = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, over.set)
+    defaults_for_children()
 
     asked = asyncio.Queue[list[str]]()
 

@@ -66,7 +66,7 @@ _FORMAT = frozenset({"--format"})
 _RUN_OPTIONS = (
     "--name --label --env --gpus --pull --workdir --mount "
     # What follows is taken and changes nothing: a simulation has no limits, users or networks.
-    "--cpus --cpuset-cpus --cpuset-mems --memory --shm-size --user --network --stop-timeout"
+    "--cgroup-parent --cpus --cpuset-cpus --cpuset-mems --memory --shm-size --user --network --stop-timeout"
 )
 _COMMANDS: dict[str, Command] = {
     "version": Command(looking.version, _FORMAT),

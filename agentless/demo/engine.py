@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import secrets
 import shutil
 import signal
 import sys
@@ -63,13 +64,21 @@ class Complaint(Exception):
 
 
 class Engine:
-    """The containers of the node in `folder`. `bin_folder` holds the programs that GPUs bring into a container."""
+    """The containers of the node in `folder`. `bin_folder` holds the programs that GPUs bring into a container.
+
+    `cgroups` is the driver of its control groups, `none` if it has none.
+    `refusal` is what it says instead of starting one that wants GPUs, and `refused` how often it has said so.
+    """
 
     def __init__(self, folder: Path, bin_folder: Path, gpus: Gpus, children: Children) -> None:
         self.containers: dict[str, Container] = {}
         self.recent: deque[Event] = deque(maxlen=256)  # as many as Docker remembers
         self.clock = NodeClock()
+        self.id = secrets.token_hex(16)
         self._folder, self._bin, self._gpus, self._children = folder / "containers", bin_folder, gpus, children
+        self.cgroups = "systemd"
+        self.refusal: str | None = None
+        self.refused = 0
         self._listeners: set[asyncio.Queue[Event]] = set()
 
     @contextmanager
@@ -106,6 +115,9 @@ class Engine:
                 raise Complaint("cannot start a paused container, try unpause instead")
             return
         config = container.config
+        if self.refusal and config.gpus:
+            self.refused += 1
+            raise self._failed(container, self.refusal, 128, 125)
         unknown = [gpu for gpu in config.gpus if gpu not in self._gpus.uuids]
         if unknown:
             hook = "error running hook: exit status 1, stdout: , stderr: nvidia-container-cli: device error"

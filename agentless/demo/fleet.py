@@ -111,7 +111,9 @@ class Fleet:
         lines = [
             "# Simulated nodes, see the text of agentless/demo/__init__.py. They are gone when the simulation ends.",
             "version: 1",
-            f"defaults: {{user: {USER}, identity_file: {self.identity}, image: '{DEFAULT_IMAGE}'}}",
+            # Engines of this machine are on none of them.
+            f"defaults: {{user: {USER}, identity_file: {self.identity}, image: '{DEFAULT_IMAGE}',",
+            "           accept_engines: [all]}",
             "nodes:",
             *(f"  {node.name}: {{host: 127.0.0.1, port: {node.port}}}" for node in nodes),
         ]

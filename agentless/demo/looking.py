@@ -26,11 +26,17 @@ async def version(_engine: Engine, words: Words, call: Call) -> int:
 async def info(engine: Engine, words: Words, call: Call) -> int:
     """The engine itself."""
     running = sum(container.live for container in engine.containers.values())
-    facts = {
+    facts: dict[str, object] = {
         "ServerVersion": VERSION,
         "Runtimes": {"nvidia": {"path": "nvidia-container-runtime"}, "runc": {"path": "runc"}},
         "ServerErrors": None,
+        "MemoryLimit": engine.cgroups != "none",
+        "CPUCfsQuota": engine.cgroups != "none",
+        "CPUSet": engine.cgroups != "none",
+        "CgroupDriver": engine.cgroups,
+        "SecurityOptions": [],
         "SystemTime": rfc3339(engine.clock.now()),
+        "ID": engine.id,
         "Containers": len(engine.containers),
         "ContainersRunning": running,
     }

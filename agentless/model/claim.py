@@ -4,9 +4,10 @@
 `.cores`, `.memory` (bytes) and `.exclusive` say what else of the node is set aside for it, `.limit` for how many
 seconds at most, `.numa` to which NUMA node it is pinned. `.gpu_share` is how many tasks may be on each of its GPUs,
 itself included, and `.gpu_memory` how many bytes of each are its own: one without both has them alone. `.share` is that
-processes outside agentless are expected on its GPUs, `.controller` which state folder started it.
+processes outside agentless are expected on its GPUs, `.controller` which state folder started it. What a controller may
+do by itself because of these words is decided by `.signature`, see `model/signature`.
 `agentless.spec` is the whole task as JSON, for `recover`. Changing a label's meaning breaks controllers of older
-versions on the same nodes.
+versions on the same nodes. An empty label is one that is not there.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from pydantic import Field, TypeAdapter
 
 from agentless.errors import AgentlessError
 from agentless.model.container import Container
+from agentless.model.env import NULL
 from agentless.model.needs import Needs, parse_target
 from agentless.model.sharing import ALONE, Sharing
-from agentless.model.spec import TaskSpec
+from agentless.model.spec import TaskSpec, check_numbers
 from agentless.model.task import Assigning, Ended, Outcome, Paused, Placement, Running, Task
 
 TASK = "agentless.task"
@@ -76,10 +78,10 @@ class _Whole:
     target: str
     batch: str
     created_at: Annotated[float, Field(ge=0, lt=1e11)]
-    gpus: tuple[int, ...]
+    gpus: tuple[Annotated[int, Field(ge=0, lt=10**6)], ...]
     spec: TaskSpec
     cpus: str | None = None
-    numa: int | None = None
+    numa: Annotated[int, Field(ge=0, lt=10**6)] | None = None
     version: int = 1
 
 
@@ -87,9 +89,9 @@ _WHOLE = TypeAdapter(_Whole)
 
 
 def claim_of(container: Container) -> Claim | None:
-    """The claim of a container of ours, None for any other."""
+    """The claim of a container of ours, None for any other. Every word of it is whatever somebody wrote into labels."""
     task = container.labels.get(TASK)
-    if not task:
+    if task is None:
         return None
     gpus = tuple(uuid for uuid in container.labels.get(GPUS, "").split(",") if uuid)
     labels = container.labels
@@ -110,7 +112,11 @@ def claim_of(container: Container) -> Claim | None:
 
 
 def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, str]:
-    """The labels that carry `task` placed at `placement`. Secrets are in it by name only."""
+    """The labels that carry `task` placed at `placement`. Secrets are in it by name only.
+
+    Each label that a claim can have is there, empty where it does not apply: an engine gives a container the labels of
+    its image as well, and an image may have been committed from another task.
+    """
     place = Needs(gpus=len(placement.gpus), nodes=(placement.node,), numa=placement.numa, indices=placement.gpus)
     whole = _Whole(
         str(place), task.batch, task.created_at, placement.gpus, task.spec, placement.cpus, placement.numa, version=2
@@ -124,31 +130,38 @@ def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, st
         OWNER: task.owner,
         GPUS: ",".join(placement.gpu_uuids),
         CONTROLLER: controller,
-        **({SHARE: "1"} if spec.share else {}),
-        **({EXCLUSIVE: "1"} if spec.needs.exclusive else {}),
-        **{key: f"{value:.15g}" for key, value in words.items() if value is not None},
-        **({GPU_SHARE: str(sharing.limit), GPU_MEMORY: str(sharing.floor)} if sharing != ALONE else {}),
+        SHARE: "1" if spec.share else "",
+        EXCLUSIVE: "1" if spec.needs.exclusive else "",
+        **{key: "" if value is None else f"{value:.15g}" for key, value in words.items()},
+        GPU_SHARE: str(sharing.limit) if sharing != ALONE else "",
+        GPU_MEMORY: str(sharing.floor) if sharing != ALONE else "",
         SPEC: _WHOLE.dump_json(whole, exclude_none=True).decode(),
     }
 
 
-def task_of(container: Container, node: str, now: float) -> Task | None:
+def task_of(container: Container, node: str, now: float, task_id: str | None = None) -> Task | None:
     """The task that a container carries, None when it is none of ours. Times by our clock.
 
-    Of one whose spec cannot be read, what the other labels say: it holds its GPUs all the same.
+    `task_id` is what it is called where its label has no right to the id that it gives. Of one whose spec cannot be
+    read, or says that it is no container, what the other labels say: it holds its GPUs all the same.
     """
     claim = claim_of(container)
     if claim is None:
         return None
     try:
         whole = _WHOLE.validate_json(container.labels[SPEC])
+        check_numbers(whole.spec)
+        if whole.spec.on_node_itself != container.on_node_itself:
+            raise ValueError("what runs it is not what its spec says")
         if whole.version == 1:
             # Who started it may call the node otherwise.
             whole = replace(whole, spec=replace(whole.spec, needs=replace(parse_target(whole.target), nodes=(node,))))
     except (KeyError, ValueError, AgentlessError):
         created = container.here(container.created_at) or 0.0
-        whole = _Whole(node, claim.task, max(0.0, created), (), TaskSpec((DAMAGED,), needs=Needs(nodes=(node,))))
-    return _task(container, claim, whole, node, now)
+        kind = NULL if container.on_node_itself else None
+        spec = TaskSpec((DAMAGED,), container=kind, needs=Needs(nodes=(node,)))
+        whole = _Whole(node, task_id or claim.task, max(0.0, created), (), spec)
+    return _task(container, replace(claim, task=task_id or claim.task), whole, node, now)
 
 
 def _sharing(limit: str, floor: str) -> Sharing:
@@ -170,8 +183,9 @@ def _task(container: Container, claim: Claim, whole: _Whole, node: str, now: flo
     placement = Placement(node, whole.gpus, claim.gpu_uuids, whole.cpus, whole.numa)
     ran = (container.ran or 0.0) if container.over else 0.0
     moment = container.here(container.started_at or container.created_at) or 0.0
-    # The clock may have been another one when it started: nothing is in the future.
-    began = max(whole.created_at, min(moment, now - ran))
+    # The clock may have been another one when it started, and labels may say anything: nothing is in the future.
+    submitted = min(whole.created_at, now)
+    began = max(submitted, min(moment, now - ran))
     run = container.started_at
     status: Assigning | Running | Paused | Ended
     if container.state == "created":
@@ -192,6 +206,6 @@ def _task(container: Container, claim: Claim, whole: _Whole, node: str, now: flo
         spec=whole.spec,
         batch=whole.batch,
         owner=claim.owner,
-        created_at=whole.created_at,
+        created_at=submitted,
         status=status,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentless.model.gpu import GpuProcess, GpuReading, GpuSample, GpuTopology, Xid
-from agentless.model.node import EngineFacts, HostFacts, NodeConfig
+from agentless.model.node import Breakdown, EngineFacts, HostFacts, NodeConfig
 from agentless.model.reservation import Reservation
 from agentless.model.sharing import ALONE, Sharing
 
@@ -20,7 +20,7 @@ class Observation:
     """The last that was heard of a node. `error` is why it cannot be reached now, None while it is connected.
 
     `topology` is the last that could be read, None before that. `xids` are as of the last full look, None where the
-    kernel log cannot be read.
+    kernel log cannot be read. `broken` is why no launch succeeds there, None unless the last one has shown that.
     """
 
     error: str | None = "not connected yet"
@@ -30,6 +30,7 @@ class Observation:
     engine: EngineFacts | None = None
     topology: GpuTopology | None = None
     xids: tuple[Xid, ...] | None = None
+    broken: Breakdown | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class Gpu:
     `holders` are the tasks that have it, several where they share it; `closed` says in words why no other task may come
     to it even so, empty when one may. `strangers` are processes that use it and are in none of the containers of its
     tasks; `intruders` are those of them that no task which holds it expects (`--share`). An `unhealthy` one may have
-    holders all the same, and one that has vanished is there with the last known index.
+    holders all the same, and one that has vanished is there with the last known index. `home` is the node that it is
+    counted on where that is another one, which names it, too.
     """
 
     reading: GpuReading
@@ -78,6 +80,7 @@ class Gpu:
     strangers: tuple[GpuProcess, ...] = ()
     intruders: tuple[GpuProcess, ...] = ()
     closed: str = ""
+    home: str | None = None
 
     @property
     def holder(self) -> Allocation | None:
@@ -96,7 +99,8 @@ class Node:
 
     `last_start` is when (Unix seconds) the last of its tasks was started, 0 when there is none. `reservations` are
     those that are not over, the first to begin first. `drained` is whether nothing new may start there: one that is
-    offline besides has the state `offline`.
+    offline besides has the state `offline`. `trial` is what the next task there finds out about, where one may: whether
+    a breakdown is over.
     """
 
     config: NodeConfig
@@ -108,6 +112,7 @@ class Node:
     last_start: float = 0.0
     reservations: tuple[Reservation, ...] = ()
     drained: bool = False
+    trial: Breakdown | None = None
 
     @property
     def name(self) -> str:

@@ -12,6 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 MASK = "***"
+SECTION = 1 << 20
+"""Bytes of a section that leave the node, if it does not say otherwise: a list of 5,000 containers has 500 KB."""
+ANSWER = 12 << 20
+"""Bytes that a command may say, if it does not say otherwise: all sections of a full look, each as long as it may be.
+
+A node that says more would fill the memory of the controller, which has a hundred others to listen to."""
 _MARK = "@@agentless"
 _CODE = re.compile(rb"= ([0-9]{1,3})")
 
@@ -21,13 +27,14 @@ class Command:
     """One script for one node.
 
     `secrets` are exported in front of the script and never shown; `stdin` is what the script reads (None: nothing);
-    after `timeout` seconds everything it started is ended on the node.
+    after `timeout` seconds everything it started is ended on the node, and so it is when it says over `most` bytes.
     """
 
     script: str
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     stdin: bytes | None = field(default=None, repr=False)
     timeout: float = 30.0
+    most: int = ANSWER
 
     def text(self, *, masked: bool = False) -> str:
         """The whole script as the node's `sh` reads it; `masked` is for people."""
@@ -64,11 +71,13 @@ class Section:
     """A named part of a script whose output is wanted apart from the others'.
 
     Several sections travel as one script and come back in one answer: that is how a node is asked everything in one
-    round trip. Standard error is part of a section's output, since that is where drivers explain themselves.
+    round trip. Standard error is part of a section's output, since that is where drivers explain themselves. What goes
+    on beyond `most` bytes is cut off on the node, and by that most programs end.
     """
 
     name: str
     script: str
+    most: int = SECTION
 
 
 def escaped(data: bytes) -> bytes:
@@ -76,11 +85,20 @@ def escaped(data: bytes) -> bytes:
     return re.sub(rb"[^A-Za-z0-9]", lambda byte: b"\\0%03o" % byte[0][0], data)
 
 
+# The exit code comes by another pipe. Nothing that a section starts holds that one, or the output of all sections: what
+# a driver has hung in the kernel keeps open what it has.
+_LIMITED = f"""\
+limited() {{
+  {{ code=$({{ {{ section 2>&1 3>&- 4>&-; echo "$?" >&3; }} | head -c "$1" >&4 3>&- 4>&-; }} 3>&1); }} 4>&1
+  printf '\\n%s\\n' "{_MARK} = $code"
+}}
+"""
+
+
 def join_sections(sections: Iterable[Section]) -> str:
     """One script that runs each section in a subshell and marks its output and exit code."""
-    return "".join(
-        f"printf '%s\\n' '{_MARK} {s.name}'\n(\n{s.script}\n) 2>&1\nprintf '\\n%s\\n' \"{_MARK} = $?\"\n"
-        for s in sections
+    return _LIMITED + "".join(
+        f"section() (\n{s.script}\n)\nprintf '%s\\n' '{_MARK} {s.name}'\nlimited {s.most}\n" for s in sections
     )
 
 

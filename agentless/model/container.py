@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -17,6 +18,7 @@ class Container:
     """Id, name, state and labels; times are Unix seconds by the node's own clock, None when it never happened.
 
     `clock` is by how many seconds that clock is ahead of ours: `here()` is the same moment by our clock.
+    `signed`: its labels carry this controller's valid signature for its node, see `model/signature`.
     """
 
     id: str
@@ -30,6 +32,17 @@ class Container:
     started_at: float | None = None
     finished_at: float | None = None
     clock: float = 0.0
+    signed: bool = False
+
+    @property
+    def on_node_itself(self) -> bool:
+        """Whether it is a service of systemd's, and no engine's."""
+        return self.id.endswith(".service")
+
+    @property
+    def short_id(self) -> str:
+        """What it can be called by where its labels have no right to the name they give: 12 digits, as engines do."""
+        return hashlib.sha256(self.id.encode()).hexdigest()[:12] if self.on_node_itself else self.id[:12]
 
     @property
     def live(self) -> bool:

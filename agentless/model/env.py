@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agentless.errors import UsageError
+from agentless.model.text import printable
 
 NULL = "NULL"
 """What stands in the place of an env and never is one: no container at all."""
@@ -113,12 +114,21 @@ class EnvRecord:
 
     `back` is the version that somebody went back to, and the highest number at that time: with a higher one it has
     no meaning any more. `home` is the node that has the build container.
+    `since` is when it was taken down (Unix seconds; 0: by a version that did not keep it), `unsettled` that there was a
+    newer version already then: somebody may have gone back from it, which only the state that was lost would know.
     """
 
     highest: int = 0
     back: tuple[int, int] | None = None
     home: str | None = None
     versions: Mapping[int, Version] = field(default_factory=dict)
+    since: float = 0.0
+    unsettled: bool = False
+
+    @property
+    def assumed(self) -> bool:
+        """Whether the current version is only taken for it, as the newest of several."""
+        return self.unsettled and len(self.versions) > 1
 
     @property
     def current(self) -> int | None:
@@ -211,7 +221,7 @@ def container_of_env(name: str) -> str:
 
 def check_message(text: str) -> str:
     """The message in one line, as a label holds it; raises UsageError when it is too long."""
-    line = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    line = " ".join(printable(text).split())
     if len(line) > MAX_MESSAGE:
         raise UsageError(f"the message has {len(line)} characters; {MAX_MESSAGE} are the most")
     return line

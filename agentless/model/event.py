@@ -22,9 +22,15 @@ class Queued:
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """The node has refused it for certain, since something else is there: it waits again."""
+    """The node has refused it for certain: it waits again.
+
+    `at_once`: what was in the way is known by now, so there is nothing to wait for before it is given another place.
+    `unfit` is a node that can never start it, and is left out from now on.
+    """
 
     reason: str
+    at_once: bool = False
+    unfit: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

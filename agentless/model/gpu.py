@@ -6,6 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+MOST_GPUS = 64
+"""GPUs of a node: twice what NVIDIA's driver can have on one machine (NV_MAX_DEVICES in its nvlimits.h is 32)."""
+
 _PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
 _NVLINKS = re.compile(r"NV([1-9][0-9]?)")
 _PATHS = {"SYS": 1, "SOC": 1, "NODE": 2, "PHB": 3, "PXB": 4, "PIX": 5}

@@ -10,6 +10,9 @@ from agentless.model.container import Container
 
 Connection = Literal["asyncssh", "paramiko", "local"]
 
+Control = Literal["memory", "cpu", "cpuset", "freezer"]
+"""A control group by which an engine limits memory or cores, pins to a NUMA node, or pauses."""
+
 
 def count_cpus(cpuset: str) -> int:
     """How many CPUs `0-15,32-47` are: 32."""
@@ -36,6 +39,7 @@ class NodeConfig:
     labels: Mapping[str, str] = field(default_factory=dict)
     exclude_gpus: tuple[int, ...] = ()
     local_temp: str | None = None
+    accept_engines: tuple[str, ...] = ()
 
     @property
     def has_podman(self) -> bool:
@@ -63,11 +67,12 @@ class NumaNode:
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """The machine itself; None where it could not be read."""
+    """The machine itself; None where it could not be read. `boot` names this run of its kernel."""
 
     cores: int | None = None
     memory_mib: int | None = None
     numa: tuple[NumaNode, ...] = ()
+    boot: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,9 @@ class EngineFacts:
     `error` is one sentence with the fix when the engine cannot be used; `nvidia` says whether it can hand out NVIDIA
     GPUs (None: not known); `containers` are those that carry our labels, None when they could not be listed. `listed`
     are their ids with the engine's words for their states. `clock` is by how many seconds its clock is ahead of ours.
+    `id` is what the engine calls itself, None for one that has no name. `lacks` are the control groups that it is known
+    not to have: Docker leaves out limits by them with a mere warning. `cgroup_parent` is the control group that it puts
+    containers in, None where it can make none in it.
     """
 
     version: str | None = None
@@ -85,6 +93,28 @@ class EngineFacts:
     containers: tuple[Container, ...] | None = None
     listed: Mapping[str, str] | None = None
     clock: float = 0.0
+    lacks: frozenset[Control] = frozenset()
+    id: str | None = None
+    cgroup_parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """A launch on a node has failed for a reason of the node, `reason` in words; see `rules/breakdown`.
+
+    `fault` is what does not work, as in `errors.NodeBroken`; `bare` is whether what failed was to run on the node
+    itself. From `again` (Unix seconds) on the next one may try, `pause` seconds after the last that failed.
+    """
+
+    reason: str
+    fault: Literal["engine", "gpus", "start"]
+    bare: bool
+    again: float
+    pause: float
+
+    def is_tried_by(self, *, bare: bool, gpus: bool) -> bool:
+        """Whether a task that starts there shows that it is over."""
+        return self.bare == bare and (gpus or self.fault != "gpus")
 
 
 def naming(node: str, text: str, otherwise: str | None = None) -> str:

@@ -62,8 +62,11 @@ def encoded(path: str) -> str:
 
 
 def decoded(text: str) -> str:
-    """The path that was encoded; raises UsageError for one with a NUL."""
-    path = unquote_to_bytes(text)
+    """The path that was encoded; raises UsageError for one with a NUL, and for text that no path is encoded as."""
+    try:
+        path = unquote_to_bytes(text)
+    except UnicodeEncodeError:
+        raise UsageError("a path is no UTF-8 text; percent-encode its bytes") from None
     if b"\0" in path:
         raise UsageError("a NUL character cannot be part of a path")
     return path.decode("utf-8", "surrogateescape")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 
 from agentless.errors import UsageError
 from agentless.model.env import NULL, parse_ref
@@ -19,6 +20,8 @@ PULL = ("missing", "always", "never")
 """When a plain image is fetched; None is the first of these."""
 MAX_SPEC = 120_000
 """Bytes of a spec as JSON: one label carries all of it, and Linux gives a program arguments of at most 128 KiB."""
+MAX_NUMBER = 2**63 - 1
+"""The state and the labels have whole numbers of 64 bits."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,62}")
@@ -107,6 +110,14 @@ class TaskSpec:
         limit = self.terms.time_limit
         return limit if limit is None or self.terms.signal_before is not None else limit + self.stop_grace
 
+    def without(self, node: str) -> TaskSpec:
+        """The same, which goes to any other node that would have done."""
+        needs = self.needs
+        others = tuple(name for name in needs.nodes if name != node)
+        if others != needs.nodes and others:
+            return replace(self, needs=replace(needs, nodes=others))
+        return replace(self, needs=replace(needs, exclude=tuple(dict.fromkeys((*needs.exclude, node)))))
+
     @property
     def mounted_at(self) -> frozenset[str]:
         """Where the container sees something of the node."""
@@ -161,7 +172,8 @@ def check_spec(spec: TaskSpec) -> None:
     if not spec.command:
         raise UsageError("no command: write it after '--', for example: agentless submit node1::0 -- python train.py")
     _check_container(spec)
-    words = (*spec.command, *spec.env.values(), *spec.labels.values(), *map(str, (*spec.mounts, *spec.volumes)))
+    values = (each.values() for each in (spec.env, spec.labels, spec.parameters))
+    words = (*spec.command, *chain(*values, spec.parameters), *map(str, (*spec.mounts, *spec.volumes)))
     plain = (spec.image, spec.workdir, spec.user, spec.network)
     files = (*map(str, spec.uploads), *map(str, spec.outputs))
     _check_text((*words, *files, *(p for p in plain if p)))
@@ -208,6 +220,13 @@ def check_spec(spec: TaskSpec) -> None:
             "--share is about processes outside agentless and --gpu-share about tasks; leave out one of them"
         )
     _check_terms(spec.terms)
+    check_numbers(spec)
+
+
+def check_numbers(spec: TaskSpec) -> None:
+    """Refuse what could be neither kept nor shown. In a label, whoever wrote it may have written any number."""
+    if any(abs(number) > MAX_NUMBER for number in _whole_numbers(asdict(spec))):
+        raise UsageError(f"a number of the task is greater than {MAX_NUMBER:,}, which is the most that can be kept")
 
 
 def _check_without_container(spec: TaskSpec) -> None:
@@ -315,6 +334,14 @@ def _check_terms(terms: Terms) -> None:
     parse_retry_on(",".join(terms.retry_on))
     if not 0 <= terms.backoff < math.inf:
         raise UsageError(f"--backoff {terms.backoff:g}: a time cannot be negative or endless")
+
+
+def _whole_numbers(value: object) -> Iterator[int]:
+    if isinstance(value, int):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _whole_numbers(each)
 
 
 def _check_text(words: Iterable[str]) -> None:

@@ -19,6 +19,11 @@ FAILED: tuple[Outcome, ...] = ("failed", "killed_oom", "timeout")
 """The endings of which somebody may want another try."""
 
 
+def container_name(task_id: str) -> str:
+    """What the container of a task is called when it is launched; somebody may rename it."""
+    return f"agentless-{task_id}"
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """Where a task runs: the allocation. `gpus` are the indices at placing time, `gpu_uuids` what is really held.
@@ -173,7 +178,7 @@ class Task:
     @property
     def container_name(self) -> str:
         """The same on every try: the engine itself then refuses to start a task twice."""
-        return f"agentless-{self.id}"
+        return container_name(self.id)
 
     @property
     def container(self) -> str | None:

@@ -5,9 +5,10 @@ Times are RFC 3339 in UTC; None is "not known" or "does not apply". Fields are o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agentless.model.gpu import GpuProcess
+from agentless.model.spec import TaskSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,8 @@ class TaskView:
     `scheduled_for` is when it goes into the queue. It is try number `attempt`, `retries` more than one are allowed, and
     the next one is the task `retried_as`. `parameters` are the values by which its command differs from those of its
     batch. `env` is the version of an env that it runs in. `idle_since` is since when none of its GPUs is used, once
-    that is reported. `outputs` are brought back.
+    that is reported. `outputs` are brought back. `foreign`: all of this is what the labels of a container say that this
+    controller has not started; it can be stopped.
     """
 
     id: str
@@ -76,6 +78,7 @@ class TaskView:
     about: bool
     env: str | None = None
     outputs: tuple[OutputView, ...] = ()
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +242,17 @@ class ShareView:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryView:
-    """Tasks that could be taken back. `silent` are the nodes that do not tell theirs, with the reason."""
+    """Tasks that could be taken back. `silent` are the nodes that do not tell theirs, with the reason.
+
+    By task, `specs` are what would be trusted from then on, as the labels of their containers have it, and `digests`
+    name exactly these labels and containers. `envs` are those whose current version is only assumed, each with that.
+    """
 
     tasks: tuple[TaskView, ...]
     silent: dict[str, str]
+    specs: dict[str, TaskSpec] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    envs: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +321,8 @@ class EnvView:
     """An env. `node` has its build container, whose `state` is Docker's word; None: there is none, or it is not known.
 
     `version` is the current one, `size_bytes` the size of its image, `nodes` those that have it. What nodes that are
-    `offline` have is as it was seen last.
+    `offline` have is as it was seen last. `assumed`: it counts as the current one because it is the newest; whether
+    somebody had gone back from it is not remembered.
     """
 
     name: str
@@ -322,3 +333,4 @@ class EnvView:
     nodes: tuple[str, ...]
     offline: tuple[str, ...]
     versions: tuple[EnvVersionView, ...]
+    assumed: bool = False

@@ -19,17 +19,19 @@ import re
 from collections.abc import Sequence
 from itertools import combinations
 
-from agentless.model.gpu import GpuTopology, closeness
+from agentless.model.gpu import MOST_GPUS, GpuTopology, closeness
 
-# `code` is how the question before ended. nvidia-smi inherits the lock, as it does there.
+# `code` is how the question before ended. nvidia-smi inherits the lock, and `short` cuts what it prints, as there.
 SCRIPT = """
 case $code in 0 | 14) ;; *) exit ;; esac
 echo '@topology'
-timeout -k 2 10 nvidia-smi topo -m </dev/null 2>&1
+short timeout -k 2 10 nvidia-smi topo -m
 printf '\\n@topology %s\\n' "$?"
 """
 
-_ANSWER = re.compile(r"^@topology\n(.*?)^@topology (?:0|14)$", re.DOTALL | re.MULTILINE)
+_LINES, _CELLS = 300, 200
+"""Lines of the table with its legend, and cells of a line: 64 GPUs and more network cards than fit beside them."""
+_END = re.compile(r"\n@topology (?:0|14)$", re.MULTILINE)
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _GPU = re.compile(r"GPU(0|[1-9][0-9]{0,2})")
 _NUMA = re.compile(r"[0-9]{1,4}")
@@ -37,13 +39,16 @@ _NUMA = re.compile(r"[0-9]{1,4}")
 
 def parse(output: str) -> GpuTopology | None:
     """The topology in the output of the section; None where it is missing, not whole, or contradicts itself."""
-    answer = _ANSWER.search(output)
-    lines = _ESCAPE.sub("", answer[1]).split("\n") if answer else []
-    table = [[cell.strip() for cell in line.split("\t")] for line in lines]
+    answer = output.partition("\n@topology\n")[2]
+    end = _END.search(answer)
+    lines = _ESCAPE.sub("", answer[: end.start()]).split("\n") if end else []
+    if len(lines) > _LINES:
+        return None
+    table = [[cell.strip() for cell in line.split("\t", _CELLS)] for line in lines]
     header = next((row for row in table if row[0] == "" and any(map(_GPU.fullmatch, row))), [])
     names = [cell for cell in header if _GPU.fullmatch(cell)]
     rows = [row for row in table if _GPU.fullmatch(row[0])]
-    if not names or len(set(names)) < len(names) or names != [row[0] for row in rows]:
+    if not 0 < len(names) <= MOST_GPUS or len(set(names)) < len(names) or names != [row[0] for row in rows]:
         return None
     by_gpu = {int(row[0].removeprefix("GPU")): row for row in rows}
     column = {int(name.removeprefix("GPU")): header.index(name) for name in names}

@@ -19,16 +19,20 @@ from collections.abc import Mapping
 
 from agentless.model.command import Result, Section
 from agentless.model.gpu import Xid, pci_bus_id
+from agentless.model.text import printable
 
-# `sed`, since `grep` may take a log for a binary file.
+# `sed`, since `grep` may take a log for a binary file. `head` takes all that a kernel may keep (CONFIG_LOG_BUF_SHIFT is
+# 25 at most): what it cuts has no end, and is not read.
 _SCRIPT = r"""
 export LC_ALL=C
-{ timeout -k 1 5 dmesg </dev/null 2>/dev/null; printf '\n@dmesg %s\n' "$?"; } |
+{ timeout -k 1 5 dmesg </dev/null 2>/dev/null; printf '\n@dmesg %s\n' "$?"; } | head -c 67108864 |
   sed -n -e '/NVRM: Xid/p' -e '/^@dmesg /p' | tail -n 51
 read -r uptime _ </proc/uptime
 printf '@uptime %s\n' "$uptime"
 """
 
+_LINES, _LINE = 60, 1000
+"""Lines of the answer, and characters of each, which the kernel cuts itself at about as many."""
 _XID = re.compile(
     r"(?:\[ *([0-9]{1,12}\.[0-9]{1,9})\](?: ?\[ *[TC][0-9]+\])? )?"
     r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): ([0-9]{1,5})(?:, *(.*))?"
@@ -44,7 +48,7 @@ def sections() -> tuple[Section, ...]:
 def parse(sections: Mapping[str, Result]) -> tuple[Xid, ...] | None:
     """The last 50 Xids since boot, the oldest first; None where the log cannot be read. What is no Xid is left out."""
     answer = sections.get("xid")
-    lines = answer.out.split("\n") if answer else []
+    lines = [line[:_LINE] for line in answer.out.split("\n")[-_LINES:]] if answer else []
     if "@dmesg 0" not in lines:
         return None
     uptime = next((float(found[1]) for line in lines if (found := _UPTIME.fullmatch(line))), None)
@@ -56,7 +60,7 @@ def _xid(line: str, uptime: float | None) -> Xid | None:
     bus = pci_bus_id(found[2] if "." in found[2] else f"{found[2]}.0") if found else None
     if found is None or bus is None:
         return None
-    message = "".join(c if c.isprintable() else " " for c in (found[4] or "")[:200]).strip()
+    message = printable((found[4] or "")[:200]).strip()
     logged_at = float(found[1]) if found[1] else None
     age = None if logged_at is None or uptime is None else uptime - logged_at
     # The two clocks drift apart, and in a container the uptime may be the container's own.

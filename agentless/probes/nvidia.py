@@ -20,9 +20,21 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
-from agentless.model.command import Result, Section
-from agentless.model.gpu import GpuProcess, GpuReading, GpuSample, GpuTopology, Xid, pci_bus_id
+from agentless.model.command import SECTION, Result, Section
+from agentless.model.gpu import MOST_GPUS, GpuProcess, GpuReading, GpuSample, GpuTopology, Xid, pci_bus_id
+from agentless.model.text import cut, printable
 from agentless.probes import _topology, _xid
+
+PROCESSES = 1024
+"""Processes on the GPUs of a node: 16 GPUs with 60 clients of MPS each have fewer. Each is looked up on the node."""
+ANSWER = 256 << 10
+"""Bytes of one answer of nvidia-smi, which leave its pipe: a line for each process has about 150."""
+_LINES = 20_000
+"""Lines of the section: of each process its own, its owner's, its command and up to 16 control groups."""
+_LINE = 500
+"""Characters of a line that are looked at: a GPU's has 200. What searches a line takes time by its length, squared."""
+_TALK = 84
+"""Lines beside the rows that are looked at: one for each GPU that is lost, and 20 more."""
 
 # What every driver knows; one that refuses a newer field is asked for these.
 _BASE = "index,uuid,name,driver_version,pci.bus_id,memory.total,memory.used,memory.free,utilization.gpu"
@@ -32,6 +44,8 @@ _FIELDS = (
 )
 _COLUMNS, _BASE_COLUMNS = _FIELDS.count(",") + 1, _BASE.count(",") + 1
 
+# What nvidia-smi prints is cut; its exit code comes by another pipe. One that hangs in the kernel keeps its end of the
+# first pipe open, so `head` has a limit in time, too, after those of what it reads.
 # nvidia-smi inherits the lock, on a file that only this shell has: while one hangs in the kernel, where no signal ends
 # it, no second one is started. A process chooses its own name: no line of it may pass for one of ours.
 _SCRIPT = rf"""
@@ -46,7 +60,12 @@ if [ $? = 1 ]; then
   echo '@gpus 137'
   exit
 fi
-ask() {{ timeout -k 2 10 nvidia-smi --format=csv,noheader,nounits "$1" </dev/null 2>&1; }}
+short() {{
+  {{ code=$({{ {{ "$@" </dev/null 2>&1 3>&- 4>&-; echo "$?" >&3; }} |
+    timeout -k 1 14 head -c {ANSWER} >&4 3>&- 4>&-; }} 3>&1); }} 4>&1
+  return "${{code:-1}}"
+}}
+ask() {{ short timeout -k 2 10 nvidia-smi --format=csv,noheader,nounits "$1"; }}
 ask --query-gpu={_FIELDS}
 code=$?
 if [ "$code" = 2 ]; then
@@ -61,21 +80,22 @@ code=$?
 set -f
 IFS='
 '
-pids=
+pids= count=0
 for row in $rows; do
   printf '>%s\n' "$row"
   pid=${{row#*, }}
   pid=${{pid%%, *}}
   case $pid in '' | *[!0-9]*) continue ;; esac
-  case "$pids " in *" $pid "*) ;; *) pids="$pids $pid" ;; esac
+  [ "$count" -le {PROCESSES} ] || break
+  case "$pids " in *" $pid "*) ;; *) pids="$pids $pid" count=$((count + 1)) ;; esac
 done
-if [ -n "$pids" ] && cd /proc; then
+if [ -n "$pids" ] && [ "$count" -le {PROCESSES} ] && cd /proc; then
   IFS=' '
   set -- $pids
   timeout -k 1 5 stat -c '@owner %n %u %U' "$@"
   for pid; do
     printf '@command %s %.200s\n' "$pid" "$(tr '\000-\037\177' ' ' <"$pid/cmdline")"
-    while read -r group; do printf '@cgroup %s %s\n' "$pid" "$group"; done <"$pid/cgroup"
+    while read -r group; do printf '@cgroup %s %.480s\n' "$pid" "$group"; done <"$pid/cgroup"
   done
 fi 2>/dev/null
 printf '@end %s\n' "$code"
@@ -86,8 +106,11 @@ _ANSWERED = frozenset({"0", "14"})
 _HUNG = frozenset({"124", "137", "143"})
 """`timeout` ended it: as coreutils says so, after -k, and as busybox says so."""
 _HANGS = "nvidia-smi did not answer within 10 s: the driver hangs; see dmesg on the node, and reboot it"
+_PIPE_CLOSED = "141"
+"""By SIGPIPE: it had more to say than it may."""
 _CUT_OFF = "the answer about its GPUs was cut off; the next sample may be whole"
 _LOOK = "run nvidia-smi on the node to see more"
+_TOO_LONG = f"nvidia-smi prints more than {ANSWER >> 10} KiB, which is no answer about GPUs; {_LOOK}"
 _NO_DEVICES = "No devices were found"
 
 _REFUSED = re.compile(r'Field "(.*?)" is not a valid field to query')
@@ -130,6 +153,14 @@ _UUID = re.compile(r"[A-Za-z0-9-]+")
 _WHOLE_UUID = re.compile(r"(?:GPU-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _WATTS = re.compile(r"[0-9]{1,6}(?:\.[0-9]+)?")
+# What is above these is no reading: today's largest GPUs have less than a tenth of that memory and power.
+_MIB = 4 << 20
+_CELSIUS = 200
+_WATTS_MOST = 20_000
+_MHZ = 100_000
+_FAN = 200  # per cent; the driver's documentation says that it may exceed 100
+_NAME = 64
+"""Characters of a name, of a GPU, a driver, a program or a user, that are shown."""
 _PSTATE = re.compile(r"P[0-9]{1,2}")
 _UNAVAILABLE = re.compile(r"\[.*\]|N/A|ERR!|")
 _DEAD = frozenset({"[GPU requires reset]", "[GPU is lost]"})
@@ -151,12 +182,21 @@ class Nvidia:
     def parse(self, sections: Mapping[str, Result]) -> GpuSample:
         """The sample in the answer, `error` in one sentence. Where anything is amiss, processes are not known."""
         answer = sections.get("nvidia")
-        lines = [line.rstrip("\r") for line in answer.out.split("\n")] if answer else []
+        if answer is None:
+            return GpuSample((), None, _CUT_OFF)
+        if len(answer.stdout) >= SECTION or answer.stdout.count(b"\n") > _LINES:
+            return GpuSample((), None, _TOO_LONG)
+        lines = [line.rstrip("\r")[:_LINE] for line in answer.out.split("\n")]
         said, code, rest = _until(lines, "@gpus ")
         if code == "none":
             return GpuSample()
-        gpus, error = _gpus(said, code)
-        lost = tuple(bus for text in _LOST.findall("\n".join(said)) if (bus := pci_bus_id(text))) if error else ()
+        rows, talk = _sorted(said)
+        if len(rows) > MOST_GPUS:
+            return GpuSample((), None, f"nvidia-smi names more than {MOST_GPUS} GPUs, which no node has; {_LOOK}")
+        if len(answer.stdout.partition(b"\n@gpus ")[0]) >= ANSWER:
+            return GpuSample((), None, _TOO_LONG)
+        gpus, error = _gpus(rows, talk, code)
+        lost = tuple(bus for text in _LOST.findall("\n".join(talk)) if (bus := pci_bus_id(text))) if error else ()
         if code not in _ANSWERED:
             return GpuSample(gpus, () if not gpus and error is None else None, error, code in _HUNG, lost)
         said, code, _ = _until(rest, "@end ")
@@ -181,18 +221,26 @@ def _until(lines: Sequence[str], mark: str) -> tuple[Sequence[str], str | None, 
     return lines[:-1], None, ()
 
 
-def _gpus(lines: Sequence[str], code: str | None) -> tuple[tuple[GpuReading, ...], str | None]:
-    rows: list[str] = []
+def _sorted(lines: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The rows about GPUs, each once, and the first of the other lines."""
+    rows: dict[str, None] = {}
     talk: list[str] = []
     for line in filter(None, lines):
-        (rows if _GPU_ROW.match(line) or line.count(", ") >= _BASE_COLUMNS - 1 else talk).append(line)
+        if _GPU_ROW.match(line) or line.count(", ") >= _BASE_COLUMNS - 1:
+            rows[line] = None
+        elif len(talk) < _TALK:
+            talk.append(line)
+    return list(rows), talk
+
+
+def _gpus(rows: Sequence[str], talk: Sequence[str], code: str | None) -> tuple[tuple[GpuReading, ...], str | None]:
     if not rows and talk == [_NO_DEVICES] and code in ("0", "6"):
         return (), None
     columns = _COLUMNS
     if rows and any(_REFUSED.search(line) for line in talk):  # the second question was answered
         columns = _BASE_COLUMNS
         talk = [line for line in talk if not _REFUSED.search(line)]
-    found = dict.fromkeys(_gpu(row, columns) for row in rows)
+    found = [_gpu(row, columns) for row in rows]
     gpus = tuple(gpu for gpu, _ in found if gpu)
     error = _complaint(talk, code) or next((problem for _, problem in found if problem), None)
     if len({gpu.index for gpu in gpus}) < len(gpus) or len({gpu.uuid for gpu in gpus}) < len(gpus):
@@ -220,19 +268,20 @@ def _gpu(row: str, columns: int) -> tuple[GpuReading | None, str | None]:
         reset = f"reboot the node or, as root, run nvidia-smi -r -i {index} there"
         return GpuReading(*identity, needs_reset=True), f"GPU {index} needs a reset; {reset}"
     cells += [""] * (_COLUMNS - columns)
+    total = _whole(cells[5], _MIB)
     reading = GpuReading(
         *identity,
-        memory_total_mib=_whole(cells[5]),
-        memory_used_mib=_whole(cells[6]),
-        memory_free_mib=_whole(cells[7]),
-        utilization_pct=_whole(cells[8]),
-        memory_utilization_pct=_whole(cells[9]),
-        temperature_c=_whole(cells[10]),
+        memory_total_mib=total,
+        memory_used_mib=_whole(cells[6], _MIB if total is None else total),
+        memory_free_mib=_whole(cells[7], _MIB if total is None else total),
+        utilization_pct=_whole(cells[8], 100),
+        memory_utilization_pct=_whole(cells[9], 100),
+        temperature_c=_whole(cells[10], _CELSIUS),
         power_w=_watts(cells[11]),
         power_limit_w=_watts(cells[12]),
-        fan_pct=_whole(cells[13]),
-        clock_sm_mhz=_whole(cells[14]),
-        clock_memory_mhz=_whole(cells[15]),
+        fan_pct=_whole(cells[13], _FAN),
+        clock_sm_mhz=_whole(cells[14], _MHZ),
+        clock_memory_mhz=_whole(cells[15], _MHZ),
         pstate=cells[16] if _PSTATE.fullmatch(cells[16]) else None,
         ecc_uncorrected=_whole(cells[17]),
         mig=_MIG.get(cells[18]),
@@ -257,8 +306,10 @@ def _processes(
                 details[kind, pid] = text
             elif container := _container(text):
                 details[kind, pid] = container
-    if error := _complaint(talk, code):
+    if error := _complaint(talk[:_TALK], code):
         return None, error
+    if len(rows) > PROCESSES:
+        return None, f"nvidia-smi names more than {PROCESSES} processes, which is all that is looked up; {_LOOK}"
     processes: list[GpuProcess] = []
     for row in rows:
         uuid, pid, rest = (*row.split(", ", 2), "", "")[:3]
@@ -278,8 +329,8 @@ def _process(row: str, owner: str, command: str, container: str | None) -> GpuPr
         uuid,
         int(pid),
         name=_known(", ".join(rest[:-1])),
-        memory_mib=_whole(rest[-1]) if len(rest) > 1 else None,
-        user=(uid if user in ("", "UNKNOWN") else _printable(user)) or None,
+        memory_mib=_whole(rest[-1], _MIB) if len(rest) > 1 else None,
+        user=_name(uid if user in ("", "UNKNOWN") else user) or None,
         command=_printable(command) or None,
         container=container,
     )
@@ -301,6 +352,8 @@ def _complaint(talk: Sequence[str], code: str | None) -> str | None:
     """What nvidia-smi said beside its rows, as a sentence with the fix; None for a warning beside a good answer."""
     if code in _HUNG:
         return _HANGS
+    if code == _PIPE_CLOSED:
+        return _TOO_LONG
     text = "\n".join(talk)
     for pattern, sentence in _COMPLAINTS if text else ():
         if match := pattern.search(text):
@@ -313,19 +366,23 @@ def _complaint(talk: Sequence[str], code: str | None) -> str | None:
 
 
 def _known(cell: str) -> str | None:
-    return None if _UNAVAILABLE.fullmatch(cell) else _printable(cell)
+    return None if _UNAVAILABLE.fullmatch(cell) else _name(cell)
+
+
+def _name(text: str) -> str:
+    return cut(_printable(text), _NAME)
 
 
 def _printable(text: str) -> str:
-    text = text[:200]
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else " " for c in text)
-    return text.strip()
+    return printable(cut(text, 200)).strip()
 
 
-def _whole(cell: str) -> int | None:
-    return int(cell) if _WHOLE.fullmatch(cell) else None
+def _whole(cell: str, most: int | None = None) -> int | None:
+    """The number in a cell; None for none, and for one above `most`, which no GPU has: it is not known then."""
+    value = int(cell) if _WHOLE.fullmatch(cell) else None
+    return None if value is None or (most is not None and value > most) else value
 
 
 def _watts(cell: str) -> float | None:
-    return float(cell) if _WATTS.fullmatch(cell) else None
+    value = float(cell) if _WATTS.fullmatch(cell) else None
+    return None if value is None or value > _WATTS_MOST else value

@@ -13,16 +13,17 @@ LEFT_FOR = 300.0
 """Seconds after which what was being made is a leftover: it has its name a moment after it is there."""
 
 
-def learned(records: Mapping[str, EnvRecord], seen: Mapping[str, Sight]) -> dict[str, EnvRecord]:
+def learned(records: Mapping[str, EnvRecord], seen: Mapping[str, Sight], now: float) -> dict[str, EnvRecord]:
     """The records after a look at some nodes; of the others what was known of them before is still believed."""
     names = set(records)
     for sight in seen.values():
         names.update(image.ref.name for image in sight.images)
         names.update(container.env for container in sight.containers)
-    return {name: _learned(name, records.get(name, EnvRecord()), seen) for name in names}
+    return {name: _learned(name, records.get(name), seen, now) for name in names}
 
 
-def _learned(name: str, record: EnvRecord, seen: Mapping[str, Sight]) -> EnvRecord:
+def _learned(name: str, known: EnvRecord | None, seen: Mapping[str, Sight], now: float) -> EnvRecord:
+    record = known or EnvRecord(since=now)
     found: dict[int, list[tuple[str, EnvImage]]] = {}
     for node, sight in seen.items():
         for image in sight.images:
@@ -36,7 +37,10 @@ def _learned(name: str, record: EnvRecord, seen: Mapping[str, Sight]) -> EnvReco
     home = homes[0] if homes else None if record.home in seen else record.home
     if record.home in homes:
         home = record.home
-    return replace(record, highest=max(record.highest, *versions, 0), home=home, versions=versions)
+    highest, unsettled = max(record.highest, *versions, 0), record.unsettled
+    if highest > record.highest:
+        unsettled = known is None or versions[highest].at < record.since
+    return replace(record, highest=highest, home=home, versions=versions, unsettled=unsettled)
 
 
 def _version(known: Version | None, found: list[tuple[str, EnvImage]], seen: Mapping[str, Sight]) -> Version | None:
@@ -74,6 +78,14 @@ def version_named(records: Mapping[str, EnvRecord], ref: EnvRef) -> tuple[EnvRef
     return EnvRef(ref.name, number), record.versions[number]
 
 
+def assumed_words(name: str, number: int | None) -> str:
+    """That the current version of an env is only assumed, and how to settle it."""
+    return (
+        f"env {name}: version {number} is assumed to be the current one because it is the newest; a rollback from it "
+        f"is not remembered here. To settle it: agentless env rollback {name}:{number}, or another version"
+    )
+
+
 def next_number(record: EnvRecord, seen: Mapping[str, Sight], name: str) -> int:
     """The number of the next version: one that was never given, by us or, as far as can be seen, by anybody."""
     taken = [record.highest, *record.versions]
@@ -96,6 +108,7 @@ def prunable(
 ) -> tuple[str, ...]:
     """Images and containers of a node that nobody needs: versions before the current one, and leftovers.
 
+    Of an env whose current version is only assumed, an older one may be the one that is wanted.
     `used` are the versions that live tasks want, `busy` the envs that something is being done to, `coming` the ids of
     the images that are on their way; `now` is by the node's clock. What is not ours is never among them.
     """
@@ -116,5 +129,5 @@ def prunable(
 
 
 def _is_old(record: EnvRecord | None, ref: EnvRef) -> bool:
-    current = record.current if record else None
+    current = record.current if record and not record.assumed else None
     return current is not None and ref.version is not None and ref.version < current

@@ -12,7 +12,9 @@ from agentless.model.node import naming, unreachable
 from agentless.model.reservation import Reservation
 from agentless.model.sharing import Sharing
 from agentless.model.spec import TaskSpec
+from agentless.model.text import printable
 from agentless.model.units import format_duration, format_indices, format_size, short_size
+from agentless.rules.controls import in_words, lacking
 from agentless.rules.flaws import Flaw, say
 from agentless.rules.shape import Shape, shape_of
 
@@ -48,9 +50,12 @@ def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obsta
     found = []
     if node.state == "offline":
         found.append(Obstacle(unreachable(node.name, node.reason)))
-    elif node.state != "online":
+    elif node.state != "online" and not (node.trial and node.trial.is_tried_by(bare=shape.bare, gpus=shape.gpus > 0)):
         found.append(Obstacle(f"{node.name} is {node.state}: {node.reason}"))
     found += _host_obstacles(node, spec)
+    memory, engine = float(spec.memory or 0), node.observation.engine
+    lacks = lacking(engine, bare=shape.bare, cores=spec.cores or 0.0, memory=memory, numa=shape.numa)
+    found += [Obstacle(in_words(node.config, control), lasting=True) for control in lacks]
     if shape.exclusive and node.allocations:
         found.append(Obstacle(f"it wants {node.name} alone, and there is {_tasks(node)}"))
     elif alone := next((a for a in node.allocations if a.exclusive), None):
@@ -162,7 +167,7 @@ def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
 
 def _told(found: Mapping[str, tuple[Obstacle, ...]]) -> str:
     """What stands in the way, behind a colon: in the same line, or of several nodes each in a line of its own."""
-    texts = {name: "; ".join(map(str, each)) for name, each in found.items()}
+    texts = {name: printable("; ".join(map(str, each))) for name, each in found.items()}
     if len(texts) == 1:
         return f": {''.join(texts.values())}"
     lines = [naming(name, text) for name, text in texts.items()]

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from agentless.model.cluster import Cluster
 from agentless.model.run import Run
 from agentless.model.task import Assigning, Ended, Lost, Pending, Scheduled, Task
 from agentless.model.view import ShareView
@@ -75,19 +74,16 @@ def use_of(run: Run) -> Use:
     return Use(run.owner, weight(run.gpus), run.begin, run.end)
 
 
-def live_uses(tasks: Iterable[Task], cluster: Cluster, now: float) -> list[Use]:
-    """What is held now, by these tasks and on the nodes by those of other controllers, to the end that is expected."""
-    uses, own = [], set()
-    for task in tasks:
-        if (held := task.placement) and task.live:
-            own.add(task.id)
-            uses.append(_use(task.owner, len(held.gpu_uuids), _since(task, now), task.spec.terms.time_limit, now))
-    for node in cluster.nodes.values():
-        for other in node.allocations:
-            if other.task not in own:
-                begin = now if other.since is None else other.since
-                uses.append(_use(other.owner, len(other.gpu_uuids), begin, other.limit, now))
-    return uses
+def live_uses(tasks: Iterable[Task], now: float) -> list[Use]:
+    """What these tasks hold now, to the end that is expected.
+
+    What else runs on the nodes counts for nobody: its owner is a word that whoever started it has chosen.
+    """
+    return [
+        _use(task.owner, len(held.gpu_uuids), _since(task, now), task.spec.terms.time_limit, now)
+        for task in tasks
+        if (held := task.placement) and task.live
+    ]
 
 
 def shares(

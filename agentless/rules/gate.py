@@ -9,19 +9,39 @@ remapped it stands until the GPU is reset.
 
 from __future__ import annotations
 
+from collections import abc
 from collections.abc import Mapping
 from dataclasses import replace
 
 from agentless.model.cluster import Gpu, Node
 from agentless.model.gate import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
-from agentless.model.gpu import GpuReading, GpuSample, Xid
+from agentless.model.gpu import MOST_GPUS, GpuReading, GpuSample, Xid
 from agentless.model.moment import format_moment
 from agentless.rules.health import Finding, health
 
 OUT_FOR = 60.0
 """Seconds that a GPU is kept out at least, so that one at the limit of its temperature does not go in and out."""
 
+REMEMBERED = 2 * MOST_GPUS
+"""GPUs of a node that are remembered: all that it can have, and as many that it had. Of those the first stay."""
+CHANGES = 2 * MOST_GPUS
+"""UUIDs that a node may name within `CHANGES_WITHIN` seconds: all its GPUs may be other ones once."""
+CHANGES_WITHIN = 3600.0
+
 Xids = tuple[Xid, ...] | None
+
+
+def recognised(known: Mapping[str, float], sample: GpuSample, now: float) -> tuple[Mapping[str, float], GpuSample]:
+    """When each UUID was named last, and the sample; one without GPUs when a node names others all the time.
+
+    What is kept of a GPU would grow with each of them, and nobody could start anything on one.
+    """
+    here = {reading.uuid: now for reading in sample.gpus}
+    lately = {uuid: at for uuid, at in known.items() if now - at < CHANGES_WITHIN}
+    if len(lately | here) <= CHANGES:
+        return lately | here, sample
+    error = f"its GPUs change their UUIDs all the time, {CHANGES} of them within an hour; run nvidia-smi -L there twice"
+    return lately, GpuSample((), None, error)
 
 
 def looked(
@@ -43,8 +63,19 @@ def looked(
             moved = (other.gpus[reading.uuid] for other in records.values() if reading.uuid in other.gpus)
             known[reading.uuid] = next(moved, GpuRecord(_lasting(reading)))
     found = _findings(replace(record, gpus=known), sample, xids, policy)
-    gpus = {uuid: _after(gpu, here.get(uuid), found.get(uuid, {}), xids, now, policy) for uuid, gpu in known.items()}
+    gpus = remembered(
+        {uuid: _after(gpu, here.get(uuid), found.get(uuid, {}), xids, now, policy) for uuid, gpu in known.items()}, here
+    )
     return record if gpus == record.gpus else replace(record, gpus=gpus)
+
+
+def remembered(gpus: Mapping[str, GpuRecord], here: abc.Container[str] = ()) -> Mapping[str, GpuRecord]:
+    """Those of these GPUs to remember: all that are `here`, then those that are kept out, the first known first."""
+    if len(gpus) <= REMEMBERED:
+        return gpus
+    places = sorted(gpus, key=lambda uuid: (uuid not in here, not gpus[uuid].troubles))
+    kept = set(places[:REMEMBERED])
+    return {uuid: gpu for uuid, gpu in gpus.items() if uuid in kept}
 
 
 def gated(node: Node, record: NodeRecord | None) -> Node:
@@ -65,7 +96,7 @@ def gated(node: Node, record: NodeRecord | None) -> Node:
     if node.state == "offline":
         return replace(node, reason=f"{node.reason}; drained: {words}", gpus=tuple(free), drained=True)
     reason = f"{words}; {node.reason}" if node.reason else words
-    return replace(node, state="drained", reason=reason, gpus=tuple(free), drained=True)
+    return replace(node, state="drained", reason=reason, gpus=tuple(free), drained=True, trial=None)
 
 
 def resumed(

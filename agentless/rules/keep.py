@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from agentless.model.claim import claim_of
 from agentless.model.container import Container
 from agentless.model.keep import Keep
-from agentless.model.task import Ended, Task
+from agentless.model.task import Ended, Task, container_name
 from agentless.model.units import format_size
 from agentless.rules.reconcile import REAP_AFTER, is_forsaken
 
+ENDED = 2000
+"""Containers that have ended and stay on a node, however long they may: lists of more take an engine seconds."""
 _NAMES = {1: "standard output", 2: "standard error"}
 
 
@@ -49,13 +51,15 @@ def chores(
 
     `live` are the ids of the tasks that live here, `ended` the tasks that have ended here, by id, `kept` the ids of
     those whose log is safe, `waited` of those whose outputs are not here. A container that was started again since is
-    not removed, and of those of others only one that nobody has started.
+    not removed, and of those of others only what a launch has left, by its name, that nobody has started: what somebody
+    made of an image with labels of ours is theirs.
     """
     fetch, remove, due = list[tuple[float, Task]](), list[tuple[float, Task]](), math.inf
-    reap, bring = list[str](), list[tuple[float, Task]]()
+    reap, bring, stay = list[str](), list[tuple[float, Task]](), list[tuple[float, Task]]()
     for container in containers:
         claim = claim_of(container)
-        if claim and container.state == "created" and claim.task not in live:
+        left = claim and (container.signed or container.name == container_name(claim.task))
+        if claim and left and container.state == "created" and claim.task not in live:
             if is_forsaken(container, now):
                 reap.append(container.id)
             else:
@@ -74,7 +78,10 @@ def chores(
             if now - ended_at > keep.containers:
                 remove.append((ended_at, task))
             else:
-                due = min(due, ended_at + keep.containers)
+                stay.append((ended_at, task))
+    stay.sort(key=lambda one: one[0])
+    remove += stay[: max(0, len(stay) - ENDED)]
+    due = min(due, *(ended_at + keep.containers for ended_at, _ in stay[-ENDED:]), math.inf)
     return Chores(_in_order(fetch), _in_order(remove), tuple(reap), due, _in_order(bring))
 
 

@@ -68,8 +68,9 @@ def apply(task: Task, event: Event, now: float) -> Task:
             return replace(task, rank=rank)
         case Pending(), GaveUp(reason=reason):
             return replace(task, status=Ended("cancelled", now, reason=reason))
-        case ((Assigning() | Lost(container=None)), Unplaced(reason=reason)) if not task.stop:
-            return replace(task, status=Pending(reason, now))
+        case ((Assigning() | Lost(container=None)), Unplaced(reason, at_once, unfit)) if not task.stop:
+            waiting = Pending(reason, None if at_once else now)
+            return replace(task, spec=task.spec.without(unfit) if unfit else task.spec, status=waiting)
         case Pending(), Assigned(placement=placement):
             return replace(task, status=Assigning(placement, now))
         case Pending(), LaunchFailed(reason=reason):

@@ -12,6 +12,7 @@ from agentless.model.reservation import Reservation
 from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
 from agentless.model.units import format_duration
 from agentless.model.view import CheckView, GpuView, NodeView, OutputView, ReservationView, TaskView
+from agentless.rules.controls import engine_of, told
 from agentless.rules.idle import words
 from agentless.rules.plan import Outlook
 
@@ -160,7 +161,7 @@ def node_view(node: Node) -> NodeView:
         name=node.name,
         state=node.state,
         reason=node.reason,
-        gpus=len(node.gpus),
+        gpus=sum(gpu.home is None for gpu in node.gpus),
         gpus_free=sum(gpu.state == "free" for gpu in node.gpus),
         cores=seen.host.cores if seen.host else None,
         memory_mib=seen.host.memory_mib if seen.host else None,
@@ -184,21 +185,27 @@ def address_of(config: NodeConfig) -> str:
     return f"{user}{config.host}" + (f":{config.port}" if config.port else "")
 
 
-def _engine(config: NodeConfig) -> str:
-    return "podman" if config.has_podman else "Docker"
+def _breakdown(node: Node) -> str:
+    """Why no launch succeeds on a node, and what follows, empty when they do."""
+    broken = node.observation.broken
+    return f"{broken.reason}; then: agentless nodes resume {node.name}, or wait for the next task" if broken else ""
 
 
-def checks(node: Node) -> tuple[CheckView, ...]:
-    """What `doctor` says of a node, in the order in which one thing needs the other."""
+def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
+    """What `doctor` says of a node, in the order in which one thing needs the other; `twin`: that it is another one."""
     seen = node.observation
     if seen.error is not None:
         rest = (CheckView(node.name, what, None, "needs the step above") for what in ("docker", "nvidia", "toolkit"))
         return (CheckView(node.name, "reach", False, seen.error), *rest)
     found = [CheckView(node.name, "reach", True, f"{address_of(node.config)} by {node.config.connection}")]
+    if twin:
+        found.append(CheckView(node.name, "identity", False, twin))
     engine, sample = seen.engine, seen.sample
     if engine is None or sample is None:
         return (*found, CheckView(node.name, "docker", None, node.reason))
-    found.append(CheckView(node.name, "docker", engine.error is None, engine.error or f"version {engine.version}"))
+    broken = _breakdown(node)
+    docker = engine.error or (broken if seen.broken and seen.broken.fault != "gpus" else "")
+    found.append(CheckView(node.name, "docker", not docker, docker or f"version {engine.version}"))
     if sample.error is not None:
         found.append(CheckView(node.name, "nvidia", False, sample.error))
     else:
@@ -208,13 +215,17 @@ def checks(node: Node) -> tuple[CheckView, ...]:
         found.append(CheckView(node.name, "nvidia", True, words if count else "no GPU: CPU tasks only"))
     if not sample.gpus:
         found.append(CheckView(node.name, "toolkit", True, "not needed without GPUs"))
+    elif broken and not docker:
+        found.append(CheckView(node.name, "toolkit", False, broken))
     elif engine.nvidia:
-        found.append(CheckView(node.name, "toolkit", True, f"{_engine(node.config)} can hand out GPUs"))
+        found.append(CheckView(node.name, "toolkit", True, f"{engine_of(node.config)} can hand out GPUs"))
     else:
         then = {
             "Docker": "sudo nvidia-ctk runtime configure && sudo systemctl restart docker",
             "podman": "sudo nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml",
         }
-        fix = f"install nvidia-container-toolkit, then: {then[_engine(node.config)]}"
+        fix = f"install nvidia-container-toolkit, then: {then[engine_of(node.config)]}"
         found.append(CheckView(node.name, "toolkit", None if engine.error else False, engine.error or fix))
+    if engine.lacks:
+        found.append(CheckView(node.name, "limits", False, told(node.config, engine.lacks)))
     return tuple(found)

@@ -29,13 +29,14 @@ REAP_AFTER = 300.0
 def container_of(task: Task, containers: Iterable[Container]) -> Container | None:
     """The container of `task` among these.
 
-    Its id tells, once that is known; before, the label, for a container may be renamed. `docker commit` copies labels:
-    of several containers with this one, ours is the one with our name, else the oldest.
+    Its id tells, once that is known; before, the label, for a container may be renamed, where our signature says that
+    the label is ours. `docker commit` copies labels, and anybody can: of several containers with these, ours is the one
+    with our name, else the oldest.
     """
     known = task.container
     if known is not None:
         return next((container for container in containers if container.id == known), None)
-    claimed = [c for c in containers if (claim := claim_of(c)) and claim.task == task.id]
+    claimed = [c for c in containers if c.signed and (claim := claim_of(c)) and claim.task == task.id]
     return min(claimed, key=lambda c: (c.name != task.container_name, c.created_at or 0.0), default=None)
 
 
@@ -90,7 +91,7 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
     if container is None or container.state == "created" or status.placement is None:
         return False
     if status.container is None:
-        return True
+        return container.signed
     if container.id != status.container:
         return False
     if status.exit_code is None and (container.live or container.exit_code is not None):

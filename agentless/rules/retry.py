@@ -29,8 +29,12 @@ def another_try(before: Task, after: Task, now: float) -> tuple[Task, Delayed] |
 
 
 def fresh_try(task: Task, now: float) -> Task:
-    """The try after this one, as it is taken in."""
-    return replace(task.afresh(Pending()), id=next_try(task.id), created_at=now)
+    """The try after this one, as it is taken in: where the volumes are that this one has had, if it has had some."""
+    again = replace(task.afresh(Pending()), id=next_try(task.id), created_at=now)
+    if task.spec.volumes and task.container and task.node:
+        needs = replace(task.spec.needs, nodes=(task.node,))
+        again = replace(again, spec=replace(task.spec, needs=needs))
+    return again
 
 
 def _why(task: Task) -> str | None:

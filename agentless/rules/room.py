@@ -17,6 +17,7 @@ from agentless.model.gpu import GpuTopology
 from agentless.model.sharing import ALONE, Sharing
 from agentless.model.task import Placement
 from agentless.rules.closeness import choose
+from agentless.rules.controls import lacking
 from agentless.rules.load import Load, pinned
 from agentless.rules.seat import FAR, Seat
 from agentless.rules.shape import Amounts, Shape
@@ -32,7 +33,7 @@ Kinds = tuple[tuple[str, int, int], ...]
 
 
 class Room:
-    """One node. `order` is its place in the inventory, `closed` why nothing may start there now (empty: it may).
+    """One node. `order` is its place in the inventory, `closed` why nothing may start there (empty: it may).
 
     `cores` and `memory` (bytes) are all there is, `free_cores` and `free_memory` what nobody has now. `lengths` are the
     seconds that are expected of tasks without a limit, by task: a learned length counts as endless as long as somebody
@@ -45,11 +46,12 @@ class Room:
         self.name = node.name
         self.order = order
         self.now = now
-        self.closed = "" if node.state == "online" else node.reason
+        self.closed = "" if node.state == "online" or node.trial else node.reason
         self.cores = self.free_cores = math.inf if host is None or host.cores is None else float(host.cores)
         self.memory = self.free_memory = (
             math.inf if host is None or host.memory_mib is None else float(host.memory_mib << 20)
         )
+        self.engine = node.observation.engine
         self.last_start = node.last_start
         self.reservations = node.reservations
         self._exclusive = self._firm = self._unsure = 0
@@ -101,7 +103,7 @@ class Room:
         Of those that it is given now, not only promised, the memory must be free now.
         """
         end = self._end(amounts, begin)
-        if self.closed or not self._has_room(shape, amounts, begin, end):
+        if self.closed or not self._serves(shape, amounts) or not self._has_room(shape, amounts, begin, end):
             return None
         if not shape.gpus:
             return []
@@ -125,6 +127,8 @@ class Room:
 
     def soonest(self, shape: Shape, amounts: Amounts) -> float:
         """A time before which there is certainly not room enough for it: quick to say, and often right."""
+        if not self._serves(shape, amounts):
+            return math.inf
         if shape.gpus > len(self.seats) or amounts.cores > self.cores or amounts.memory > self.memory:
             return math.inf
         moment = self.openings(shape.sharing.rough)[shape.gpus - 1] if shape.gpus else self.now
@@ -187,8 +191,11 @@ class Room:
         """Take seats, cores and memory for a task from now on."""
         host = self.node.observation.host
         now = [load for load in self.loads if load.begin <= self.now]
-        numa = pinned(host, now, shape, amounts, seats) if host else None
+        can_pin = shape.bare or self.engine is None or "cpuset" not in self.engine.lacks
+        numa = pinned(host, now, shape, amounts, seats) if host and can_pin else None
         self.last_start = self.now
+        if self.node.trial:
+            self.closed = self.node.reason  # one at a time finds out whether it works again
         placement = Placement(
             node=self.name,
             gpus=tuple(seat.index for seat in seats),
@@ -250,6 +257,13 @@ class Room:
             if wanted <= 1e-9:
                 return load.end
         return math.inf
+
+    def _serves(self, shape: Shape, amounts: Amounts) -> bool:
+        """Whether it may try to start such a task, and has the control groups that this needs."""
+        trial = self.node.trial
+        if trial and not trial.is_tried_by(bare=shape.bare, gpus=shape.gpus > 0):
+            return False
+        return not lacking(self.engine, bare=shape.bare, cores=amounts.cores, memory=amounts.memory, numa=shape.numa)
 
     def _lets(self, seat: Seat, shape: Shape, begin: float, end: float) -> bool:
         """Whether a GPU is open to a task all the time between, and not reserved for others."""

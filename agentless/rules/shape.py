@@ -16,7 +16,8 @@ class Shape:
     """The needs of a task in a form that can be looked up: `on` are pairs, `gpu_memory` is 0 for any.
 
     Cores, memory and time are not part of it: they are amounts, and who has room for more has room for less.
-    `owner` is only told of those who have a reservation: all others are alike.
+    `bare` is a task that runs on the node itself. `owner` is only told of those who have a reservation: all others are
+    alike.
     """
 
     gpus: int
@@ -32,6 +33,7 @@ class Shape:
     sharing: Sharing
     owner: str = ""
     env: bool = False
+    bare: bool = False
 
     @property
     def share(self) -> bool:
@@ -98,4 +100,5 @@ def shape_of(spec: TaskSpec, owner: str = "") -> Shape:
         replace(needs.sharing, strangers=True) if spec.share else needs.sharing,
         owner,
         spec.image_id is not None,
+        spec.on_node_itself,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from agentless.model.claim import Claim, claim_of
@@ -16,6 +16,7 @@ from agentless.model.reservation import Reservation
 from agentless.model.task import Assigning, Placement, Running, Task
 from agentless.model.units import format_size
 from agentless.rules.gate import gated
+from agentless.rules.twins import twin_words
 
 STALE_AFTER = 15.0
 """Seconds without a sample after which a connected node is degraded: its GPUs are not known to be idle any more."""
@@ -28,15 +29,21 @@ def survey(
     now: float,
     records: Mapping[str, NodeRecord] = MappingProxyType({}),
     reservations: Iterable[Reservation] = (),
+    called: Callable[[Container, Claim], str] = lambda _, claim: claim.task,
+    homes: Mapping[str, str] = MappingProxyType({}),
 ) -> Cluster:
     """Everything known, put together. An unknown reading makes an unknown GPU, never a free one.
 
-    `records` say which nodes are drained, and which GPUs are kept out.
+    `records` say which nodes are drained, and which GPUs are kept out. `called` says what task a container is, `homes`
+    whose a GPU is that several nodes name.
     """
     held: dict[str, dict[str, Allocation]] = defaultdict(dict)
+    starting: set[str] = set()
     for task in tasks:
         if task.live and task.placement:
             held[task.placement.node][task.id] = _allocation(task, task.placement)
+            if isinstance(task.status, Assigning):
+                starting.add(task.placement.node)
     reserved: dict[str, list[Reservation]] = defaultdict(list)
     for reservation in sorted(reservations, key=lambda each: (each.begin, each.id)):
         if now < reservation.end:
@@ -44,7 +51,16 @@ def survey(
     return Cluster(
         {
             name: gated(
-                _node(config, observations.get(name, Observation()), held[name], now, tuple(reserved[name])),
+                _node(
+                    config,
+                    observations.get(name, Observation()),
+                    held[name],
+                    now,
+                    tuple(reserved[name]),
+                    called,
+                    homes,
+                    starting=name in starting,
+                ),
                 records.get(name),
             )
             for name, config in nodes.items()
@@ -72,9 +88,9 @@ def _allocation(task: Task, placement: Placement) -> Allocation:
     )
 
 
-def _claimed(container: Container, claim: Claim) -> Allocation:
+def _claimed(container: Container, claim: Claim, task: str) -> Allocation:
     return Allocation(
-        claim.task,
+        task,
         claim.owner,
         claim.gpu_uuids,
         claim.cores or 0.0,
@@ -93,8 +109,17 @@ def _node(
     held: Mapping[str, Allocation],
     now: float,
     reservations: tuple[Reservation, ...],
+    called: Callable[[Container, Claim], str],
+    homes: Mapping[str, str],
+    *,
+    starting: bool,
 ) -> Node:
     state, reason = _node_state(seen, now)
+    if state == "online" and (twin := twin_words(config.name, seen, homes)):
+        state, reason = "degraded", twin
+    trial = seen.broken if state == "online" and seen.broken and now >= seen.broken.again and not starting else None
+    if state == "online" and seen.broken:
+        state, reason = "degraded", seen.broken.reason
     allocations = dict(held)
     holders: dict[str, dict[str, Allocation]] = defaultdict(dict)
     for allocation in held.values():
@@ -105,10 +130,11 @@ def _node(
     containers = (seen.engine.containers or ()) if seen.engine else ()
     for container in containers:
         if container.live and (claim := claim_of(container)):
-            claimed = allocations.setdefault(claim.task, _claimed(container, claim))
+            task = called(container, claim)
+            claimed = allocations.setdefault(task, _claimed(container, claim, task))
             for uuid in claim.gpu_uuids:
-                holders[uuid].setdefault(claim.task, claimed)
-                inside[uuid][container.id] = claim.task
+                holders[uuid].setdefault(task, claimed)
+                inside[uuid][container.id] = task
                 if claim.share:
                     shared.add(uuid)
     sample = seen.sample
@@ -116,7 +142,7 @@ def _node(
     processes: dict[str, list[GpuProcess]] = defaultdict(list)
     for process in (sample.processes or ()) if sample else ():
         processes[process.gpu_uuid].append(process)
-    known = sample is not None and sample.processes is not None and state == "online"
+    known = sample is not None and sample.processes is not None and (state == "online" or trial is not None)
     gpus = tuple(
         _gpu(
             config,
@@ -127,12 +153,13 @@ def _node(
             reading.uuid in shared,
             known,
             reason,
+            homes.get(reading.uuid, config.name),
         )
         for reading in readings
     )
     starts = [container.here(container.started_at) for container in containers]
     last_start = max(filter(None, (*starts, *(allocation.since for allocation in allocations.values()))), default=0.0)
-    return Node(config, state, reason, gpus, seen, tuple(allocations.values()), last_start, reservations)
+    return Node(config, state, reason, gpus, seen, tuple(allocations.values()), last_start, reservations, trial=trial)
 
 
 def _node_state(seen: Observation, now: float) -> tuple[NodeState, str]:
@@ -160,6 +187,7 @@ def _gpu(
     beside: bool,
     known: bool,
     node_reason: str,
+    home: str,
 ) -> Gpu:
     """`inside` are the containers that claim it, each with its task; `beside`: strangers on it are expected."""
     state: GpuState
@@ -168,6 +196,8 @@ def _gpu(
     found = {holder.task for holder in holders}.issubset(inside.values())
     strangers = outside if found else tuple(process for process in outside if process.container is None)
     unknown = _unknown(reading, known, node_reason)
+    if home != config.name:
+        return Gpu(reading, "excluded", f"it is {home}'s, which names the same GPU; counted there", home=home)
     if reading.index in config.exclude_gpus:
         state, reason = "excluded", "excluded by the inventory"
     elif holders:

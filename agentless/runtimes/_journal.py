@@ -12,6 +12,10 @@ from datetime import UTC, datetime
 
 import orjson
 
+from agentless.errors import TooMuch
+
+_ENTRY = 4 << 20
+"""Bytes of an entry: 48 KiB of a line are one (LineMax in journald.conf), each a number of up to 4 characters."""
 _STDERR = "3"
 
 
@@ -27,6 +31,8 @@ class JournalReading:
         if fd != 1:
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > _ENTRY:
+            raise TooMuch(f"an entry of the journal has more than {_ENTRY >> 20} MiB; see journalctl on the node")
         at, found = 1, list[bytes]()
         for line in lines:
             entry = _entry(line)

@@ -9,20 +9,25 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import get_args
 
 import orjson
 
-from agentless.errors import NoAnswer, Refused, RuntimeFailed
-from agentless.model.claim import TASK, labels_of
-from agentless.model.command import Command, Result, Section
+from agentless.errors import AgentlessError, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed
+from agentless.model.claim import GPUS, SPEC, TASK, labels_of
+from agentless.model.command import SECTION, Command, Result, Section
 from agentless.model.container import Container
 from agentless.model.files import Prepared
 from agentless.model.log_query import LogQuery
-from agentless.model.node import EngineFacts, NodeConfig
+from agentless.model.node import Control, EngineFacts, NodeConfig
+from agentless.model.signature import COVERED, SIGNATURE, Signer
 from agentless.model.task import Placement, Task
+from agentless.model.text import cut
 from agentless.ports import Reading
 from agentless.render import Renderer
-from agentless.runtimes._complaints import explain
+from agentless.runtimes import _beside, _crowd
+from agentless.runtimes._complaints import Blame, blame, explain, without_words_of
 from agentless.runtimes._times import seconds
 from agentless.runtimes.envs import EnvWords
 from agentless.runtimes.images import Images
@@ -34,7 +39,7 @@ LOCK_WAIT = 20
 CLOCKS_AGREE = 1.0
 """Seconds by which a node's clock may differ from ours before its times are corrected."""
 
-_HELD, _LOCKED, _UNCLEAR, _OTHER_IMAGE = 75, 76, 78, 79
+_HELD, _LOCKED, UNLISTED, _UNCLEAR, _OTHER_IMAGE = 75, 76, 77, 78, 79
 # The claim before the words that others chose: a bar in those cannot hide it.
 LIVE = (
     '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}'
@@ -45,15 +50,34 @@ _STATE = "{{.State.Status}}"
 _ID = "{{.Id}}"
 _LISTING = "{{.ID}} {{.Status}}"
 _LISTED = re.compile("[0-9a-f]{64} ")
-_INSPECT = (
-    '{"id":{{json .Id}},"name":{{json .Name}},"created":{{json .Created}},'
-    '"state":{{json .State}},"labels":{{json .Config.Labels}}}'
-)
+LABELS = (*COVERED, SIGNATURE)
+"""The labels that are read, and no others: whoever may use the engine writes what he likes, and as much of it."""
+
+
+def inspected(identity: str) -> str:
+    """The format that asks for all that is read of a container, each word cut to what it may have."""
+    labels = (
+        f'"{label}":{{{{json (printf "%.{_crowd.SPEC if label == SPEC else _crowd.WORDS}s" '
+        f'(or (index .Config.Labels "{label}") ""))}}}}'
+        for label in LABELS
+    )
+    state = (f'"{field}":{{{{json .State.{field}}}}}' for field in ("Status", "ExitCode", "OOMKilled", *_TIMES))
+    return (
+        f'{{"id":{{{{json {identity}}}}},"name":{{{{json (printf "%.{_crowd.WORDS}s" .Name)}}}}'
+        f',"created":{{{{json .Created}}}},"state":{{{",".join(state)}'
+        f',"Error":{{{{json (printf "%.{_crowd.WORDS}s" .State.Error)}}}}}},"labels":{{{",".join(labels)}}}}}'
+    )
+
+
+_TIMES = ("StartedAt", "FinishedAt")
+_INSPECT = inspected(".Id")
 # Docker 20.10 has no other fields when its engine does not answer.
 _INFO = (
     '{"errors":{{json .ServerErrors}}'
     '{{if not .ServerErrors}},"version":{{json .ServerVersion}},"runtimes":{{json .Runtimes}}'
-    ',"time":{{json .SystemTime}}{{end}}}'
+    ',"memory":{{json .MemoryLimit}},"cpu":{{json .CPUCfsQuota}},"cpuset":{{json .CPUSet}}'
+    ',"cgroups":{{json .CgroupDriver}},"security":{{json .SecurityOptions}}'
+    ',"time":{{json .SystemTime}},"id":{{json .ID}}{{end}}}'
 )
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 
@@ -70,6 +94,10 @@ class Held(Refused):
     """Another task holds one of the GPUs, or wants the node alone, and no container of this task lives on the node."""
 
 
+class Unseen(Refused):
+    """Another engine on the node may have given away its GPUs, and does not say so."""
+
+
 class Docker:
     """The Docker engine of one node, spoken to by the `docker` command as the inventory writes it.
 
@@ -80,10 +108,11 @@ class Docker:
     keeps_envs = True
     _volumes = VolumeWords
     _live, _state, _inspected, _info = LIVE, _STATE, _INSPECT, _INFO
+    _signed = f'{{{{.Label "{SIGNATURE}"}}}}'
 
-    def __init__(self, node: NodeConfig, renderer: Renderer, controller: str) -> None:
+    def __init__(self, node: NodeConfig, renderer: Renderer, signer: Signer) -> None:
         self._node = node
-        self._controller = controller
+        self._signer = signer
         self._docker = list(node.docker)
         self._renderer = renderer
         self.images = Images(node, renderer, self.complaint)
@@ -94,11 +123,12 @@ class Docker:
     # ------------------------------------------------------------------ asking
 
     def facts(self) -> tuple[Section, ...]:
-        """Version, NVIDIA support and a list of our containers, as two sections."""
+        """Version, NVIDIA support, a list of our containers and what other engines there are, as three sections."""
         info = self._renderer.script(self._template("docker-facts.sh.j2"), docker=self._docker, format=self._info)
         return (
             Section("docker.info", info),
             Section("docker.containers", self.listing().script),
+            _beside.facts(self._renderer, self._node, LIVE),
         )
 
     def listing(self) -> Command:
@@ -123,12 +153,21 @@ class Docker:
             fields = orjson.loads(answer)
         except orjson.JSONDecodeError:
             fields = {}
-        version = fields.get("version")
+        version = cut(str(fields.get("version") or ""), 64)
         if not info.ok or not version:
             return EngineFacts(error=self.complaint("; ".join(fields.get("errors") or others)))
+        found = self.parse_list(listed)
+        if problem := _crowd.too_many(len(found) if len(listed.stdout) < SECTION else _crowd.MOST + 1):
+            return EngineFacts(version, error=problem)
         if not listed.ok:
             return EngineFacts(version, error=self.complaint(listed.out))
-        return self._engine(fields, others, self.parse_list(listed), asked, answered)
+        engine = self._engine({**fields, "version": version}, others, found, asked, answered)
+        beside = sections.get(_beside.SECTION)
+        return replace(
+            engine,
+            error=engine.error or _beside.unseen(self._node, beside.out if beside else ""),
+            cgroup_parent=_beside.parent_of(self._node, beside, fields.get("cgroups"), fields.get("security")),
+        )
 
     def containers(self, task: str) -> Command:
         """Ask for the containers of one task: by its label, for they may have been renamed."""
@@ -143,10 +182,24 @@ class Docker:
         found = []
         for line in result.stdout.splitlines():
             try:
-                found.append(self._container(orjson.loads(line), clock))
+                container = self._container(orjson.loads(line), clock)
+                found.append(replace(container, signed=self._signer.has_signed(container.labels, self._node.name)))
             except (AttributeError, KeyError, TypeError, ValueError):
                 continue
         return tuple(found)
+
+    def excess(self, containers: Sequence[Container]) -> str | None:
+        """Why these containers are more than can be kept track of, None when they are not."""
+        return _crowd.too_many(len(containers)) or _crowd.too_long(containers)
+
+    def endless(self, containers: Iterable[Container]) -> str | None:
+        """That one of them claims what cannot be read to its end, None when all can be."""
+        endless = next((c for c in containers if c.live and len(c.labels.get(GPUS, "")) >= _crowd.WORDS), None)
+        if endless is None:
+            return None
+        return (
+            f"container {endless.id[:12]} claims more GPUs than there can be; remove it, or start it without that label"
+        )
 
     def says_gone(self, result: Result, missing: Iterable[str]) -> bool:
         """Whether an answer of `inspect` says of all these containers that they are gone, and not merely nothing."""
@@ -166,7 +219,9 @@ class Docker:
         `since` is Unix seconds by the node's own clock.
         """
         return self._words(
-            "docker-events.j2", since=f"{since:.3f}", format=f'{{{{.Action}}}} {{{{index .Actor.Attributes "{TASK}"}}}}'
+            "docker-events.j2",
+            since=f"{since:.3f}",
+            format=f'{{{{.Action}}}} {{{{printf "%.200s" (index .Actor.Attributes "{TASK}")}}}}',
         )
 
     def logs(self, container: str, query: LogQuery) -> Command:
@@ -201,11 +256,16 @@ class Docker:
     # ---------------------------------------------------------------- changing
 
     def launch(
-        self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
+        self,
+        task: Task,
+        placement: Placement,
+        secrets: Mapping[str, str],
+        prepared: Prepared | None = None,
+        engine: EngineFacts | None = None,
     ) -> Command:
         """Lock, check, `docker run -d` as one script; `parse_launch` reads its answer.
 
-        `prepared` has the files of a task that has some.
+        `prepared` has the files of a task that has some, `engine` is the node's as it has answered last.
         Raises RuntimeFailed when the value of a secret is gone: docker would leave the variable out without a word.
         """
         spec = task.spec
@@ -215,11 +275,13 @@ class Docker:
         if secrets and docker[0].rpartition("/")[2] == "sudo":
             docker = [docker[0], f"--preserve-env={','.join(sorted(secrets))}", *docker[1:]]
         name = self._name(task, placement)
+        labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
+        parent = engine.cgroup_parent if engine else None
         run = self._renderer.words(
             self._template("docker-run.j2"),
             docker=self._under_lock(docker),
             name=name,
-            labels=labels_of(task, placement, self._controller),
+            labels=labels,
             gpu_uuids=placement.gpu_uuids,
             env={
                 "AGENTLESS_TASK_ID": task.id,
@@ -239,6 +301,7 @@ class Docker:
             network=spec.network,
             privileged=spec.privileged,
             stop_grace=max(1, round(spec.stop_grace)),
+            cgroup_parent=_beside.group(task, placement, parent) if parent else None,
             image=prepared.image if prepared else spec.image,
             command=spec.command,
         )
@@ -247,13 +310,15 @@ class Docker:
             docker=self._under_lock(self._docker),
             lock_wait=LOCK_WAIT,
             format=self._live,
+            live_format=f"{self._signed}|{self._live}",
             state_format=self._state,
             name=name,
-            task=task.id,
+            signature=labels[SIGNATURE],
             gpu_uuids=placement.gpu_uuids,
             exclusive=spec.needs.exclusive,
             sharing=spec.needs.sharing,
             gpu_total=placement.gpu_total,
+            **_beside.claims(placement, self._node, LIVE),
             volumes=[volume.name for volume in spec.volumes],
             volume_format=MARK,
             owner=task.owner,
@@ -267,9 +332,9 @@ class Docker:
     def parse_launch(self, task: Task, result: Result) -> str:
         """The id of the started container.
 
-        Raises Held naming the holder, Refused when the lock was not to be had, ImageMissing, RuntimeFailed with the
-        fix (then nothing of it is on the node), or NoAnswer when the container may be there all the same and has to be
-        looked for.
+        Raises Held naming the holder, Refused when the lock was not to be had, ImageMissing, RuntimeFailed,
+        NodeUnfit or NodeBroken with the fix (then nothing of it is on the node), or NoAnswer when the container may be
+        there all the same and has to be looked for.
         """
         if result.ok:
             ids = _CONTAINER_ID.findall(result.out)
@@ -287,7 +352,9 @@ class Docker:
             raise FilesMissing(f"the files of task {task.id} are not on {self._node.name} any more")
         if self._lacks_image(complaint):
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
-        raise RuntimeFailed(f"{self._node.name}: {self.complaint(complaint)}")
+        # Who has what is listed before anything of the task is looked at.
+        reason = "engine" if result.exit_code == UNLISTED else self._blame(without_words_of(task.spec, complaint))
+        raise launch_failure(f"{self._node.name}: {self.complaint(complaint)}", reason)
 
     def pull(self, image: str) -> Command:
         """Fetch an image, outside the lock."""
@@ -328,6 +395,10 @@ class Docker:
         """What the engine complains of, as a sentence with the fix."""
         return explain(words, self._node)
 
+    def _blame(self, words: str) -> Blame:
+        """The reason of a launch that failed with these words."""
+        return blame(words)
+
     # ---------------------------------------------------------- a log that is kept
 
     def log_sizes(self, container: str) -> Command:
@@ -366,7 +437,8 @@ class Docker:
         """What it says of itself, by the fields of its answer and the other lines."""
         nvidia = "nvidia" in (fields.get("runtimes") or ()) or any("/nvidia-c" in line for line in others)  # type: ignore[operator]
         clock = ahead(seconds(fields.get("time")), asked, answered)
-        return EngineFacts(str(fields["version"]), nvidia, None, None, listed, clock)
+        engine_id = str(fields.get("id") or "")[:100] or None
+        return EngineFacts(str(fields["version"]), nvidia, None, None, listed, clock, _lacks(fields), engine_id)
 
     def _container(self, fields: Mapping[str, object], clock: float) -> Container:
         """A container by the fields of `inspect`; raises as `dict` does for what is none."""
@@ -393,10 +465,27 @@ def check_claims(task: Task, node: NodeConfig, result: Result) -> None:
     """Raise what a launch that failed says of the lock and of those who hold GPUs, as `parse_launch` does."""
     if result.exit_code == _HELD:
         raise Held(_held(task, node, result.out))
+    if result.exit_code == _beside.UNSEEN and (unseen := _beside.unseen(node, result.out)):
+        raise Unseen(unseen)
     if result.exit_code == _LOCKED:
         raise Refused(f"{node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
     if result.exit_code == _UNCLEAR or result.exit_code > 127:
         raise NoAnswer(f"{node.name} may have started task {task.id}, or not: the launch was interrupted")
+
+
+def _lacks(fields: Mapping[str, object]) -> frozenset[Control]:
+    """The control groups that `docker info` says are not there; a rootless engine without systemd has none at all."""
+    if fields.get("cgroups") == "none":
+        return frozenset(get_args(Control))
+    limits: tuple[Control, ...] = "memory", "cpu", "cpuset"
+    return frozenset(control for control in limits if fields.get(control) is False)
+
+
+def launch_failure(sentence: str, reason: Blame) -> AgentlessError:
+    """The error for a launch that has failed and left nothing on the node."""
+    if reason == "task":
+        return RuntimeFailed(sentence)
+    return NodeUnfit(sentence) if reason == "fit" else NodeBroken(sentence, reason)
 
 
 def _held(task: Task, node: NodeConfig, output: str) -> str:
@@ -404,9 +493,9 @@ def _held(task: Task, node: NodeConfig, output: str) -> str:
     index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
     held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
     words = [
-        f"GPU {index.get(gpu, gpu)} is held by task {other} of {owner}"
+        f"GPU {index.get(gpu, gpu)} is held by {_beside.holder(other)} of {owner}"
         if gpu
-        else f"{node.name} is shared with nobody, and task {other} of {owner} is there"
+        else f"{node.name} is shared with nobody, and {_beside.holder(other)} of {owner} is there"
         for gpu, other, owner in held
     ]
     full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
@@ -419,12 +508,14 @@ def container_of_fields(fields: Mapping[str, object], clock: float) -> Container
     state: Mapping[str, object] = fields["state"]  # type: ignore[assignment]
     exit_code = state.get("ExitCode")
     ended = state["Status"] in ("exited", "dead")
+    if not _CONTAINER_ID.fullmatch(str(fields["id"])):
+        raise ValueError("no engine gives such an id")
     return Container(
         id=str(fields["id"]),
         name=str(fields["name"]).removeprefix("/"),
         state=state["Status"],  # type: ignore[arg-type]
         labels=dict(fields["labels"] or {}),  # type: ignore[call-overload]
-        exit_code=int(exit_code) if ended and isinstance(exit_code, int) else None,
+        exit_code=exit_code if ended and isinstance(exit_code, int) and 0 <= exit_code <= 255 else None,
         oom_killed=bool(state.get("OOMKilled")),
         error=str(state.get("Error") or ""),
         created_at=seconds(fields.get("created")),

@@ -22,12 +22,14 @@ from agentless.model.command import Command, Result
 from agentless.model.container import Container, ContainerState
 from agentless.model.env import is_ours
 from agentless.model.files import Prepared
-from agentless.model.node import EngineFacts
+from agentless.model.node import Control, EngineFacts
+from agentless.model.signature import SIGNATURE
 from agentless.model.spec import Volume
 from agentless.model.task import Placement, Task
-from agentless.runtimes._podman_complaints import HIDDEN, explain
+from agentless.runtimes._complaints import Blame
+from agentless.runtimes._podman_complaints import HIDDEN, blame, explain
 from agentless.runtimes._times import seconds
-from agentless.runtimes.docker import Docker, ahead, container_of_fields
+from agentless.runtimes.docker import Docker, ahead, container_of_fields, inspected
 from agentless.runtimes.volumes import SIZES_WITHIN, VolumeWords, record
 
 OLDEST = (4, 1)
@@ -39,7 +41,7 @@ _CLAIM = re.compile(r"^(agentless-[^.]*)\..*")
 _OWN = frozenset({"cp.j2", "events.j2", "facts.sh.j2", "launch.sh.j2", "reap.sh.j2", "rm.j2", "run.j2", "shell.sh.j2"})
 _INFO = (
     '{"version":{{json .Version.Version}},"rootless":{{json .Host.Security.Rootless}}'
-    ',"cgroups":{{json .Host.CgroupsVersion}}}'
+    ',"cgroups":{{json .Host.CgroupsVersion}},"controllers":{{json .Host.CgroupControllers}}}'
 )
 # One that ran when the node went down holds nothing.
 LIVE = (
@@ -54,11 +56,8 @@ _STATE = (
     '{{if not .State.StartedAt.IsZero}}begun{{else if eq .State.Status "initialized"}}created'
     "{{else}}{{.State.Status}}{{end}}"
 )
-_INSPECTED = (
-    '{"id":{{json .ID}},"name":{{json .Name}},"created":{{json .Created}},'
-    '"state":{{json .State}},"labels":{{json .Config.Labels}}}'
-)
-_EVENT = f'{{{{with index .Attributes "{TASK}"}}}}{{{{$.Status}}}} {{{{.}}}}{{{{end}}}}'
+_INSPECTED = inspected(".ID")
+_EVENT = f'{{{{with index .Attributes "{TASK}"}}}}{{{{$.Status}}}} {{{{printf "%.200s" .}}}}{{{{end}}}}'
 _STATES = {"initialized": "created", "configured": "created", "stopping": "running", "stopped": "exited"}
 
 
@@ -83,6 +82,7 @@ class Podman(Docker):
     keeps_envs = False
     _volumes = PodmanVolumes
     _live, _state, _inspected, _info = LIVE, _STATE, _INSPECTED, _INFO
+    _signed = f'{{{{index .Labels "{SIGNATURE}"}}}}'
 
     def events(self, since: float) -> Command:
         """As Docker's; a line of a container that is none of ours is empty."""
@@ -94,18 +94,26 @@ class Podman(Docker):
         return all(re.search(rf'no such (object: "?|container:? "?){re.escape(one)}', words) for one in missing)
 
     def launch(
-        self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
+        self,
+        task: Task,
+        placement: Placement,
+        secrets: Mapping[str, str],
+        prepared: Prepared | None = None,
+        engine: EngineFacts | None = None,
     ) -> Command:
         """As Docker's; raises RuntimeFailed also for an env."""
         if is_ours(task.spec.image or ""):
             raise RuntimeFailed(
                 f"{self._node.name} has podman, which keeps no envs; take a node with Docker, or --image"
             )
-        return super().launch(task, placement, secrets, prepared)
+        return super().launch(task, placement, secrets, prepared, engine)
 
     def complaint(self, words: str) -> str:
         """What podman complains of, as a sentence with the fix."""
         return explain(words, self._node)
+
+    def _blame(self, words: str) -> Blame:
+        return blame(words)
 
     # ------------------------------------------------------------------ inside
 
@@ -145,6 +153,7 @@ class Podman(Docker):
             error=self._unfit(version, rootless=bool(fields.get("rootless")), fields=fields, others=others),
             listed=listed,
             clock=ahead(seconds(now), asked, answered),
+            lacks=_lacks(fields),
         )
 
     def _unfit(
@@ -183,6 +192,15 @@ class Podman(Docker):
 
     def _lacks_image(self, complaint: str) -> bool:
         return "image not known" in complaint
+
+
+def _lacks(fields: Mapping[str, object]) -> frozenset[Control]:
+    """The control groups that it may not use. With cgroups v1 it does not say; with v2 it can always pause."""
+    controllers = fields.get("controllers")
+    if fields.get("cgroups") != "v2" or not isinstance(controllers, list):
+        return frozenset()
+    limits: tuple[Control, ...] = "memory", "cpu", "cpuset"
+    return frozenset(control for control in limits if control not in controllers)
 
 
 def _numbers(version: str) -> tuple[int, ...]:

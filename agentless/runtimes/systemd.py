@@ -13,6 +13,7 @@ import re
 import shlex
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import orjson
@@ -23,18 +24,22 @@ from agentless.model.command import Command, Result, Section
 from agentless.model.container import Container, ContainerState
 from agentless.model.files import Prepared
 from agentless.model.log_query import LogQuery
-from agentless.model.node import NodeConfig
+from agentless.model.node import EngineFacts, NodeConfig
 from agentless.model.sharing import ALONE
+from agentless.model.signature import Signer
 from agentless.model.task import Placement, Task
 from agentless.model.terms import SIGNALS
+from agentless.model.text import printable
 from agentless.ports import Reading
 from agentless.render import Renderer
-from agentless.runtimes import docker, podman
-from agentless.runtimes._complaints import explain
+from agentless.runtimes import _beside, _crowd, docker, podman
+from agentless.runtimes._complaints import blame, explain, without_words_of
 from agentless.runtimes._journal import JournalReading
 
 LABELS = "AGENTLESS_LABELS"
-_MAX_LABELS = 1 << 20
+_MAX_LABELS = _crowd.SPEC + 16 * _crowd.WORDS
+_LISTED = 4 << 20
+"""Bytes that systemd may say of our units: 2,000 of them have 3 MB."""
 
 _SECTION = "systemd.units"
 _PROPERTIES = (
@@ -75,21 +80,31 @@ _STATUSES = {
 class Systemd:
     """The service managers of one node, the system's and the user's own; a `ports.Runtime`."""
 
-    def __init__(self, node: NodeConfig, renderer: Renderer, controller: str) -> None:
+    def __init__(self, node: NodeConfig, renderer: Renderer, signer: Signer) -> None:
         self._node = node
-        self._controller = controller
+        self._signer = signer
         self._renderer = renderer
 
     # ------------------------------------------------------------------ asking
 
     def facts(self) -> tuple[Section, ...]:
         """All our units on the node, as a section."""
-        return (Section(_SECTION, self._units(None)),)
+        return (Section(_SECTION, self._units(None), _LISTED),)
 
     def parse_facts(self, sections: Mapping[str, Result], clock: float) -> tuple[Container, ...] | None:
         """The units in the answer, None when they could not be asked for."""
         answer = sections.get(_SECTION)
-        return self.parse_containers(answer, clock) if answer and answer.ok else None
+        return self._units_in(answer, clock) if answer and answer.ok else None
+
+    def excess(self, sections: Mapping[str, Result]) -> str | None:
+        """Why it has more units than can be kept track of, None when `parse_facts` gave None for another reason."""
+        answer = sections.get(_SECTION)
+        if answer is None or not (answer.ok or len(answer.stdout) >= _LISTED):
+            return None
+        return (
+            "it has too many services of agentless, or too much is written on them; on the node, see: systemctl "
+            "list-units --all 'agentless-*'"
+        )
 
     def containers(self, task: str) -> Command:
         """Ask for the unit of one task."""
@@ -97,9 +112,18 @@ class Systemd:
 
     def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
         """The units in an answer."""
-        blocks = re.split(r"\n{2,}", result.out)
-        found = [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in blocks]
-        return tuple(unit for fields in found if (unit := _unit(fields, clock)))
+        return self._units_in(result, clock) or ()
+
+    def _units_in(self, result: Result, clock: float) -> tuple[Container, ...] | None:
+        """The same, None when there is too much written on them: it is packed, and may be anything."""
+        found, left = list[Container](), _crowd.LABELS
+        for block in re.split(r"\n{2,}", result.out):
+            if unit := _unit(dict(line.split("=", 1) for line in block.splitlines() if "=" in line), clock):
+                found.append(replace(unit, signed=self._signer.has_signed(unit.labels, self._node.name)))
+                left -= sum(map(len, unit.labels.values()))
+            if left < 0:
+                return None
+        return tuple(found)
 
     def watch(self, beside: Command) -> Command:
         """A stream that says what happens to units, see `parse_watched`, and all that another one says."""
@@ -109,10 +133,6 @@ class Systemd:
         """`live`, `over` or `gone`, and the task's id; None for a line of the other stream."""
         match = _WATCHED.fullmatch(line)
         return (match[1], match[2]) if match else None
-
-    def is_unit(self, container: Container) -> bool:
-        """Whether this is one of ours, and no engine's."""
-        return _UNIT.fullmatch(container.id) is not None
 
     def logs(self, container: str, query: LogQuery) -> Command:
         """What the journal has of the unit; `reading` makes two streams of it."""
@@ -133,13 +153,18 @@ class Systemd:
     # ---------------------------------------------------------------- changing
 
     def launch(
-        self, task: Task, placement: Placement, secrets: Mapping[str, str], prepared: Prepared | None = None
+        self,
+        task: Task,
+        placement: Placement,
+        secrets: Mapping[str, str],
+        prepared: Prepared | None = None,
+        engine: EngineFacts | None = None,
     ) -> Command:
         """Lock, check, `systemd-run` as one script; `parse_launch` reads its answer.
 
         Raises RuntimeFailed when the value of a secret is gone.
         """
-        del prepared  # a task without a container has no files of its own
+        del prepared, engine  # a task without a container has no files of its own, and claims by a process
         spec = task.spec
         if missing := sorted(set(spec.secret_env).difference(secrets)):
             raise RuntimeFailed(f"the value of the secret {missing[0]} is gone; submit the task again")
@@ -163,14 +188,15 @@ class Systemd:
             docker=["unlocked", *self._node.docker] if self._node.has_podman else list(self._node.docker),
             lock_wait=docker.LOCK_WAIT,
             live="podman-live.sh.j2" if self._node.has_podman else "docker-live.sh.j2",
-            format=podman.LIVE if self._node.has_podman else docker.LIVE,
+            live_format=podman.LIVE if self._node.has_podman else docker.LIVE,
+            signature="",
             unit=f"{name}.service",
             name=name,
-            task=task.id,
             gpu_uuids=placement.gpu_uuids,
             exclusive=spec.needs.exclusive,
             sharing=spec.needs.sharing,
             gpu_total=placement.gpu_total,
+            **_beside.claims(placement, self._node, docker.LIVE),
             properties=[*_properties(task, placement, user[2]), f"--setenv={LABELS}={self._packed(task, placement)}"],
             user=user[0],
             controllers=[*["cpu"] * (spec.cores is not None), *["memory"] * (spec.memory is not None)],
@@ -183,8 +209,9 @@ class Systemd:
     def parse_launch(self, task: Task, result: Result) -> str:
         """The unit that was started.
 
-        Raises Held naming the holder, Refused when the lock was not to be had, RuntimeFailed with the fix (then nothing
-        of it is on the node), or NoAnswer when the unit may be there all the same and has to be looked for.
+        Raises Held naming the holder, Refused when the lock was not to be had, RuntimeFailed or NodeBroken with the
+        fix (then nothing of it is on the node), or NoAnswer when the unit may be there all the same and has to be
+        looked for.
         """
         if result.ok:
             if ids := _UNIT.findall(result.out):
@@ -194,7 +221,9 @@ class Systemd:
         if result.exit_code == _UNSUITABLE:
             kind, _, what = result.out.strip().splitlines()[-1].partition("|")
             raise RuntimeFailed(f"{self._node.name}: {self._unsuitable(task, kind, what)}")
-        raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip())}")
+        said = result.err.strip()
+        reason = "engine" if result.exit_code == docker.UNLISTED else blame(without_words_of(task.spec, said))
+        raise docker.launch_failure(f"{self._node.name}: {self.complaint(said)}", reason)
 
     def signal(self, container: str, signal: str) -> Command:
         """Send its first process a signal, by its name without SIG; KILL goes to all of them."""
@@ -252,8 +281,8 @@ class Systemd:
         return self._renderer.script("systemd-units.sh.j2", unit=unit, properties=_PROPERTIES)
 
     def _packed(self, task: Task, placement: Placement) -> str:
-        labels = orjson.dumps(labels_of(task, placement, self._controller))
-        return base64.urlsafe_b64encode(zlib.compress(labels, 9)).decode()
+        labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
+        return base64.urlsafe_b64encode(zlib.compress(orjson.dumps(labels), 9)).decode()
 
     def _unsuitable(self, task: Task, kind: str, what: str) -> str:
         node, user = self._node.name, task.spec.user or ""
@@ -269,7 +298,7 @@ class Systemd:
 def _properties(task: Task, placement: Placement, group: str) -> list[str]:
     """The unit, in the words of systemd.service(5), systemd.exec(5) and systemd.resource-control(5)."""
     spec = task.spec
-    words = "".join(c if c.isprintable() else " " for c in shlex.join(spec.command))[:200]
+    words = printable(shlex.join(spec.command))[:200]
     properties = {
         "KillMode": "control-group",
         "TimeoutStopSec": f"{max(1, round(spec.stop_grace))}s",
@@ -360,11 +389,15 @@ def _labels(environment: str) -> dict[str, str]:
 def _exit_code(fields: Mapping[str, str]) -> int | None:
     """1 is that it exited, 2 that a signal killed it, 3 that it left a core as well (CLD_* in sigaction(2))."""
     code, status = fields.get("ExecMainCode", ""), fields.get("ExecMainStatus", "")
-    if not status.isdecimal() or code not in ("1", "2", "3"):
+    if not re.fullmatch(r"[0-9]{1,3}", status) or code not in ("1", "2", "3"):
         return None
-    return int(status) if code == "1" else 128 + int(status)
+    found = int(status) if code == "1" else 128 + int(status)
+    return found if found <= 255 else None
 
 
 def _seconds(text: str) -> float | None:
     match = _TIME.fullmatch(text)
-    return datetime.fromisoformat(f"{match[1]}T{match[2]}").replace(tzinfo=UTC).timestamp() if match else None
+    try:
+        return datetime.fromisoformat(f"{match[1]}T{match[2]}").replace(tzinfo=UTC).timestamp() if match else None
+    except ValueError:
+        return None

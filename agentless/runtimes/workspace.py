@@ -11,7 +11,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import orjson
 
@@ -23,6 +23,8 @@ NAME = "agentless-files"
 """The repository of images with files, and what the containers that they are made of are called."""
 WITHIN = 300.0
 """Seconds that looking through a large container, or removing an image, may take."""
+CHANGES = 32 << 20
+"""Bytes of the list of what has changed in a container: 300,000 files, which is asked for by who brings them all."""
 _IMAGE = (
     '{"id":{{json .Id}},"user":{{json .Config.User}},"workdir":{{json .Config.WorkingDir}}'
     ',"volumes":{{json .Config.Volumes}}}'
@@ -115,7 +117,7 @@ class Workspace:
 
     def changes(self, container: str) -> Command:
         """What has changed in the container since it was made."""
-        return self._words("docker-diff.j2", container=container)
+        return replace(self._words("docker-diff.j2", container=container), most=CHANGES)
 
     def folder(self, container: str) -> Command:
         """In which folder it works."""

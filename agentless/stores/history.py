@@ -15,6 +15,7 @@ from agentless.errors import StateError
 from agentless.model.run import Run, kind_of
 from agentless.model.spent import Load, spent_of
 from agentless.model.task import Task
+from agentless.stores import private
 from agentless.stores.accounts import Accounts
 from agentless.stores.upgrades import with_needs
 
@@ -66,6 +67,7 @@ class History:
 
     def __init__(self, path: Path) -> None:
         try:
+            private.make(path)  # SQLite makes the files beside it like it
             self._db = sqlite3.connect(path, isolation_level=None)
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version > 2:
@@ -137,9 +139,20 @@ class History:
         """Whether this task has ended here."""
         return bool(self._documents("SELECT id FROM tasks WHERE id = ?", (task_id,)))
 
+    def container(self, task_id: str) -> tuple[bool, str | None]:
+        """Whether this task has ended here, and the id of the container that it had, None when it had none."""
+        rows = self._rows(
+            "SELECT json_extract(CAST(document AS TEXT), '$.status.container') FROM tasks WHERE id = ?", (task_id,)
+        )
+        return (True, rows[0][0]) if rows else (False, None)
+
     def record(self, at: float, task: str, document: bytes) -> None:
         """Append one event of a task, or of a node when `task` is empty."""
         self._write(_RECORD, (at, task, document))
+
+    def touch(self) -> None:
+        """Write what is there already; raises StateError when nothing can be written."""
+        self._write("PRAGMA user_version = 2", ())
 
     def events(self, after: int, limit: int, task: str | None = None) -> list[tuple[int, bytes]]:
         """The first `limit` events (of one task) after number `after`, oldest first, each with its number."""

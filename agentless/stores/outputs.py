@@ -20,6 +20,7 @@ import orjson
 from agentless.errors import StateError
 from agentless.model.files import Output, Upload
 from agentless.model.task_id import first_try
+from agentless.stores import private
 
 REMEMBERED = 200_000
 """Files that are known to have been placed here: of the oldest ones beyond that it is not known any more."""
@@ -57,8 +58,8 @@ class OutputStore:
         self._path = path
         self._lock = Lock()
         with self._explained():
+            private.make(path)
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            path.chmod(0o600)
             self._db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;" + _SCHEMA)
             self._wanted = {str(task) for (task,) in self._db.execute("SELECT task FROM wanted")}
             self._brought = {str(task) for (task,) in self._db.execute("SELECT task FROM brought")}

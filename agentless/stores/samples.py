@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeVar
 
 from agentless.errors import StateError
 from agentless.rules.series import LEVELS, SIZE, Block, Level, Piece, fold
+from agentless.stores import private
 
 AT_ONCE = 10
 """Blocks between two pauses: some 1.5 ms of work."""
@@ -124,6 +125,7 @@ class SampleStore:
             raise StateError(f"the numbers of the GPUs cannot be kept in {self._path}: {error}") from None
 
     def _opened(self) -> sqlite3.Connection:
+        private.make(self._path)
         db = sqlite3.connect(self._path, isolation_level=None)
         try:
             db.execute("PRAGMA locking_mode = EXCLUSIVE")

@@ -23,6 +23,7 @@ from tinydb.table import Document, Table
 
 from agentless.errors import StateError
 from agentless.model.task import Task
+from agentless.stores import private
 from agentless.stores.upgrades import with_needs
 
 Tables = dict[str, dict[str, Any]]
@@ -67,15 +68,7 @@ class AtomicStorage(Storage):
         return self._path.with_name(self._path.name + ".last")
 
     def _replace(self, content: bytes) -> None:
-        fresh = self._path.with_name(self._path.name + ".new")
-        try:
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError:
-            fresh.unlink(missing_ok=True)
-            raise
+        fresh = private.fresh(self._path, content)
         if self._path.exists():
             # A second name for the old file, so that there is never a moment without a good one.
             spare = self._path.with_name(self._path.name + ".spare")
@@ -83,6 +76,7 @@ class AtomicStorage(Storage):
             try:
                 os.link(self._path, spare)
             except OSError:  # a file system without hard links
+                private.make(spare)
                 shutil.copyfile(self._path, spare)
             os.replace(spare, self._last)
         os.replace(fresh, self._path)

@@ -16,6 +16,7 @@ from textual.widgets import ContentSwitcher, Footer
 from agentless import paths
 from agentless.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError
+from agentless.model.text import lines_of
 from agentless.terminal import Terminal
 from agentless.tui import shell
 from agentless.tui.acts import ACTS, Act, Target, applies, path_of, perform
@@ -217,7 +218,7 @@ class Dashboard(App[None]):
     def _say(self, words: str, severity: SeverityLevel = "information") -> None:
         """Say it, in place of what was said before."""
         self.clear_notifications()
-        self.notify(words, severity=severity, markup=False)
+        self.notify("\n".join(lines_of(words)), severity=severity, markup=False)
 
     def _repeat(self, task: Row) -> None:
         """Open the form for a task like this one."""

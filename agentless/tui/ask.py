@@ -10,6 +10,8 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
+from agentless.model.text import printable
+
 
 class Ask(ModalScreen[str | None]):
     """Gives None for no; for yes the reason that was typed, empty where none was asked for."""
@@ -35,7 +37,7 @@ class Ask(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         """The question, a line for the reason, two buttons."""
         with Vertical():
-            yield Static(self._question, markup=False)
+            yield Static(printable(self._question), markup=False)
             if self._reason:
                 yield Input(placeholder="why? (others will see it)", compact=True)
             with Horizontal():

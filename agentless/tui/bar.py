@@ -8,6 +8,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from agentless.tui.board import Board, count
+from agentless.tui.lines import content
 
 
 class Bar(Static):
@@ -50,7 +51,7 @@ class Summary(Static):
     def _words(self) -> Content:
         if gone := self._board.gone:
             more = ": S starts it again" if self._board.stopped else ""
-            return Content.assemble((f" {gone}{more} ", "$text-error reverse"))
+            return content((f" {gone}{more} ", "$text-error reverse"))
         gpus, tasks = self._board.gpus.values(), self._board.tasks.values()
         parts: list[str | tuple[str, str]] = [" "]
         if self.app.read_only:  # type: ignore[attr-defined]
@@ -64,4 +65,4 @@ class Summary(Static):
         parts += [" ", (f"{foreign} foreign", "$text-accent")] if foreign else []
         out = len(gpus) - free - foreign - count(gpus, "allocated")
         parts += [" ", (f"{out} out", "$text-warning")] if out else []
-        return Content.assemble(*parts)
+        return content(*parts)

@@ -10,17 +10,18 @@ from typing import Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from agentless.client import Breaker, BrokenOff
 from agentless.errors import AgentlessError
+from agentless.model.text import printable
 from agentless.model.units import format_duration
 from agentless.tui import look
 from agentless.tui.acts import path_of
 from agentless.tui.board import Board, Row
-from agentless.words import local, printable, process_words, ran, state, where, words
+from agentless.tui.lines import content
+from agentless.words import local, process_words, ran, state, where, words
 
 Part = str | tuple[str, str]
 
@@ -68,7 +69,7 @@ class Details(Screen[None]):
     def board_changed(self, changed: set[str]) -> None:
         """Show what is known now."""
         if changed & self.KINDS and self.is_mounted:
-            self.query_one("#known", Static).update(Content.assemble(*self.known()))
+            self.query_one("#known", Static).update(content(*self.known()))
 
     def action_scroll(self, by: int) -> None:
         """Further down or up."""
@@ -93,7 +94,7 @@ class Details(Screen[None]):
 
     def _show_asked(self, parts: list[Part]) -> None:
         if self.is_mounted:
-            self.query_one("#asked", Static).update(Content.assemble(*parts))
+            self.query_one("#asked", Static).update(content(*parts))
 
     def get(self, path: str, **query: object) -> Any:
         """The answer to a request, or the sentence why there is none."""
@@ -156,7 +157,7 @@ class TaskDetails(Details):
             ("container", task["container"]),
             ("why", task["reason"]),
         ]
-        title = f"{task['id']}  {task['name'] or ''}"
+        title = printable(f"{task['id']}  {task['name'] or ''}")
         parts: list[Part] = [(f"{title.strip()}  ", "bold"), (state(task), _colour(task["state"])), "\n\n"]
         parts += _fields(fields)
         for process in task["intruders"]:
@@ -186,7 +187,9 @@ class TaskDetails(Details):
         if isinstance(script, str):
             parts.append(f"  {script}\n")
         else:
-            parts += [(f"  # {script['node']}, {script['address']}\n", "dim"), printable(script["script"])]
+            # Values in it may have line breaks: the bar says what is of the script.
+            lines = "".join(f"  │ {line}\n" for line in script["script"].split("\n"))
+            parts += [(f"  # {script['node']}, {script['address']}\n", "dim"), lines]
         return parts
 
 
@@ -232,7 +235,7 @@ class GpuDetails(Details):
         """Its numbers and its users."""
         gpu = self.gpu
         parts: list[Part] = [
-            (f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  ", "bold"),
+            (printable(f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  "), "bold"),
             (gpu["state"], _colour(gpu["state"])),
             f"  {printable(gpu['reason'])}\n\n",
         ]
@@ -250,7 +253,7 @@ class GpuDetails(Details):
             ]
         )
         for task in self.board.holders(gpu):
-            parts += [("task         ", "dim"), f"{task['id']}  {task['owner']}  {printable(words(task))}\n"]
+            parts += [("task         ", "dim"), printable(f"{task['id']}  {task['owner']}  {words(task)}") + "\n"]
         for process in gpu["processes"]:
             parts += [("process      ", "dim"), f"{printable(process_words(process))}\n"]
         trend = self.board.trends.get((gpu["node"], gpu["uuid"]), ())
@@ -305,7 +308,7 @@ class NodeDetails(Details):
         parts: list[Part] = [
             (f"{node['name']}  ", "bold"),
             (node["state"], _colour(node["state"])),
-            f"  {node['reason']}\n\n",
+            f"  {printable(node['reason'])}\n\n",
         ]
         parts += _fields(
             [
@@ -321,7 +324,7 @@ class NodeDetails(Details):
         )
         for gpu in self.board.gpus_of(self.about_node):
             parts += [
-                f"  {gpu['index']} {look.model(gpu)}  ",
+                f"  {gpu['index']} {printable(look.model(gpu))}  ",
                 (f"{gpu['state']:10}", _colour(gpu["state"])),
                 f"{look.of(gpu['utilization_pct'], '%'):>5} {look.memory(gpu):>10}  ",
                 f"{printable(gpu['reason'])}\n",

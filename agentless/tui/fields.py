@@ -6,8 +6,12 @@ import re
 import shlex
 from typing import ClassVar
 
+from rich.segment import Segment
 from textual.binding import Binding, BindingType
+from textual.strip import Strip
 from textual.widgets import Input, TextArea
+
+from agentless.model.text import printable
 
 FIELDS = (
     ("target", "Where", "node1::0  or  2xA100:40G  or  1x; several: one task each"),
@@ -31,8 +35,20 @@ class Field(Input):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", show=False, priority=True)]
 
+    def render_line(self, y: int) -> Strip:
+        """What is in it, as it may be painted."""
+        return _visible(super().render_line(y))
 
-class Command(TextArea):
+
+class Variables(TextArea):
+    """The variables, one a line."""
+
+    def render_line(self, y: int) -> Strip:
+        """What is in it, as it may be painted."""
+        return _visible(super().render_line(y))
+
+
+class Command(Variables):
     """The command, on as many lines as it has. Enter goes on, as in a line; what is pasted may have several."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", show=False, priority=True)]
@@ -51,6 +67,14 @@ class Command(TextArea):
             lambda found: found[0] if found[0].startswith("'") else _CONTINUED.sub(r"\1", found[0]), self.text
         )
         return tuple(shlex.split(joined))
+
+
+def _visible(strip: Strip) -> Strip:
+    """Without control characters: a field holds what another user chose, where it begins like a task of that one."""
+    if strip.text.isprintable():
+        return strip
+    segments = [Segment(printable(text), style) for text, style, _ in strip]
+    return Strip(segments).adjust_cell_length(strip.cell_length)
 
 
 def in_fields(text: str) -> str:

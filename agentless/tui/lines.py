@@ -6,11 +6,12 @@ from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
+from textual.content import Content
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from agentless.words import printable
+from agentless.model.text import printable, printable_lines
 
 Piece = tuple[str, str]
 """A text, and the styles it is shown in: words of `Lines.COMPONENT_CLASSES`."""
@@ -96,20 +97,22 @@ class Lines(ScrollView, can_focus=True):
 
     def _line(self, y: int) -> list[Piece]:
         """A line as it may be painted: no text of it leaves its line, whatever a view makes of what others wrote."""
-        return [(flat(text), names) for text, names in self.draw(y)]
+        return [(printable(text), names) for text, names in self.draw(y)]
 
     def _style(self, names: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - rich's Style, whatever Textual makes it
         return self.get_component_rich_style(*names.split()) if names else self.rich_style
 
 
-def flat(text: str) -> str:
-    """The text in one line, without control characters."""
-    return printable(text).replace("\n", " ")
+def content(*parts: str | Piece) -> Content:
+    """Text for a widget of Textual's: none of it is markup, and of control characters our line breaks stay."""
+    return Content.assemble(
+        *(printable_lines(p) if isinstance(p, str) else (printable_lines(p[0]), p[1]) for p in parts)
+    )
 
 
 def fitted(text: str, width: int, *, right: bool = False) -> str:
     """The text in exactly so many columns of one line."""
-    text = flat(text)
+    text = printable(text)
     length = cell_len(text)
     if length > width:
         return set_cell_size(text, width - 1) + "…" if width > 0 else ""

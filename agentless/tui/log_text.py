@@ -6,7 +6,7 @@ import re
 from codecs import getincrementaldecoder
 from threading import Condition
 
-from agentless.words import printable
+from agentless.model.text import printable
 
 Line = tuple[int, str]
 """A stream (1, 2 or 3) and a text."""
@@ -37,6 +37,8 @@ class LogText:
 
     def add(self, stream: int, data: bytes) -> None:
         """Take in a frame, as soon as what came before it was taken."""
+        if stream == 3:
+            data = printable(data.decode(errors="replace")).encode() + b"\n"  # a note is a line of its own
         *whole, rest = (self._begun[stream] + self._decode[stream](data)).split("\n")
         lines = [(stream, _settled(line)) for line in whole]
         with self._changed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -15,6 +16,7 @@ from textual.widgets import Footer, Input, Static
 
 from agentless.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError
+from agentless.model.text import printable
 from agentless.model.units import format_size
 from agentless.tui.acts import path_of
 from agentless.tui.board import Board, Row
@@ -122,7 +124,7 @@ class LogScreen(Screen[None]):
         parts += ["wrapped"] if log.wraps else []
         parts += [f"/{log.sought}"] if log.sought else []
         parts += [] if log.follows else ["standing still (f follows)"]
-        self._state.update("  ·  ".join(parts))
+        self._state.update(printable("  ·  ".join(parts)))
 
     def action_back(self) -> None:
         """Leave the line, or the screen."""
@@ -153,7 +155,7 @@ class LogScreen(Screen[None]):
     def action_next(self, by: int) -> None:
         """Go to the next place, or the one before."""
         if self.log_lines.sought and not self.log_lines.seek(by):
-            self.notify(f"{self.log_lines.sought!r} is nowhere in it", severity="warning")
+            self.notify(f"{self.log_lines.sought!r} is nowhere in it", severity="warning", markup=False)
         self._describe()
 
     def action_search(self) -> None:
@@ -162,7 +164,7 @@ class LogScreen(Screen[None]):
 
     def action_save(self) -> None:
         """Ask where to; in a browser that is the browser's business."""
-        name = f"{self.about_task['id']}.log"
+        name = re.sub(r"[^\w.-]", "_", self.about_task["id"]) + ".log"
         if self.app.is_web:
             self.run_worker(partial(self._hand_out, name, self.log_lines.only), thread=True)
         else:
@@ -203,7 +205,7 @@ class LogScreen(Screen[None]):
             self.action_back()
             self.run_worker(partial(self._write, file, path, self.log_lines.only), thread=True)
             return
-        self.notify(f"{name} {problem}", severity="error", markup=False)
+        self.notify(printable(f"{name} {problem}"), severity="error", markup=False)
 
     def _write(self, file: BinaryIO, path: Path, only: int | None) -> None:
         size = self._fetch(file, only)
@@ -236,5 +238,5 @@ class LogScreen(Screen[None]):
             problem = str(error.strerror)
         else:
             return size
-        self.notify(f"the log was not saved: {problem}", severity="error", markup=False)
+        self.notify(printable(f"the log was not saved: {problem}"), severity="error", markup=False)
         return None

@@ -15,10 +15,11 @@ from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import Static
 
+from agentless.model.text import printable
 from agentless.tui import look
 from agentless.tui.board import Board, Row
 from agentless.tui.gpus import state_of, who
-from agentless.tui.lines import Lines, Piece, fitted, flat
+from agentless.tui.lines import Lines, Piece, fitted
 from agentless.tui.tiles import Tiles
 from agentless.words import ran, where
 
@@ -106,8 +107,9 @@ class Overview(Container):
             self._line.update("")
             return
         numbers = f"{look.of(gpu['utilization_pct'], '%')} {look.memory(gpu)} {look.of(gpu['temperature_c'], 'C')}"
-        state, words = state_of(gpu, self.board)[0], flat(who(gpu, self.board.holders(gpu)))
-        self._line.update(f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  {numbers}  {state}  {words}")
+        state, words = state_of(gpu, self.board)[0], who(gpu, self.board.holders(gpu))
+        about = f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  {numbers}  {state}  {words}"
+        self._line.update(printable(about))
 
 
 class News(Lines, can_focus=False):
@@ -153,7 +155,7 @@ class News(Lines, can_focus=False):
         """The lines, wrapped one after the other as they are asked for."""
         for about, words in self._board.problems():
             sign: Piece = ("! ", "bad")
-            for line in wrap(flat(f"{about} {words}"), width - 2, max_lines=MOST, placeholder=" …"):
+            for line in wrap(printable(f"{about} {words}"), width - 2, max_lines=MOST, placeholder=" …"):
                 yield [sign, (line, "")]
                 sign = ("  ", "")
         waiting: dict[tuple[str, str], list[Row]] = {}
@@ -164,5 +166,5 @@ class News(Lines, can_focus=False):
             wants = f": {len(others) + 1} of {batch} wait" if others else f" wants {where(task)}"
             head = f"{place:>2} {task['owner']}{wants}" + (f", {when}" if when != "-" else "")
             yield [(fitted(head, width), "warn")]
-            for line in wrap(flat(reason), width - 3, max_lines=MOST, placeholder=" …"):
+            for line in wrap(printable(reason), width - 3, max_lines=MOST, placeholder=" …"):
                 yield [("   " + line, "dim")]

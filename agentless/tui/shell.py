@@ -16,6 +16,7 @@ from agentless.client import Client
 from agentless.errors import AgentlessError
 from agentless.model.task_id import numbered
 from agentless.model.terminal import Size
+from agentless.model.text import printable
 from agentless.talk import Talk, Window, raw, standard
 from agentless.terminal import Terminal
 from agentless.tui.board import Row
@@ -36,7 +37,8 @@ class Opening(ModalScreen[Terminal | AgentlessError | None]):
 
     def compose(self) -> ComposeResult:
         """What is waited for."""
-        yield Static(f"opening a shell in {self._row['id']} on {self._row['node']} … (Esc leaves it)", markup=False)
+        about = f"opening a shell in {self._row['id']} on {self._row['node']} … (Esc leaves it)"
+        yield Static(printable(about), markup=False)
 
     def on_mount(self) -> None:
         """Begin."""
@@ -67,7 +69,7 @@ def run(app: App[None], terminal: Terminal, greeting: str) -> bool:
         window = _window(app._driver)  # noqa: SLF001 - Textual gives it no name
         talk = Talk(terminal, window)
         with raw(window.keys) if os.isatty(window.keys) else contextlib.nullcontext():
-            window.out.write(f"\r\n\x1b[2m{greeting}\x1b[0m\r\n".encode())
+            window.out.write(f"\r\n\x1b[2m{printable(greeting)}\x1b[0m\r\n".encode())
             window.out.flush()
             talk.run()
     return bool(talk.ended_by)

@@ -14,21 +14,23 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, VerticalScroll
-from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Button, Footer, Input, Label, OptionList, Static, TextArea
+from textual.widgets.option_list import Option
 
 from agentless.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError, UsageError
 from agentless.files import read_lines
 from agentless.model.needs import parse_target
+from agentless.model.text import lines_of, printable
 from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.tui.ask import Ask
 from agentless.tui.board import Board, Row
 from agentless.tui.details import Part, explained
-from agentless.tui.fields import FIELDS, Command, Field, in_fields
+from agentless.tui.fields import FIELDS, Command, Field, Variables, in_fields
+from agentless.tui.lines import content
 
 LOOK_AFTER = 0.25
 """Seconds without a key after which it is asked what would become of the task."""
@@ -104,7 +106,7 @@ class SubmitForm(Screen[None]):
                         yield OptionList(*self._images(), compact=True)
                 with Horizontal():
                     yield Label("Variables")
-                    yield TextArea(self._given.get("env", ""), id="env", tab_behavior="focus", compact=True)
+                    yield Variables(self._given.get("env", ""), id="env", tab_behavior="focus", compact=True)
                 yield Button("Submit (Ctrl+S)", variant="primary", id="submit", compact=True)
             with VerticalScroll(id="preview"):
                 yield Static("one KEY=VALUE a line", id="verdict")
@@ -146,7 +148,7 @@ class SubmitForm(Screen[None]):
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Take this image."""
-        self.query_one("#image", Input).value = str(event.option.prompt)
+        self.query_one("#image", Input).value = event.option.id or ""
         self.query_one(OptionList).remove_class("-open")
         self.set_focus(self.query_one("#image"))
 
@@ -193,8 +195,9 @@ class SubmitForm(Screen[None]):
 
     # ------------------------------------------------------------------ inside
 
-    def _images(self) -> list[str]:
-        return sorted({task["image"] for task in self._board.tasks.values() if task["image"]})
+    def _images(self) -> list[Option]:
+        images = sorted({task["image"] for task in self._board.tasks.values() if task["image"]})
+        return [Option(content(printable(image)), id=image) for image in images]
 
     def _texts(self) -> list[str]:
         """All that is written in the form."""
@@ -301,11 +304,11 @@ class SubmitForm(Screen[None]):
         self.busy = False
         self._tell([(f"{problem}\n", "$text-error") for problem in problems])
         for problem in problems:
-            self.app.notify(in_fields(problem), severity="error", markup=False)
+            self.app.notify("\n".join(lines_of(in_fields(problem))), severity="error", markup=False)
         if tasks:
             first = tasks[0]
             words = f"{first['id']} is {first['state']}" + (f" on {first['node']}" if first["node"] else "")
-            self.app.notify(words if len(tasks) == 1 else f"{len(tasks)} tasks; {words}", markup=False)
+            self.app.notify(printable(words if len(tasks) == 1 else f"{len(tasks)} tasks; {words}"), markup=False)
             self._started = first["id"]
             self._go()
 
@@ -317,7 +320,7 @@ class SubmitForm(Screen[None]):
 
     def _tell(self, parts: list[Part]) -> None:
         said = [(in_fields(part[0]), part[1]) if isinstance(part, tuple) else in_fields(part) for part in parts]
-        self.query_one("#verdict", Static).update(Content.assemble(*said))
+        self.query_one("#verdict", Static).update(content(*said))
 
 
 def fields_of(task: Row, spec: Row) -> dict[str, str]:

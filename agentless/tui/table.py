@@ -14,8 +14,9 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widget import Widget
 
+from agentless.model.text import printable
 from agentless.tui.board import Row
-from agentless.tui.lines import Lines, Piece, fitted, flat
+from agentless.tui.lines import Lines, Piece, fitted
 
 GAP = 2
 LEAST = 26
@@ -39,7 +40,7 @@ class Column:
     def piece(self, row: Row) -> Piece:
         """The cell as text and style."""
         found = self.cell(row)
-        return (flat(found), "") if isinstance(found, str) else (flat(found[0]), found[1])
+        return (printable(found), "") if isinstance(found, str) else (printable(found[0]), found[1])
 
 
 class Table(Vertical):

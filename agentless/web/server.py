@@ -15,6 +15,7 @@ from aiohttp import web
 
 from agentless import paths
 from agentless.errors import AgentlessError
+from agentless.signals import defaults_for_children
 from agentless.web.door import Door
 from agentless.web.site import Site
 
@@ -77,6 +78,7 @@ def _end_asked() -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
             asyncio.get_running_loop().add_signal_handler(number, over.set)
+    defaults_for_children()
     return over
 
 

@@ -14,6 +14,7 @@ from agentless.model.cluster import Observation
 from agentless.model.command import Command
 from agentless.model.needs import parse_target
 from agentless.model.node import EngineFacts
+from agentless.model.signature import Signer
 from agentless.model.spec import TaskSpec
 from agentless.model.task import Placement, Task
 from agentless.model.task_id import new_task_id
@@ -22,6 +23,7 @@ from agentless.probes.nvidia import Nvidia
 from agentless.render import Renderer
 from agentless.rules.reconcile import container_of, reconcile
 from agentless.runtimes.docker import Docker
+from agentless.runtimes.systemd import Systemd
 from tests.bench.houses import real_nodes, session_to
 from tests.bench.measure import Row, paired, ratio
 from tests.lab import IMAGE, Node, requirements
@@ -30,6 +32,7 @@ ENDED, LIVE = 190, 10
 MOST = 2.0
 _WHAT = f"reconcile a node with {ENDED} ended and {LIVE} running containers : `docker ps -a` over the same session"
 _AT_ONCE = 8
+SIGNER = Signer("bench", b"bench")
 
 
 def bench(runs: int) -> list[Row]:
@@ -40,8 +43,9 @@ def bench(runs: int) -> list[Row]:
     with real_nodes("node1") as lab, asyncio.Runner() as runner:
         _fill(lab.nodes["node1"])
         session, config = session_to(lab, "node1")
-        docker = Docker(config, Renderer([template_dir()]), "bench")
-        link = Link(config, session, Nvidia(), docker, SystemClock(), lambda _: None, lambda *_: None)
+        parts = config, Renderer([template_dir()]), SIGNER
+        docker = Docker(*parts)
+        link = Link(config, session, Nvidia(), docker, Systemd(*parts), SystemClock(), lambda _: None, lambda *_: None)
         runner.run(session.connect())
 
         def ours() -> float:
@@ -78,7 +82,7 @@ def _fill(node: Node) -> None:
         last = new_task_id(time.time(), last)
         command = ("true",) if number < ENDED else ("sleep", "3600")
         task = Task(last, TaskSpec(command, IMAGE, needs=parse_target("node1")), last, "bench@here", time.time())
-        labels = labels_of(task, Placement("node1"), "bench")
+        labels = SIGNER.sign(labels_of(task, Placement("node1"), "bench"), "node1")
         words = [word for key, value in labels.items() for word in ("--label", f"{key}={value}")]
         lines.append(shlex.join(["docker", "run", "--detach", "--name", task.container_name, *words, IMAGE, *command]))
     for start in range(0, len(lines), _AT_ONCE):

@@ -18,6 +18,7 @@ from agentless.demo.node import SimulatedNode
 from agentless.model.command import Command, Result
 from agentless.model.needs import Needs
 from agentless.model.node import NodeConfig
+from agentless.model.signature import Signer
 from agentless.model.spec import TaskSpec
 from agentless.model.task import Placement, Task
 from agentless.model.task_id import new_task_id
@@ -29,6 +30,7 @@ PATIENCE = 20
 """Seconds after which something that should have happened counts as not happening."""
 
 IMAGE = "simulated/python:3.12"
+SIGNER = Signer("c1", b"c1")
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Client:
     node: SimulatedNode
 
     def __post_init__(self) -> None:
-        self.docker = Docker(NodeConfig(self.node.name, "127.0.0.1"), Renderer([template_dir()]), "c1")
+        self.docker = Docker(NodeConfig(self.node.name, "127.0.0.1"), Renderer([template_dir()]), SIGNER)
 
     async def run(self, command: Command | str) -> Result:
         script = command if isinstance(command, str) else command.text()

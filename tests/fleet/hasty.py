@@ -1,8 +1,8 @@
 """`python hasty.py STATE INVENTORY FD`: the controller as it is, with less patience.
 
 What it does after a minute of silence, it does here after some seconds: thousands of steps cannot wait. How often it
-looks at everything is in the environment, see LOOKS. It ends when its standard input does, so that it cannot outlive
-the one who started it.
+looks at everything is in the environment, see LOOKS, and how long such a look may take, see LOOK_WITHIN. It ends when
+its standard input does, so that it cannot outlive the one who started it.
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ import os
 import sys
 import threading
 
-from agentless.controller import core, launch, link, wiring
+from agentless.controller import actions, core, launch, link, wiring
 from agentless.controller.__main__ import main
 from agentless.rules import keep, reconcile
 from agentless.session import backoff
 
 LOOKS = "SECONDS_BETWEEN_LOOKS"
+LOOK_WITHIN = "SECONDS_FOR_A_LOOK"
 
 
 def _hasten() -> None:
     """Here only: who imports this file has controllers of their own."""
     core.LOST_AFTER = 2.0
     launch.ANSWER_WITHIN = 2.0
-    reconcile.LAUNCH_BOUND = launch.LAUNCH_BOUND = 3.0
+    reconcile.LAUNCH_BOUND = launch.LAUNCH_BOUND = actions.LAUNCH_BOUND = 3.0
     reconcile.REAP_AFTER = keep.REAP_AFTER = 4.0
     link.REFRESH_EVERY = float(os.environ[LOOKS])
+    link.REFRESH_WITHIN = float(os.environ.get(LOOK_WITHIN, link.REFRESH_WITHIN))
     link.backoff = lambda attempt, random: min(1.0, backoff(attempt, random))
     wiring.TICK = 0.5
 

@@ -116,6 +116,16 @@ class Person:
             said = answer.read()
         assert said == "ready", f"{self.name}'s controller did not start: {said or self.log.text}"
 
+    @property
+    def pid(self) -> int | None:
+        """The process of the controller, None when it does not run."""
+        return self._process.pid if self._process and self._process.poll() is None else None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What their commands are typed in."""
+        return self._env | {"AGENTLESS_INVENTORY": str(self._inventory)}
+
     def crash(self) -> None:
         """Kill -9 of the controller."""
         if self._process:
@@ -165,17 +175,21 @@ class Person:
         """Begin to start a task on each of these targets, or to queue it; no two are on one node."""
         spec = {"command": command, "stop_grace": 0.3, "labels": {MARK: mark}, "secret_env": [*secrets]}
         spec["terms"] = {"wait_for": None if queue else 0}
-        request = self._ask("post", "/v1/tasks", {"targets": targets, "spec": spec, "secrets": secrets})
+        return self.order(mark, {"targets": targets, "spec": spec, "secrets": secrets})
+
+    def order(self, mark: str, body: dict[str, Any]) -> Request:
+        """Begin a submit as the API takes it, of tasks with this mark."""
+        request = self.ask("post", "/v1/tasks", body)
         self._submits.append((mark, request))
         return request
 
     def change(self, verb: str, task: str) -> Request:
         """Begin to stop, kill, pause or resume a task."""
-        return self._ask("post", f"/v1/tasks/{task}/{verb}")
+        return self.ask("post", f"/v1/tasks/{task}/{verb}")
 
     def remove(self, task: str, *, force: bool) -> Request:
         """Begin to remove a task. If nobody says what came of it, it may be known or not."""
-        request = self._ask("delete", f"/v1/tasks/{task}", force=force)
+        request = self.ask("delete", f"/v1/tasks/{task}", force=force)
         if task in self.accepted:
             self.accepted.discard(task)
             self._removals.append((task, request))
@@ -250,7 +264,8 @@ class Person:
             raise request.error
         return request.answer
 
-    def _ask(self, method: str, path: str, *args: object, **query: object) -> Request:
+    def ask(self, method: str, path: str, *args: object, **query: object) -> Request:
+        """Begin any request."""
         self.start()
         request = Request(self._client, method, path, *args, **query)
         self._asked.append(request)

@@ -446,7 +446,8 @@ async def test_the_details_of_a_task_say_why_it_waits_and_of_one_that_runs_the_e
         await eyes.see("launched → running", "SEED")
         script = client.get(f"/v1/tasks/{runs}/script")["script"]
         assert f"--name agentless-{runs}" in script
-        await eyes.see(lambda: script in str(eyes.app.screen.query_one("#asked").content))
+        lines = [f"│ {line}" for line in script.splitlines() if line]
+        await eyes.see(lambda: all(line in str(eyes.app.screen.query_one("#asked").content) for line in lines))
 
 
 async def test_the_details_of_a_gpu_and_of_a_node(client):

@@ -7,8 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from agentless.controller.intake import Submit
 from agentless.controller.keeper import Keeper
-from agentless.errors import Refused, Unreachable
+from agentless.errors import Refused, StateError, Unreachable
+from agentless.model.files import Output
+from agentless.model.needs import parse_target
+from agentless.model.spec import TaskSpec
 from agentless.runtimes.docker import LogQuery
 from tests.fleet.client import until
 from tests.fleet.desk import Desk
@@ -18,6 +22,10 @@ DAY = 24 * 3600.0
 
 BINARY = r"printf 'a\000\377b'; printf 'c\r\n\001' >&2"
 BOTH = {1: b"a\0\xffb", 2: b"c\r\n\1", 3: b""}
+
+
+async def full(*_: object) -> None:
+    raise StateError("the disk is full")
 
 
 async def remove_by_hand(desk: Desk) -> None:
@@ -161,6 +169,23 @@ async def test_a_warning_goes_with_its_reason(desk):
         assert controller.describe().warnings == ()
 
 
+async def test_outputs_that_cannot_be_kept_are_said_until_they_can_although_logs_are_kept(desk, tmp_path, monkeypatch):
+    async with desk.running() as controller:
+        with monkeypatch.context() as patch:
+            patch.setattr(controller.outputs, "bring", full)
+            outputs = (Output("/out", f"{tmp_path}/out/"),)
+            spec = TaskSpec(("sh", "-c", BINARY), needs=parse_target("n1"), outputs=outputs)
+            await controller.intake.submit(Submit((spec,), {}))
+            await until(lambda: controller.describe().warnings)
+            await desk.ended(BINARY)
+            controller.keeper.tick()
+            (warning,) = controller.describe().warnings
+        assert warning.startswith("the disk is full")
+        desk.clock.ahead = 61
+        controller.keeper.tick()
+        await until(lambda: not controller.describe().warnings)
+
+
 async def test_what_another_controller_started_is_left_alone(desk, tmp_path):
     """Also by one whose owner has the same name."""
     other = Desk(tmp_path / "other", desk.fleet)
@@ -200,7 +225,7 @@ async def test_a_task_that_was_recovered_has_its_log_kept(desk, tmp_path):
     async with again.running() as controller:
         controller.keeper.tick()
         assert not controller.keeper.busy
-        controller.core.adopt(controller.core.unremembered()[task], "agentless recover")
+        controller.core.adopt(controller.core.unremembered()[task][0], "agentless recover")
         await until(lambda: again.kept(task))
         assert await again.log(task) == BOTH
 

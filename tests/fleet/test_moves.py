@@ -49,7 +49,8 @@ async def test_a_place_given_by_hand_outlives_the_controller_and_is_shown(desk):
         controller.scheduler.move(first, after=second)
         assert order(controller) == [third, second, first]
         events = [orjson.loads(event) for _, event in controller.core.history.events(0, -1, first)]
-        assert (events[-1]["event"], events[-1]["cause"]) == ("moved", "agentless queue: to number 3")
+        cause = f"agentless queue: to number 3, by {controller.core.owner}"
+        assert (events[-1]["event"], events[-1]["cause"]) == ("moved", cause)
 
 
 async def test_only_who_waits_can_be_moved_and_only_next_to_one_that_does(desk):

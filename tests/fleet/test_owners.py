@@ -132,3 +132,86 @@ async def test_a_torn_state_takes_back_what_its_own_label_names_whosever_it_is(d
         assert controller.core.controller == name
         await until(lambda: hers in controller.core.tasks)
         assert controller.core.tasks[hers].owner == "ann"
+
+
+# ------------------------------------------------------------- who has asked
+
+
+def causes(controller, event):
+    """The causes of such events, the oldest first."""
+    told = [json.loads(document) for _, document in controller.core.history.events(0, -1)]
+    return [each["cause"] for each in told if each.get("event") == event]
+
+
+async def done(controller, method, path, owner="ann", body=None, **query):
+    status, answer = await ask(controller, method, path, owner, body, **query)
+    assert status == 200, answer
+    return answer
+
+
+async def test_a_node_is_drained_and_resumed_by_who_asks(desk):
+    async with desk.running() as controller:
+        await done(controller, "POST", "/v1/nodes/n1/drain", body={"reason": "new disks"})
+        assert controller.core.records["n1"].drain.by == "ann"
+        await done(controller, "POST", "/v1/nodes/n1/resume", "bob", {})
+        (cause,) = causes(controller, "resumed")
+        assert cause.startswith("by bob; was drained: new disks (by ann, ")
+
+
+async def test_a_reservation_is_made_and_given_back_by_who_asks(desk):
+    async with desk.running() as controller:
+        now = desk.clock.now()
+        body = {"targets": ["n1::0"], "owner": "eve", "begin": now, "end": now + 3600}
+        (made,) = await done(controller, "POST", "/v1/reservations", body=body)
+        assert (made["owner"], made["made_by"]) == ("eve", "ann")
+        await done(controller, "DELETE", f"/v1/reservations/{made['id']}", "bob")
+        assert causes(controller, "reserved")[0].endswith("agentless reserve, by ann")
+        assert causes(controller, "unreserved")[0].endswith("agentless unreserve, by bob")
+
+
+@pytest.mark.parametrize(
+    ("verb", "event", "cause"),
+    [
+        ("stop", "stop-asked", "agentless stop, by ann"),
+        ("kill", "stop-asked", "agentless kill, by ann"),
+    ],
+)
+async def test_a_task_is_ended_by_who_asks(desk, verb, event, cause):
+    async with desk.running() as controller:
+        task = await submit(controller, "eve")
+        await done(controller, "POST", f"/v1/tasks/{task}/{verb}", body={"grace": 0} if verb == "stop" else {})
+        assert causes(controller, event) == [cause]
+
+
+async def test_a_task_is_retried_and_removed_by_who_asks(desk):
+    async with desk.running() as controller:
+        task = await submit(controller, "eve", command=("true",))
+        await controller.actions.wait(task, 20)
+        again = await done(controller, "POST", f"/v1/tasks/{task}/retry")
+        await controller.actions.wait(again["id"], 20)
+        await done(controller, "DELETE", f"/v1/tasks/{again['id']}", "bob", force="true")
+        assert "agentless retry, by ann" in causes(controller, "queued")
+        assert causes(controller, "removed")[-1] == "agentless rm, by bob"
+
+
+async def test_a_task_is_moved_by_who_asks(desk):
+    async with desk.running() as controller:
+        await submit(controller, "eve", "n1::0-3")
+        _, last = await submit(controller, "eve", "n1::0-3"), await submit(controller, "eve", "n1::0-3")
+        await done(controller, "POST", f"/v1/tasks/{last}/move", body={"position": 1})
+        assert causes(controller, "moved")[-1] == "agentless queue: to number 1, by ann"
+
+
+async def test_a_task_for_somebody_else_is_submitted_by_who_asks(desk):
+    async with desk.running() as controller:
+        body = {"targets": ["n1::0"], "owner": "eve", "spec": {"command": ["true"]}}
+        await done(controller, "POST", "/v1/tasks", body=body)
+        assert causes(controller, "assigned") == ["submitted by ann for eve"]
+
+
+async def test_a_task_is_taken_back_by_who_asks(desk, tmp_path):
+    async with desk.running() as controller:
+        task = await submit(controller, "ann")
+    async with Desk(tmp_path / "other", desk.fleet).running() as other:
+        await done(other, "POST", "/v1/recovery", body={"tasks": [task]})
+        assert causes(other, "adopted") == ["agentless recover, by ann"]

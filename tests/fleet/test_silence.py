@@ -1,7 +1,11 @@
-"""A node whose engine is down has tasks that nobody can see: `recover` must not pass it over."""
+"""What a node that does not answer leaves open is said in words, and nobody waits for it for ever."""
 
 from __future__ import annotations
 
+import pytest
+
+from agentless.controller import launch
+from agentless.errors import NoAnswer
 from tests.fleet.client import until
 
 
@@ -12,3 +16,27 @@ async def test_a_node_whose_engine_does_not_answer_is_silent_until_it_does(desk)
         assert "does not run" in controller.core.silent()["n1"]
         node.start_engine()
         await until(lambda: not controller.core.silent())
+
+
+async def test_who_kills_a_task_whose_launch_got_no_answer_is_told_so_and_it_is_killed_when_the_node_answers(
+    desk, monkeypatch
+):
+    monkeypatch.setattr(launch, "ANSWER_WITHIN", 0.1)
+    node = desk.fleet.nodes["n1"]
+    drop = node._sshd.drop
+
+    def gone():
+        node._sshd.drop = drop
+        node.cut()
+
+    async with desk.running() as controller:
+        node.lose_answer("run", "after")
+        node._sshd.drop = gone
+        task = await desk.submit("sleep 60", "n1::0")
+        with pytest.raises(NoAnswer, match=f"task {task} may have been started: it is ended when n1 answers"):
+            await controller.actions.remove(task, force=True)
+        (container,) = node.engine.containers.values()
+        assert container.live
+        await node.restore()
+        await until(lambda: controller.core.find(task).state == "killed")
+        assert not container.live

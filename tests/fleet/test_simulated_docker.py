@@ -13,7 +13,7 @@ from agentless.errors import Refused, RuntimeFailed
 from agentless.model.claim import labels_of, task_of
 from agentless.model.command import Result
 from agentless.runtimes.docker import ImageMissing, LogQuery
-from tests.fleet.client import IMAGE, PATIENCE, Client, gone, proc, until
+from tests.fleet.client import IMAGE, PATIENCE, SIGNER, Client, gone, proc, until
 
 
 async def test_a_task_comes_back_whole_from_the_labels_of_its_container(client: Client):
@@ -52,7 +52,7 @@ async def test_a_name_is_taken_as_long_as_its_container_is_there(client: Client)
 
 async def test_a_container_whose_launcher_died_before_the_start_is_started(client: Client):
     task, placement = client.task("sleep", "600", gpus=(0,))
-    labels = labels_of(task, placement, "c1")
+    labels = SIGNER.sign(labels_of(task, placement, "c1"), "n1")
     container = client.node.engine.create(Config(task.container_name, IMAGE, ["sleep", "600"], labels))
     result = await client.run(client.docker.launch(task, placement, {}))
     assert client.docker.parse_launch(task, result) == container.id

@@ -53,3 +53,32 @@ async def test_a_single_try_is_removed_alone(agentless):
     await typed(agentless, "rm", f"{task}-1")
     out, _ = await typed(agentless, "ps", "--all", "--json")
     assert [each["id"] for each in json.loads(out)] == [f"{task}-2", f"{task}-3"]
+
+
+GENTLE = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done")
+
+
+async def test_a_task_that_answers_its_time_limit_with_0_is_no_success(agentless):
+    out, err = await typed(
+        agentless, "submit", "n1::0", "--time-limit", "2s", "--wait", "--json", "--", *GENTLE, code=124
+    )
+    (task,) = json.loads(out)
+    assert (task["state"], task["exit_code"]) == ("timeout", 0)
+    assert "its time limit is 2s" in err
+
+
+async def test_a_task_that_answers_a_stop_with_0_is_no_success_for_who_waits(agentless):
+    out, _ = await typed(agentless, "submit", "n1::0", "--", *GENTLE)
+    await typed(agentless, "stop", out.strip())
+    await typed(agentless, "wait", out.strip(), code=143)
+
+
+async def test_a_sweep_of_which_one_ran_into_its_time_limit_is_no_success(agentless):
+    script = 'test "$0" = 1 && exit 0; trap "exit 0" TERM; while :; do sleep 0.05; done'
+    words = ("submit", "1x", "--time-limit", "2s", "--wait", "--", "sh", "-c", script, "span:{1..2}")
+    await typed(agentless, *words, code=124)
+
+
+async def test_a_code_of_its_own_is_the_exit_code_also_after_its_time_limit(agentless):
+    script = "trap 'exit 3' TERM; while :; do sleep 0.05; done"
+    await typed(agentless, "submit", "n1::0", "--time-limit", "2s", "--wait", "--", "sh", "-c", script, code=3)

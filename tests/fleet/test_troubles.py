@@ -128,10 +128,11 @@ async def test_a_label_that_is_no_id_is_shown_and_never_taken_in(desk, tmp_path)
         engine = desk.fleet.nodes["n1"].engine
         (ours,) = engine.containers.values()
         labels = {**ours.config.labels, TASK: str(precious), CONTROLLER: controller.core.controller}
-        engine.start(engine.create(type(ours.config)("theirs", ours.config.image, ["sleep", "600"], labels)))
-        await until(lambda: str(precious) in controller.core.others())
+        theirs = engine.create(type(ours.config)("theirs", ours.config.image, ["sleep", "600"], labels))
+        engine.start(theirs)
+        await until(lambda: theirs.id[:12] in controller.core.others())
         await controller.core.links["n1"].refresh()
-        assert str(precious) not in controller.core.tasks
+        assert theirs.id not in {task.container for task in controller.core.tasks.values()}
         assert str(precious) not in controller.core.unremembered()
         assert precious.exists()
 

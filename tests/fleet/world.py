@@ -34,6 +34,7 @@ class Truth:
     gone: bool
     runs: tuple[Run, ...]
     by_hand: frozenset[int]
+    command: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         runs = ", ".join(f"{run.began:.3f}–{run.ended or inf:.3f} ({run.exit_code})" for run in self.runs)
@@ -176,4 +177,5 @@ def _truth(born: _Born, fleet: Fleet) -> Truth:
     gone = container.id not in fleet.nodes[born.node].engine.containers
     runs = tuple(replace(run) for run in container.runs)
     labels = dict(container.config.labels)
-    return Truth(born.node, container.id, labels, container.state, gone, runs, frozenset(born.by_hand))
+    command = tuple(container.config.command)
+    return Truth(born.node, container.id, labels, container.state, gone, runs, frozenset(born.by_hand), command)

@@ -13,10 +13,11 @@ import socket
 import subprocess
 import tarfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .network import enter
+from .namespaces import Namespaces
 from .processes import MARK
 
 IMAGE = "lab/busybox:latest"
@@ -24,15 +25,19 @@ TAGS = [IMAGE, "busybox:latest"]
 SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
 # /run and /etc/docker are empty and its own: there the engine keeps a key and the sockets of its containers.
 # With its mount namespace they vanish when its processes end, and so do the mounts of its containers.
-_PRIVATE = 'mount -t tmpfs -o mode=755 tmpfs /run && mount -t tmpfs tmpfs /etc/docker && exec "$@"'
+_PRIVATE = 'mount -t tmpfs -o mode=755 tmpfs /run && mount -t tmpfs tmpfs /etc/docker && {more}exec "$@"'
 
 
 class Engine:
-    """`dockerd` with a containerd of its own, in the node's network namespace, which it must not share."""
+    """`dockerd` with a containerd of its own, in the node's namespaces.
 
-    def __init__(self, folder: Path, lab: Path, netns: Path, cgroup: str) -> None:
+    It must not share a network with another one: one that is not `alone` has one more of its own.
+    """
+
+    def __init__(self, folder: Path, lab: Path, space: Namespaces, cgroup: str, *, alone: bool = True) -> None:
         self.socket = folder / "docker.sock"
-        self._folder, self._lab, self._netns, self._cgroup = folder, lab, netns, cgroup
+        self._folder, self._lab, self._space, self._cgroup = folder, lab, space, cgroup
+        self._own = ["--mount"] if alone else ["--mount", "--net"]
         self._process: subprocess.Popen[bytes] | None = None
         if len(str(self.socket)) > 60:
             raise ValueError(f"{folder}: too long for Unix sockets, take a shorter folder for the lab")
@@ -44,8 +49,11 @@ class Engine:
         folder.joinpath("tmp").mkdir()
         folder.joinpath("daemon.json").write_text("{}")  # or it would read the machine's
 
-    def start(self) -> None:
-        """Start and wait until it answers; does nothing when it runs. Raises RuntimeError with its log."""
+    def start(self, without: Sequence[str] = ()) -> None:
+        """Start and wait until it answers; does nothing when it runs. Raises RuntimeError with its log.
+
+        It does not see control groups that it is to be `without`, like `memory`.
+        """
         if self._process and self._process.poll() is None:
             return
         at = self._folder
@@ -56,9 +64,10 @@ class Engine:
         argv += ["--data-root", f"{at}/docker", "--exec-root", f"{at}/run", "--pidfile", f"{at}/docker.pid"]
         argv += ["--exec-opt", "native.cgroupdriver=cgroupfs", "--cgroup-parent", f"{self._cgroup}/docker"]
         argv += ["--iptables=false", "--ip6tables=false", "--ip-masq=false"]
+        private = _PRIVATE.format(more="".join(f"umount /sys/fs/cgroup/{control} && " for control in without))
         with at.joinpath("dockerd.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [*enter(self._netns), "unshare", "--mount", "sh", "-c", _PRIVATE, "sh", *argv],
+            self._process = self._space.popen(
+                ["unshare", *self._own, "sh", "-c", private, "sh", *argv],
                 # TMPDIR, since containerd leaves a file there when dockerd finds it too slow at the start
                 env={MARK: str(self._lab), "PATH": f"{at}/bin:{SBIN}", "TMPDIR": f"{at}/tmp"},
                 stdin=subprocess.DEVNULL,

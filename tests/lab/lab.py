@@ -49,6 +49,8 @@ class Lab:
             raise FileExistsError(f"{self.root} is not empty: a lab removes its folder and all in it")
         self.root.chmod(0o755)
         self._write_state()
+        # What a test mounts in it is there on the nodes, which have mounts of their own.
+        subprocess.run(["mount", "--bind", "--make-shared", str(self.root), str(self.root)], check=True)
         self._guard = _start_guard(self.root) if guarded else None
         self.identity.parent.mkdir(parents=True, mode=0o700)
         make_key(self.identity)

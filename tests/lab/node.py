@@ -8,16 +8,18 @@ from pathlib import Path
 
 from .engine import IMAGE, Engine
 from .gpus import Gpus
-from .network import Network, enter, set_link
+from .namespaces import Namespaces
+from .network import Network, set_link
 from .podman import Podman
 from .processes import MARK, SESSION_MARK, marked, processes
+from .rootless import Rootless
 from .sshd import Sshd
 
 
 class Node:
     """A node of a `Lab`. Made by `Lab.add_node`; each fault has its cure beside it, and `reset` cures all.
 
-    The nodes share the machine's files and PIDs: `/` is one folder for all of them, and so is a lock on it.
+    The nodes share the machine's files: `/` is one folder for all of them, and so is a lock on it.
     """
 
     standin_image = IMAGE
@@ -39,8 +41,10 @@ class Node:
         self._gpus = Gpus(name, folder / "gpus", gpus)
         folder.joinpath("home").mkdir()
         folder.joinpath("home", ".bashrc").write_text(bashrc)
-        self._sshd = Sshd(folder, lab, address, port, netns, {**self.env(), SESSION_MARK: str(folder)})
+        self._space = Namespaces(netns, lab)
+        self._sshd = Sshd(folder, lab, address, port, self._space, {**self.env(), SESSION_MARK: str(folder)})
         self._engine: Engine | None = None
+        self._beside: list[Engine | Rootless] = []
         self._podman: Podman | None = None
         self._other: Podman | None = None
         self._cut = False
@@ -49,7 +53,7 @@ class Node:
     def add_engine(self, network: Network, image: Path) -> None:
         """Give it a Docker engine that has the image in `image`."""
         assert self._netns, f"{self.name} has no network of its own, which an engine needs"
-        self._engine = Engine(self.dir, self._lab, self._netns, f"/{network.name}")
+        self._engine = Engine(self.dir, self._lab, self._space, f"/{network.name}")
         self._engine.start()
         self._engine.load(image)
 
@@ -57,9 +61,32 @@ class Node:
         """Give it a podman command that has the image in `image`, and GPUs whose UUIDs no other lab's have."""
         assert self._netns, f"{self.name} has no network of its own, which containers need"
         self._gpus.call(f"{self.name}-{network.name}")
-        self._podman = Podman(self.dir, self._netns, network.name, self.name)
+        self._podman = Podman(self.dir, self._space, network.name, self.name)
         self._podman.offer(self.gpu_uuids)
         self._podman.load(image, self.env())
+
+    def second_engine(self, network: Network) -> str:
+        """Start another Docker engine of root's; gives the command that means it."""
+        folder = self.dir / "second"
+        folder.mkdir()
+        engine = Engine(folder, self._lab, self._space, f"/{network.name}/second", alone=False)
+        return self._add_beside(engine)
+
+    def rootless_engine(self, login: str) -> str:
+        """Start a user's own Docker engine, that nobody else may ask; gives the command that means it."""
+        return self._add_beside(Rootless(self.dir / f"rootless-{login}", self._lab, self._space, login))
+
+    def stop_beside(self) -> None:
+        """End the engines that were started beside the node's own."""
+        for engine in self._beside:
+            engine.stop()
+        self._beside.clear()
+
+    def _add_beside(self, engine: Engine | Rootless) -> str:
+        engine.start()
+        self._beside.append(engine)
+        engine.load(self._lab / "image.tar")
+        return f"docker --host unix://{engine.socket}"
 
     @property
     def gpu_uuids(self) -> list[str]:
@@ -86,8 +113,7 @@ class Node:
 
     def sh(self, script: str) -> subprocess.CompletedProcess[str]:
         """Run a script on the node, not over SSH. A non-zero exit is a result; one minute is the limit."""
-        argv = [*enter(self._netns), "sh", "-c", script]
-        return subprocess.run(argv, check=False, env=self.env(), capture_output=True, text=True, timeout=60)
+        return self._space.run(["sh", "-c", script], self.env(), timeout=60)
 
     def leftovers(self) -> list[tuple[int, str]]:
         """What lives on this node of all that came in over SSH, as (PID, command line), without sshd itself.
@@ -123,10 +149,10 @@ class Node:
         """Plug the cable in again; connections that were open go on."""
         self._plug(True)
 
-    def start_docker(self) -> None:
-        """Start the engine again; its stopped containers are still there."""
+    def start_docker(self, without: Sequence[str] = ()) -> None:
+        """Start the engine again, `without` these control groups; its stopped containers are still there."""
         assert self._engine, f"{self.name} has no engine"
-        self._engine.start()
+        self._engine.start(without)
 
     def stop_docker(self) -> None:
         """End the engine and, as a service manager does, its containers."""
@@ -161,7 +187,7 @@ class Node:
 
     def add_process(self, gpu: int, argv: Sequence[str], memory_mib: int = 1024) -> subprocess.Popen[bytes]:
         """Start a process on the node, outside any container, that uses a GPU."""
-        process = subprocess.Popen(
+        process = self._space.popen(
             argv,
             env=self.env(),
             stdin=subprocess.DEVNULL,
@@ -169,8 +195,12 @@ class Node:
             stderr=subprocess.DEVNULL,
         )
         self._processes.append(process)
-        self.use_gpu(gpu, process.pid, argv[0], memory_mib)
+        self.use_gpu(gpu, self.pid(process), argv[0], memory_mib)
         return process
+
+    def pid(self, process: subprocess.Popen[bytes]) -> int:
+        """The PID by which the node knows what `add_process` has started."""
+        return self._space.pid(process)
 
     def use_gpu(self, gpu: int, pid: int, name: str = "python", memory_mib: int = 1024) -> None:
         """Show a process that exists, as one in a container, as a user of a GPU."""
@@ -189,6 +219,8 @@ class Node:
         if self._engine:
             self._engine.start()
             self._engine.remove_containers()
+        for engine in self._beside:
+            engine.remove_containers()
         for podman in filter(None, (self._podman, self._other)):
             podman.remove_containers(self.env())
 
@@ -196,6 +228,7 @@ class Node:
         """End what runs there; the rest goes with the lab."""
         self.reset()
         self._sshd.stop()
+        self.stop_beside()
         if self._engine:
             self._engine.stop()
 
@@ -206,6 +239,9 @@ class Node:
         self._sshd.reap()
         if self._engine:
             self._engine.reap()
+        for engine in self._beside:
+            engine.reap()
+        self._space.reap()
 
     def _plug(self, into: bool) -> None:
         if self._cut == into:

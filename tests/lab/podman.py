@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .network import enter
+from .namespaces import Namespaces
 from .processes import descendants, kill, processes
 
 CDI = Path("/etc/cdi")
@@ -50,8 +49,8 @@ _RUNC = '#!/bin/sh\nexec {runc} --root {at}/runtime "$@"\n'
 class Podman:
     """podman as root, with storage of its own. There is no registry, and no short name means one."""
 
-    def __init__(self, folder: Path, netns: Path, network: str, name: str) -> None:
-        self._folder, self._at, self._netns, self._network = folder, folder / "podman", netns, network
+    def __init__(self, folder: Path, space: Namespaces, network: str, name: str) -> None:
+        self._folder, self._at, self._space, self._network = folder, folder / "podman", space, network
         self._cdi = CDI / f"{network}-{name}.json"
         self._at.mkdir(parents=True)
         values = {
@@ -86,7 +85,7 @@ class Podman:
 
     def other(self) -> Podman:
         """One that knows nothing of this one's containers, as that of another user does not."""
-        return Podman(self._folder / "other", self._netns, self._network, "other")
+        return Podman(self._folder / "other", self._space, self._network, "other")
 
     def remove_containers(self, env: Mapping[str, str]) -> None:
         """All of them, whatever they do."""
@@ -102,16 +101,20 @@ class Podman:
         kill(below)
         while {*below, *conmons} & processes().keys():
             pass
-        mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+        env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+        mounts = [
+            line.split()[1] for line in self._space.run(["cat", "/proc/mounts"], env, timeout=10).stdout.splitlines()
+        ]
         for mount in reversed(mounts):
             if mount.startswith(f"{self._at}/"):
-                subprocess.run(["umount", "--lazy", mount], check=True, capture_output=True)
+                self._space.run(["umount", "--lazy", mount], env, timeout=10).check_returncode()
         for folder in ("tmp", "run", "runtime"):
             shutil.rmtree(self._at / folder, ignore_errors=True)
 
     def _podman(self, env: Mapping[str, str], *words: str) -> str:
-        argv = [*enter(self._netns), str(self.program), *words]
-        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60, env=env).stdout
+        done = self._space.run([str(self.program), *words], env, timeout=60)
+        done.check_returncode()
+        return done.stdout
 
 
 def remove_cdi(network: str) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from .network import enter
+from .namespaces import Namespaces
 from .processes import MARK, Process, descendants, kill, processes
 
 
@@ -17,10 +17,10 @@ class Sshd:
     """`sshd -D` on one address. What its sessions see as their node is the environment it gives them."""
 
     def __init__(
-        self, folder: Path, lab: Path, host: str, port: int, netns: Path | None, session: Mapping[str, str]
+        self, folder: Path, lab: Path, host: str, port: int, space: Namespaces, session: Mapping[str, str]
     ) -> None:
         self.host, self.port = host, port
-        self._folder, self._lab, self._netns = folder, lab, netns
+        self._folder, self._lab, self._space = folder, lab, space
         self._key = folder / "host_key"
         self._process: subprocess.Popen[bytes] | None = None
         make_key(self._key)
@@ -56,8 +56,8 @@ class Sshd:
         program = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
         with log.open("ab") as out:
             before = out.tell()
-            self._process = subprocess.Popen(
-                [*enter(self._netns), str(program), "-D", "-e", "-f", str(self._folder / "sshd_config")],
+            self._process = self._space.popen(
+                [str(program), "-D", "-e", "-f", str(self._folder / "sshd_config")],
                 env={MARK: str(self._lab), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
                 stdin=subprocess.DEVNULL,
                 stdout=out,

@@ -113,7 +113,7 @@ def _unmount(root: Path) -> None:
     """What keeps the namespaces; the engines' own mounts went with their processes."""
     mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for mount in reversed(mounts):
-        if mount.startswith(f"{root}/"):
+        if f"{mount}/".startswith(f"{root}/"):
             subprocess.run(["umount", "--lazy", mount], check=True, capture_output=True)
 
 

@@ -44,7 +44,7 @@ def open_session(lab: Lab, target: str, command: str) -> subprocess.Popen[bytes]
     return subprocess.Popen(argv, env=lab.env(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
 
 
-def eventually(condition: Callable[[], object], seconds: float = 5) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 30) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -119,7 +119,7 @@ def test_a_process_uses_a_gpu_while_it_lives(node: Node) -> None:
     fields = "gpu_uuid,pid,process_name,used_gpu_memory"
     query = f"nvidia-smi --query-compute-apps={fields} --format=csv,noheader,nounits"
     process = node.add_process(1, ["sleep", "100"], memory_mib=512)
-    assert node.sh(query).stdout == f"{node.gpu_uuids[1]}, {process.pid}, sleep, 512\n"
+    assert node.sh(query).stdout == f"{node.gpu_uuids[1]}, {node.pid(process)}, sleep, 512\n"
     process.kill()
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert node.sh(query).stdout == ""
@@ -139,7 +139,7 @@ def test_leftovers_outlive_their_connection(lab: Lab, node: Node) -> None:
     eventually(lambda: {command for _, command in node.leftovers()} == {"sleep 87", "sleep 88"})
     assert lab.nodes["node2"].leftovers() == []
     node.kill_connections()
-    assert session.wait(5) == 255
+    assert session.wait(30) == 255
     assert {command for _, command in node.leftovers()} == {"sleep 87", "sleep 88"}
     assert ssh(lab, "node1", "true").returncode == 0
     for pid, _ in node.leftovers():
@@ -151,7 +151,7 @@ def test_sshd_stops_and_starts(lab: Lab, node: Node) -> None:
     session = open_session(lab, "node1", "cat; sleep 86")
     eventually(node.leftovers)
     node.stop_sshd()
-    assert session.wait(5) == 255
+    assert session.wait(30) == 255
     assert "Connection refused" in ssh(lab, "node1", "true").stderr
     node.start_sshd()
     assert ssh(lab, "node1", "true").returncode == 0
@@ -168,7 +168,7 @@ def test_cable_is_pulled_and_plugged(lab: Lab, node: Node) -> None:
     assert refused.returncode == 255
     assert session.poll() is None
     node.restore()
-    assert session.wait(20) == 7
+    assert session.wait(30) == 7
     assert ssh(lab, "node1", "true").returncode == 0
 
 
@@ -260,6 +260,31 @@ def test_close_leaves_nothing_of_podman() -> None:
     assert traces(root) == []
     assert network_traces(network) == []
     assert not list(Path("/etc/cdi").glob(f"{network}-*"))
+
+
+def test_close_leaves_nothing_of_engines_beside_the_nodes_own() -> None:
+    """A user's own runs in namespaces of hers."""
+    root = Path(tempfile.mkdtemp(prefix="agl-"))
+    lab = Lab(root)
+    (node,) = lab.add_nodes({"one": 1})
+    network = str(lab.network)
+    login = lab.add_user("alice")
+    for docker in (node.second_engine(lab._shared_network()), node.rootless_engine(login)):
+        assert node.sh(f"{docker} run -d busybox sleep 100").returncode == 0
+    assert ssh(lab, f"{lab.add_user('b')}@one", f"{docker} ps").returncode != 0
+    lab.close()
+    assert traces(root) == []
+    assert network_traces(network) == []
+
+
+def test_a_node_sees_its_own_processes_only(lab: Lab, node: Node) -> None:
+    """Those of another node and of the machine are none of its."""
+    other = lab.nodes["node2"].add_process(0, ["sleep", "4712"])
+    mine = node.add_process(0, ["sleep", "4713"])
+    seen = ssh(lab, "node1", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").stdout
+    assert ("sleep 4712" in seen, "sleep 4713" in seen) == (False, True)
+    assert ssh(lab, "node1", f"cat /proc/{node.pid(mine)}/comm").stdout == "sleep\n"
+    assert other.poll() is None
 
 
 def test_guard_removes_the_lab_of_a_killed_process() -> None:

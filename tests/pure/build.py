@@ -14,12 +14,15 @@ from agentless.model.container import Container
 from agentless.model.gpu import GpuProcess, GpuReading, GpuSample
 from agentless.model.needs import Needs, parse_target
 from agentless.model.node import EngineFacts, HostFacts, NodeConfig, NumaNode
+from agentless.model.signature import Signer
 from agentless.model.spec import TaskSpec
 from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Placement, Running, Scheduled, Status, Task
 from agentless.rules.survey import survey
 
 NOW = 1_800_000_000.0
 CID = "c0ffee" * 10 + "beef"
+SIGNER = Signer("c1", b"a key of nobody's")
+"""The controller that has started what `container` gives."""
 
 
 def uuid(node: str, index: int) -> str:
@@ -99,6 +102,6 @@ def container(of: Task, state: Any = "running", **changes: Any) -> Container:
     ended = NOW - 10 if state in ("exited", "dead") else None
     plain = Container(
         CID, of.container_name, state, labels_of(of, placement(str(of.spec.needs)), "c1"), 0 if ended else None,
-        created_at=NOW - 61, started_at=began, finished_at=ended,
+        created_at=NOW - 61, started_at=began, finished_at=ended, signed=True,
     )  # fmt: skip
     return replace(plain, **changes)

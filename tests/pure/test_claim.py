@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.model.claim import DAMAGED, GPUS, SPEC, TASK, claim_of, labels_of, task_of
+from agentless.model.claim import CORES, DAMAGED, GPUS, MEMORY, SPEC, TASK, claim_of, labels_of, task_of
 from agentless.model.container import Container
 from agentless.model.needs import Needs
 from agentless.model.spec import Mount, TaskSpec, check_spec
@@ -75,6 +75,18 @@ def test_a_task_comes_back_from_the_labels_of_its_container(
     claim = claim_of(found)
     assert claim
     assert claim.numa == numa
+
+
+@pytest.mark.parametrize(
+    ("said", "read"),
+    [("2.5", 2.5), ("1073741824", 2**30), ("inf", None), ("nan", None), ("-1", None), ("0", None), ("two", None)],
+)
+def test_amounts_in_labels_are_numbers_or_unknown(said: str, read: float | None) -> None:
+    """Anybody may have written them, and what is endless or negative would set the room of the node aside."""
+    labels = labels_of(task(), placement(), "c1")
+    found = claim_of(container(task(), labels={**labels, CORES: said, MEMORY: said}))
+    assert found
+    assert (found.cores, found.memory) == (read, read)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.model.command import Command, Result, Section, join_sections, split_sections
+from agentless.model.command import SECTION, Command, Result, Section, join_sections, split_sections
 
 
 def test_secrets_are_exported_in_front_of_the_script_and_masked_for_people() -> None:
@@ -70,3 +70,17 @@ def test_an_answer_that_was_cut_off_has_only_the_whole_sections() -> None:
 @pytest.mark.parametrize("line", [b"@@agentless = x", b"@@agentless =", b"@@agentless = 12345", b"@@agentless"])
 def test_a_line_that_only_looks_like_a_mark_is_no_error(line: bytes) -> None:
     assert split_sections(b"@@agentless one\n" + line + b"\n\n@@agentless = 0\n") is not None
+
+
+@pytest.mark.parametrize("shell", [("dash",), ("bash",), ("busybox", "sh")], ids=" ".join)
+def test_a_section_without_end_is_cut_on_the_node_and_the_others_come(shell: tuple[str, ...]) -> None:
+    output = run(
+        Section("endless", "yes"),
+        Section("no newline", "cat /dev/zero"),
+        Section("last", "echo 1; exit 3"),
+        shell=shell,
+    )
+    found = split_sections(output)
+    assert [len(found[name].stdout) for name in ("endless", "no newline")] == [SECTION, SECTION]
+    assert [found[name].ok for name in ("endless", "no newline")] == [False, False]
+    assert found["last"] == Result(3, b"1\n")

@@ -15,13 +15,13 @@ from agentless.model.node import NodeConfig
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.runtimes.docker import Docker
-from tests.pure.build import NOW, container, task
+from tests.pure.build import NOW, SIGNER, container, task
 
 DATA = Path(__file__).parent / "data" / "docker"
 
 
 def docker(program: str = "docker") -> Docker:
-    return Docker(NodeConfig("node1", "h", user="ann", docker=(program,)), Renderer([template_dir()]), "c1")
+    return Docker(NodeConfig("node1", "h", user="ann", docker=(program,)), Renderer([template_dir()]), SIGNER)
 
 
 # --------------------------------------------------------------------------------------------------------- containers
@@ -167,7 +167,7 @@ def test_the_engine_is_described_from_its_answer(file: Path) -> None:
     facts = docker().parse_facts(sections, NOW, NOW + 1)
     containers = None if facts.listed is None else len(facts.listed)
     found = {"version": facts.version, "nvidia": facts.nvidia, "error": facts.error, "containers": containers}
-    assert found == case["expected"]
+    assert found | {"lacks": sorted(facts.lacks)} == {"lacks": [], **case["expected"]}
 
 
 @pytest.mark.parametrize("missing", ["docker.info", "docker.containers"])
@@ -200,6 +200,12 @@ def test_a_clock_that_is_surely_wrong_is_known_by_how_much(clock: str | None, ah
 def test_volumes_are_told_with_their_owners_and_tasks():
     answer = Result(0, b"volume|data|ann@box\nt2\nt1\nvolume|base|\n")
     assert docker().volumes.parse(answer) == [("base", "unknown", ()), ("data", "ann@box", ("t1", "t2"))]
+
+
+def test_the_name_of_a_version_is_cut_where_no_version_is_so_long() -> None:
+    info = {"version": "2" * 200, "runtimes": {}, "time": "2026-01-01T00:00:00Z"}
+    sections = {"docker.info": Result(0, json.dumps(info).encode()), "docker.containers": Result(0, b"")}
+    assert docker().parse_facts(sections, NOW, NOW + 1).version == "2" * 63 + "…"
 
 
 def test_sizes_of_volumes_are_read_as_the_engine_writes_them():

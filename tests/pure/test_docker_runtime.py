@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agentless.errors import NoAnswer, Refused, RuntimeFailed
+from agentless.errors import NoAnswer, NodeBroken, Refused, RuntimeFailed
 from agentless.model.command import Result
 from agentless.model.node import NodeConfig
 from agentless.model.spec import Mount, Volume
@@ -21,7 +21,7 @@ from agentless.model.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.runtimes.docker import Docker, ImageMissing, LogQuery
-from tests.pure.build import CID, NOW, placement, spec, task
+from tests.pure.build import CID, NOW, SIGNER, placement, spec, task
 
 DATA = Path(__file__).parent / "data" / "docker"
 CONFIG = NodeConfig("node1", "h", user="ann")
@@ -29,7 +29,7 @@ UUIDS = ("GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a", "GPU-1c9f3c1e-7d52-4a4e-8f6
 
 
 def docker(*words: str) -> Docker:
-    return Docker(replace(CONFIG, docker=words or ("docker",)), Renderer([template_dir()]), "c1")
+    return Docker(replace(CONFIG, docker=words or ("docker",)), Renderer([template_dir()]), SIGNER)
 
 
 # ------------------------------------------------------------------------------------------------------------ launch
@@ -207,12 +207,32 @@ def test_a_missing_image_can_be_told_from_other_failures(complaint: str) -> None
         answer(125, err=complaint)
 
 
-@pytest.mark.parametrize("exit_code", [1, 77, 125, 126, 127])
+@pytest.mark.parametrize("exit_code", [1, 125, 126, 127])
 def test_any_other_failure_is_the_engines_complaint(exit_code: int) -> None:
     with pytest.raises(RuntimeFailed) as caught:
         answer(exit_code, err="docker: Error response from daemon: Minimum memory limit allowed is 6MB.")
     assert str(caught.value) == "node1: Minimum memory limit allowed is 6MB"
     assert not isinstance(caught.value, ImageMissing)
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "complaint", "fault"),
+    [
+        (
+            125,
+            'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
+            "gpus",
+        ),
+        (125, "docker: Error response from daemon: mkdir /var/lib/docker/x: no space left on device.", "start"),
+        (77, "who has what could not be listed, whatever was said of it", "engine"),
+    ],
+)
+def test_a_failure_for_a_reason_of_the_node_is_told_from_those_of_the_task(
+    exit_code: int, complaint: str, fault: str
+) -> None:
+    with pytest.raises(NodeBroken, match=r"^node1: ") as caught:
+        answer(exit_code, err=complaint)
+    assert (caught.value.fault, caught.value.exit_code) == (fault, 3)
 
 
 # ------------------------------------------------------------------------------------------------------ other commands

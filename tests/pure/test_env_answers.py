@@ -16,6 +16,7 @@ from agentless.model.node import NodeConfig
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.runtimes.envs import EnvWords, _quoted
+from tests.pure.build import SIGNER
 
 WORDS = EnvWords(NodeConfig("node1", "h"), Renderer([template_dir()]))
 REF = EnvRef("torch", 3)
@@ -127,7 +128,8 @@ def test_a_launch_looks_at_the_image_under_its_lock(tmp_path):
     from agentless.runtimes.docker import Docker, ImageMissing
 
     spec = TaskSpec(("true",), container="torch:3", image=REF.image, image_id="sha256:1")
-    task, docker = Task("t1", spec, "t1", "ann", 0.0), Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), "c")
+    task = Task("t1", spec, "t1", "ann", 0.0)
+    docker = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
     script = docker.launch(task, Placement("node1"), {}).script
     assert script.index("flock") < script.index("image inspect") < script.index("docker run")
     with pytest.raises(ImageMissing):

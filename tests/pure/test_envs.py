@@ -23,7 +23,8 @@ from agentless.model.env import (
     ref_of,
 )
 from agentless.model.spec import TaskSpec, check_spec
-from agentless.rules.envs import env_named, learned, next_number, prunable, version_named
+from agentless.rules import envs
+from agentless.rules.envs import env_named, next_number, prunable, version_named
 from agentless.stores.envs import EnvStore
 from agentless.stores.tinydb import TaskStore
 
@@ -38,8 +39,12 @@ def sight(*numbers: int, name: str = "torch", **more: Any) -> Sight:
     return Sight(tuple(image(name, number) for number in numbers), **more)
 
 
+def learned(records: Any, seen: Any) -> dict[str, EnvRecord]:
+    return envs.learned(records, seen, NOW)
+
+
 def record(*numbers: int, **more: Any) -> EnvRecord:
-    return replace(learned({}, {"node1": sight(*numbers)})["torch"], **more)
+    return replace(learned({}, {"node1": sight(*numbers)})["torch"], **{"unsettled": False, **more})
 
 
 # ------------------------------------------------------------------------ names
@@ -111,6 +116,32 @@ def test_the_highest_version_is_current_until_somebody_goes_back():
 def test_a_version_saved_after_a_rollback_is_current_whoever_saved_it():
     found = learned({"torch": record(1, 2, 3, back=(1, 3))}, {"node2": sight(4)})["torch"]
     assert found.current == 4
+
+
+def test_which_of_several_versions_is_current_is_only_assumed_after_the_state_was_lost():
+    found = learned({}, {"node1": sight(1, 2, 3)})["torch"]
+    assert (found.current, found.assumed) == (3, True)
+
+
+def test_the_only_version_is_the_current_one():
+    assert not learned({}, {"node1": sight(2)})["torch"].assumed
+
+
+def test_a_newer_version_of_a_node_that_was_away_is_current_by_assumption_only():
+    before = learned({}, {"node1": sight(1)})
+    assert learned(before, {"node2": sight(2)})["torch"].assumed
+
+
+def test_a_version_that_is_saved_after_the_first_look_is_the_current_one():
+    before = learned({}, {"node1": sight(1, 2)})
+    saved = Sight((*sight(1, 2).images, replace(image(number=3), at=NOW + 1)))
+    found = learned(before, {"node1": saved})["torch"]
+    assert (found.current, found.assumed) == (3, False)
+
+
+def test_what_a_state_of_before_has_kept_is_no_assumption():
+    found = learned({"torch": replace(record(1, 2), since=0.0)}, {"node1": sight(1, 2, 3)})["torch"]
+    assert not found.assumed
 
 
 def test_a_version_that_is_gone_is_not_current_and_its_number_is_not_given_again():
@@ -186,6 +217,10 @@ def test_a_version_that_is_needed_is_not_pruned():
 
 def test_after_a_rollback_the_versions_after_the_current_one_stay():
     assert prunable({"torch": record(1, 2, 3, back=(2, 3))}, sight(1, 2, 3), NOW) == ("agentless/torch:1",)
+
+
+def test_nothing_is_old_where_the_current_version_is_only_assumed():
+    assert prunable({"torch": record(1, 2, 3, unsettled=True)}, sight(1, 2, 3), NOW) == ()
 
 
 def test_an_env_that_is_worked_on_is_left_alone():

@@ -13,7 +13,10 @@ from agentless.model.gpu import GpuSample
 from agentless.model.needs import Needs, parse_target
 from agentless.model.node import HostFacts
 from agentless.model.task import Task
+from agentless.model.terms import Terms
 from agentless.rules.explain import never, refusal
+from agentless.rules.explanation import when
+from agentless.rules.plan import Promise
 from agentless.rules.survey import survey
 from tests.pure.build import NOW, cluster, container, process, reading, seen, spec, task
 from tests.pure.test_plan import clusters, look, mixed, runs, two_nodes, wish, wishes
@@ -36,6 +39,33 @@ def test_a_node_that_does_not_answer_is_no_refusal_but_exit_4(target: str) -> No
     found = why(target, cluster(seen(error="no route to host")))
     assert isinstance(found, Unreachable)
     assert str(found) == "node1 cannot be reached: no route to host"
+
+
+def test_half_a_core_too_many_is_refused_with_what_is_left() -> None:
+    held = task("t7", spec=spec(cores=30.0))
+    assert told("node1", seen(), held, cores=2.5) == "node1: 2.5 cores are asked for and 2 of 32 are not set aside"
+
+
+def test_no_core_left_is_said_as_none() -> None:
+    held = task("t7", spec=spec(cores=32.0))
+    assert told("node1", seen(), held, cores=1.0) == "node1: 1 cores are asked for and 0 of 32 are not set aside"
+
+
+def test_more_memory_than_there_is_is_never_had() -> None:
+    assert never(cluster(seen()), spec(memory=129 << 30))
+    held = task("t7", spec=spec(memory=100 << 30))
+    assert never(cluster(seen(), (held,)), spec(memory=64 << 30)) is None
+
+
+def test_a_promise_without_a_time_says_whose_end_it_waits_for() -> None:
+    """Of those who run there, when one of them has no time limit."""
+    limited = task("t1", "node1::0", spec=spec(terms=Terms(time_limit=60.0)))
+    both = cluster(seen(), (limited, task("t2", "node1::1")))
+    last = "ends there that has no time limit"
+    assert when(Promise("node1", None), both) == f"it starts on node1 when something {last}"
+    assert (
+        when(Promise("node1", None), cluster(seen(), (limited,))) == f"it starts on node1 when a task before it {last}"
+    )
 
 
 def test_a_held_gpu_is_refused_with_its_holder() -> None:

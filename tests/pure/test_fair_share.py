@@ -30,7 +30,7 @@ from agentless.rules.fair_share import (
 )
 from agentless.rules.order import order
 from agentless.stores.history import History
-from tests.pure.build import NOW, cluster, container, seen, spec, task
+from tests.pure.build import NOW, spec, task
 
 HOUR = 3600.0
 
@@ -236,34 +236,28 @@ def test_fair_share_converges(gpus: int, length: float, ann: float, bob: float, 
 
 def test_a_live_task_counts_up_to_its_expected_end() -> None:
     limited = spec(needs=parse_target("node1::0,1"), terms=Terms(time_limit=7200))
-    (use,) = live_uses([task("t1", "node1::0,1", spec=limited, owner="ann")], cluster(seen()), NOW)
+    (use,) = live_uses([task("t1", "node1::0,1", spec=limited, owner="ann")], NOW)
     assert use == Use("ann", 2, NOW - 60, NOW - 60 + 7200)
 
 
 @pytest.mark.parametrize(("state", "since"), [("paused", 60), ("lost", 90), ("assigning", 60)])
 def test_whatever_holds_its_gpus_counts_from_its_start(state: str, since: float) -> None:
-    assert [use.begin for use in live_uses([task(state=state)], cluster(seen()), NOW)] == [NOW - since]
+    assert [use.begin for use in live_uses([task(state=state)], NOW)] == [NOW - since]
 
 
 @pytest.mark.parametrize("state", ["pending", "ended"])
 def test_what_holds_nothing_does_not_count(state: str) -> None:
-    assert live_uses([task(state=state)], cluster(seen()), NOW) == []
-
-
-def test_a_task_of_another_controller_counts_for_its_owner_and_one_of_ours_once() -> None:
-    theirs, ours = task("t9", owner="eve"), task("t1", "node1::1", owner="ann")
-    on = cluster(seen(containers=[container(theirs), container(ours)]), (ours,))
-    assert sorted((use.owner, use.gpus) for use in live_uses([ours], on, NOW)) == [("ann", 1), ("eve", 1)]
+    assert live_uses([task(state=state)], NOW) == []
 
 
 def test_a_run_past_its_limit_counts_until_now() -> None:
     late = task("t1", spec=spec(needs=parse_target("node1::0"), terms=Terms(time_limit=30)))
-    assert [use.end for use in live_uses([late], cluster(seen()), NOW)] == [NOW]
+    assert [use.end for use in live_uses([late], NOW)] == [NOW]
 
 
 def test_shares_tell_what_the_queue_goes_by() -> None:
     running, waiting = task("t1", owner="ann"), waits("t2", "bob")
-    uses = live_uses([running], cluster(seen()), NOW)
+    uses = live_uses([running], NOW)
     first, second = shares({"bob": 0.25, "eve": 0.001}, uses, [running, waiting], NOW, HALF_LIFE)
     assert (first.owner, first.gpu_hours, first.running, first.gpus, first.waiting) == ("bob", 0.25, 0, 0, 1)
     assert (second.owner, second.running, second.gpus, second.waiting) == ("ann", 1, 1, 0)

@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentless.controller.gate import Gate
 from agentless.errors import StateError
 from agentless.inventory import load
 from agentless.model.cluster import Cluster, Node
 from agentless.model.gate import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
-from agentless.model.gpu import GpuReading, GpuSample, Xid
+from agentless.model.gpu import MOST_GPUS, GpuReading, GpuSample, Xid
 from agentless.model.needs import parse_target
 from agentless.model.node import NodeConfig
 from agentless.model.task import Task
 from agentless.rules.explain import never, refusal
-from agentless.rules.gate import OUT_FOR, gated, looked, resumed
+from agentless.rules.gate import (
+    CHANGES_WITHIN,
+    OUT_FOR,
+    REMEMBERED,
+    gated,
+    looked,
+    recognised,
+    remembered,
+    resumed,
+)
 from agentless.rules.publish import node_view
 from agentless.rules.survey import survey
 from agentless.stores.gate import GateStore
@@ -420,3 +432,56 @@ def test_a_mistake_about_health_is_told_with_what_is_wanted(tmp_path: Path, text
     with pytest.raises(Exception, match="health") as caught:
         load(file)
     assert words in str(caught.value)
+
+
+# ---------------------------------------------------------------------- no more than can be
+
+
+def others(look: int) -> GpuSample:
+    """A first GPU that is always there, and so many others that each look has its own."""
+    return GpuSample((GPUS[0], *(reading("node1", 1000 * look + n) for n in range(1, MOST_GPUS))))
+
+
+def test_gpus_that_have_vanished_are_remembered_up_to_a_number() -> None:
+    """The first of them: else each look would tell of others that are gone."""
+    record = NodeRecord()
+    for number in range(10):
+        before, record = record, looked({"node1": record}, "node1", others(number), (), NOW + number, MANUAL)
+        assert {gpu.uuid for gpu in others(number).gpus} <= record.gpus.keys()
+    assert len(record.gpus) == REMEMBERED
+    ill = [{uuid for uuid, gpu in each.gpus.items() if gpu.troubles} for each in (before, record)]
+    assert ill[0] == ill[1]
+    assert len(ill[0]) == REMEMBERED - MOST_GPUS
+
+
+def test_one_that_is_kept_out_is_remembered_before_one_that_is_not() -> None:
+    well = {uuid("node1", n): GpuRecord(reading("node1", n)) for n in range(4500)}
+    kept = remembered({**well, "GPU-ill": ILL, "GPU-here": GpuRecord(GPUS[1])}, {"GPU-here"})
+    assert len(kept) == REMEMBERED
+    assert {"GPU-ill", "GPU-here", uuid("node1", 0)} <= kept.keys()
+
+
+def test_a_state_with_thousands_of_gpus_is_read_and_forgets_most(tmp_path: Path) -> None:
+    """A controller of an earlier version may have written 2 MB of them."""
+    store = GateStore(TaskStore(tmp_path / "state.json").storage)
+    gpus = {uuid("node1", n): GpuRecord(reading("node1", n)) for n in range(4500)}
+    store.save({"node1": NodeRecord(DRAIN, gpus)})
+    core = SimpleNamespace()
+    Gate(core, store)  # type: ignore[arg-type]
+    assert (len(core.records["node1"].gpus), core.records["node1"].drain) == (REMEMBERED, DRAIN)
+
+
+def test_a_node_whose_gpus_are_others_at_every_look_has_none() -> None:
+    known: Mapping[str, float] = {}
+    for number in range(2):
+        known, sample = recognised(known, others(number), NOW)
+        assert len(sample.gpus) == MOST_GPUS
+    for number in range(2, 9):
+        known, sample = recognised(known, others(number), NOW + number)
+        assert (sample.gpus, sample.processes) == ((), None)
+        assert "change their UUIDs all the time" in (sample.error or "")
+        assert len(known) <= 2 * MOST_GPUS
+    known, sample = recognised(known, others(1), NOW + 9)
+    assert len(sample.gpus) == MOST_GPUS
+    _, sample = recognised(known, others(9), NOW + 2 * CHANGES_WITHIN)
+    assert len(sample.gpus) == MOST_GPUS

@@ -14,7 +14,7 @@ from agentless.model.claim import GPU_MEMORY, GPU_SHARE
 from agentless.model.task import Assigning, Placement, Task
 from tests.pure.build import NOW, uuid
 from tests.pure.test_gpu_share import GIB, shares
-from tests.pure.test_launch_script import Node, in_each_shell, node
+from tests.pure.test_launch_script import Node, in_each_shell, node, process
 from tests.pure.test_plan import wish
 
 __all__ = ["node"]  # a fixture
@@ -47,6 +47,16 @@ def test_the_node_lets_nobody_in_whose_floor_does_not_fit(node: Node) -> None:
     with pytest.raises(Refused, match="no share left"):
         launch(node, assigning("t2", **shares(3, 11)))
     assert launch(node, assigning("t3", **shares(3, 10)))
+
+
+@in_each_shell
+def test_a_claim_that_is_seen_in_two_places_is_one_share(node: Node) -> None:
+    gpu, container = uuid("node1", 7), "a1" * 32  # a GPU that no other test has: all see these processes
+    with (
+        process("conmon", "-c", container, "-n", f"agentless-t9.ann..2.{GIB}.{gpu}"),
+        process("sh", f"agentless-claim={container}|x|Up|{gpu}||2|{GIB}|t9|ann"),
+    ):
+        assert launch(node, assigning("t1", "node1::7", **shares(2)))
 
 
 @in_each_shell

@@ -126,3 +126,10 @@ def test_a_machine_without_these_files_is_asked_in_vain(shell: list[str], tmp_pa
 def test_a_pci_address_is_spelled_in_one_way(text: str, address: str | None) -> None:
     """nvidia-smi's spelling and the kernel's compare equal."""
     assert pci_bus_id(text) == address
+
+
+@pytest.mark.parametrize("line", ["online 0-999998", "cores 999999999999", "cores 8193", "memory 999999999999"])
+def test_more_than_a_machine_can_have_is_not_known(line: str) -> None:
+    """A node must not draw all tasks to itself by a word."""
+    found = parse(f"{line}\n".encode())
+    assert (found.cores, found.memory_mib) == (None, None)

@@ -7,8 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.model.task_id import new_task_id
-from tests.pure.build import NOW
+from agentless.model.task_id import new_task_id, next_try, previous_try
+from tests.pure.build import NOW, placement
 
 
 def test_an_id_is_eleven_characters_that_cannot_be_misread() -> None:
@@ -30,3 +30,14 @@ def test_ids_of_one_controller_rise_even_when_its_clock_goes_back(steps: list[fl
     for step in steps:
         ids.append(new_task_id(NOW + step, ids[-1]))
     assert ids == sorted(set(ids))
+
+
+def test_the_try_before_is_the_one_whose_next_it_is() -> None:
+    tries = ["2mz3k8d4f1q"]
+    for _ in range(3):
+        tries.append(next_try(tries[-1]))
+    assert [previous_try(each) for each in tries[1:]] == tries[:-1]
+
+
+def test_a_place_is_written_as_it_would_be_typed() -> None:
+    assert [str(placement(target)) for target in ("node1::0,1", "node1")] == ["node1::0,1", "node1"]

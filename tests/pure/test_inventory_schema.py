@@ -35,6 +35,7 @@ def test_the_schema_accepts_the_example() -> None:
         ("{version: 1, nodes: {a: {port: 65536}}}", "nodes.a.port"),
         ("{version: 1, nodes: {a: {connection: telnet}}}", "nodes.a.connection"),
         ("{version: 1, nodes: {a: {exclude_gpus: [-1]}}}", "nodes.a.exclude_gpus.0"),
+        ("{version: 1, nodes: {a: {accept_engines: alice}}}", "nodes.a.accept_engines"),
         ("{version: 1, nodes: {a: {labels: {x: []}}}}", "nodes.a.labels.x"),
     ],
 )

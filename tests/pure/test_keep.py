@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agentless.model.container import Container
 from agentless.model.keep import Keep
 from agentless.model.task import Ended, Task
-from agentless.rules.keep import Chores, chores, cut_note, split_tail
+from agentless.rules.keep import ENDED, Chores, chores, cut_note, split_tail
 from agentless.rules.reconcile import REAP_AFTER
 from tests.pure.build import NOW, container, task
 
@@ -120,3 +120,17 @@ def test_a_container_stays_until_what_its_task_brings_back_has_come() -> None:
     both = chores([of(one)], (), {one.id: one}, (), NOW, Keep(HOUR), {one.id})
     assert (both.bring, both.fetch) == ((one,), (one,))
     assert chores([of(one)], (), {one.id: one}, {one.id}, NOW, Keep(HOUR), ()).remove == (one,)
+
+
+def test_of_very_many_on_one_node_the_oldest_go() -> None:
+    """A list of ten thousand containers is more than a node may say: what we leave there never is."""
+    tasks = tuple(ended(f"t{n}", n) for n in range(1, ENDED + 3))
+    found = todo(*map(of, tasks), tasks=tasks, kept={one.id for one in tasks}, after=24 * HOUR)
+    assert [one.id for one in found.remove] == [f"t{ENDED + 2}", f"t{ENDED + 1}"]
+    assert found.due == NOW - ENDED + 24 * HOUR
+
+
+def test_what_one_task_still_has_to_bring_keeps_no_other_container() -> None:
+    waits, over = ended("t1", ago=HOUR + 2), ended("t2", ago=HOUR + 1)
+    found = chores([of(waits), of(over)], (), {"t1": waits, "t2": over}, {"t1", "t2"}, NOW, Keep(HOUR), {"t1"})
+    assert (found.bring, found.remove) == ((waits,), (over,))

@@ -137,6 +137,13 @@ def test_what_is_in_the_way_is_told(is_folder, kind):
 
 
 @pytest.mark.parametrize(
+    ("is_folder", "kind"), [(False, "nothing"), (False, "file"), (True, "nothing"), (True, "folder"), (False, "orphan")]
+)
+def test_where_nothing_is_in_the_way_it_lands(is_folder, kind):
+    check_target(Landing(FILE, is_folder, "/d"), Place("node1", "/d"), kind)
+
+
+@pytest.mark.parametrize(
     ("words", "found"),
     [
         (

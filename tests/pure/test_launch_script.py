@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentless.errors import NoAnswer, Refused, RuntimeFailed
+from agentless.errors import NoAnswer, NodeBroken, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
 from agentless.model.node import NodeConfig
 from agentless.model.task import Placement, Task
@@ -22,7 +24,7 @@ from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.runtimes import docker
 from agentless.runtimes.docker import Docker, ImageMissing
-from tests.pure.build import placement, spec, task
+from tests.pure.build import SIGNER, placement, spec, task
 
 FAKE = Path(__file__).parent / "data" / "docker" / "fake_docker.py"
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
@@ -36,7 +38,7 @@ class Node:
         self.state.mkdir()
         self.bin.mkdir()
         self.program("docker", f'exec {sys.executable} -SE {FAKE} "$@"')
-        self.engine = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), "c1")
+        self.engine = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
 
     def program(self, name: str, body: str) -> None:
         (self.bin / name).write_text(f"#!/bin/sh\n{body}\n")
@@ -103,7 +105,7 @@ def test_a_shell_that_has_no_room_to_look_at_who_holds_what_starts_nothing(node:
     node.launch(assigning("t1", owner="a" * 100_000))
     (node.state / "runs").unlink()
     node.shell = ["bash", "-c", "trap '' XFSZ; ulimit -f 64; exec bash"]
-    with pytest.raises(RuntimeFailed):
+    with pytest.raises(NodeBroken):
         node.launch(assigning("t2"))
     assert node.runs() == []
 
@@ -162,6 +164,77 @@ def test_a_second_launch_of_the_same_task_finds_its_container_and_runs_nothing(n
     first = node.launch(assigning())
     assert node.launch(assigning()) == first
     assert len(node.runs()) == 1
+
+
+STRANGERS = {
+    "its label": ("evil", {"agentless.task": "t1"}),
+    "its label, created": ("evil", {"agentless.task": "t1"}),
+    "all labels of another launch": ("evil", {"agentless.task": "t1", "agentless.signature": "1:" + "0" * 64}),
+    "a line in a label": ("evil", {"agentless.task": "t2", "agentless.owner": f"x\n{'f' * 64}|agentless-t1|Up|||||t1"}),
+}
+
+
+@in_each_shell
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_a_container_that_this_launch_has_not_signed_is_not_its_own(node: Node, stranger: str) -> None:
+    """Whoever may use Docker there knows what the next try of a task will be called."""
+    name, labels = STRANGERS[stranger]
+    state = "created" if "created" in stranger else "running"
+    evil = {"id": "e" * 64, "name": name, "state": state, "labels": labels, "env": {}}
+    (node.state / "evil.json").write_text(json.dumps(evil))
+    assert node.launch(assigning("t1")) == node.containers()["agentless-t1"]["id"]
+    assert node.containers()["evil"] == evil
+
+
+def test_a_container_of_somebody_else_with_our_name_is_neither_taken_nor_removed(node: Node) -> None:
+    evil = {"id": "e" * 64, "name": "agentless-t1", "state": "created", "labels": {"agentless.task": "t1"}, "env": {}}
+    (node.state / "agentless-t1.json").write_text(json.dumps(evil))
+    with pytest.raises(RuntimeFailed, match="is already in use"):
+        node.launch(assigning("t1"))
+    assert node.containers() == {"agentless-t1": evil}
+
+
+def test_a_copy_of_our_labels_is_not_taken_for_the_container_that_has_our_name(node: Node) -> None:
+    first = node.launch(assigning())
+    copy = node.containers()["agentless-t1"] | {"id": "e" * 64, "name": "a-copy"}
+    (node.state / "a-copy.json").write_text(json.dumps(copy))
+    assert node.launch(assigning()) == first
+
+
+@contextlib.contextmanager
+def process(name: str, *words: str) -> Iterator[None]:
+    """A process of this name with these arguments, as any user of a node may have."""
+    code = f"open('/proc/self/comm', 'w').write({name!r}); print(flush=True); input()"
+    script = ["-c", code] if name == "sh" else ["/dev/stdin"]
+    running = subprocess.Popen([sys.executable, *script, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert running.stdin is not None
+    assert running.stdout is not None
+    if name != "sh":
+        running.stdin.write(code.replace("input()", "import time; time.sleep(60)").encode())
+        running.stdin.close()
+    running.stdout.readline()
+    try:
+        yield
+    finally:
+        running.kill()
+        running.wait()
+        running.stdout.close()
+
+
+def test_a_process_that_says_it_is_the_task_is_not_taken_for_it(node: Node) -> None:
+    with process("sh", f"agentless-claim={'d' * 64}|agentless-t1z9|Up|||||t1z9|eve"):
+        assert node.launch(assigning("t1z9")) == node.containers()["agentless-t1z9"]["id"]
+
+
+@in_each_shell
+def test_a_process_cannot_take_the_claim_of_another_away(node: Node) -> None:
+    at, victim = placement("node1::7"), "a1" * 32  # a GPU that no other test has: all see these processes
+    with (
+        process("conmon", "-c", victim, "-n", f"agentless-t9.ann....{at.gpu_uuids[0]}"),
+        process("sh", f"agentless-claim={victim}|x|Up|||||t8|eve"),
+        pytest.raises(Refused, match="GPU 7 is held by task t9 of ann"),
+    ):
+        node.launch(assigning("t1", "node1::7"))
 
 
 @in_each_shell
@@ -224,7 +297,7 @@ def _without_rm(node: Node) -> str:
 @in_each_shell
 @pytest.mark.parametrize("broken", ["create", "start"])
 def test_a_run_that_fails_leaves_no_container_behind(node: Node, broken: str) -> None:
-    with pytest.raises(RuntimeFailed, match="node1: "):
+    with pytest.raises((NodeBroken, RuntimeFailed), match="node1: "):
         node.launch(assigning(), FAKE_BREAK=broken)
     assert node.containers() == {}
     assert node.launch(assigning("t2"))
@@ -248,7 +321,7 @@ def test_a_container_that_has_ended_since_is_not_run_again(node: Node) -> None:
 
 
 def test_an_engine_that_does_not_answer_runs_nothing(node: Node) -> None:
-    with pytest.raises(RuntimeFailed, match="the Docker daemon on node1 does not run"):
+    with pytest.raises(NodeBroken, match="the Docker daemon on node1 does not run"):
         node.launch(assigning(), FAKE_BREAK="ps")
     assert node.runs() == []
 
@@ -279,7 +352,7 @@ def test_a_task_is_not_started_without_the_value_of_its_secret(node: Node) -> No
 @in_each_shell
 def test_a_node_without_flock_gets_the_fix_and_runs_nothing(node: Node) -> None:
     node.shell = [str(shutil.which(node.shell[0])), *node.shell[1:]]
-    with pytest.raises(RuntimeFailed, match="there is no flock command on node1; install util-linux there"):
+    with pytest.raises(NodeBroken, match="there is no flock command on node1; install util-linux there"):
         node.launch(assigning(), PATH=str(node.bin))
     assert node.runs() == []
 

@@ -13,7 +13,7 @@ import pytest
 from agentless.controller.hub import Hub
 from agentless.controller.ledger import Ledger
 from agentless.errors import Refused, StateError
-from agentless.model.event import Assigned, Exited, Launched, Restarted
+from agentless.model.event import Assigned, Exited, Froze, Launched, Restarted
 from agentless.stores.history import History
 from agentless.stores.secrets import SecretStore
 from agentless.stores.tinydb import TaskStore
@@ -40,6 +40,10 @@ def opened(folder: Path) -> Ledger:
 
 def full(*_: object, **__: object) -> None:
     raise StateError("the disk is full")
+
+
+def full_of(what: str) -> None:
+    raise StateError(f"{what} is full")
 
 
 def killed(*_: object) -> None:
@@ -150,6 +154,54 @@ def test_trouble_is_over_when_there_is_room_again(folder: Path, monkeypatch: pyt
     assert ledger.trouble == "the disk is full"
     ledger.flush()
     assert (ledger.trouble, len(ledger.history.events(0, -1))) == (None, 1)
+
+
+def test_a_state_file_in_trouble_is_said_until_the_state_file_can_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = opened(folder)
+    ledger.adopt(task(), "found")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger._store, "save", full)
+        with pytest.raises(StateError):
+            ledger.apply("t1", Froze(), "seen")
+        ledger.note("left", "which goes into the history")
+        ledger.flush()
+        assert ledger.trouble == "the disk is full"
+    ledger.flush()
+    assert ledger.trouble is None
+
+
+def test_a_history_in_trouble_is_said_until_the_history_can_be_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = opened(folder)
+    ledger.adopt(task(), "found")
+
+    with monkeypatch.context() as patch:
+        for write in ("add", "touch"):
+            patch.setattr(ledger.history, write, full)
+        with pytest.raises(StateError):
+            ledger.apply("t1", Exited(0), "seen")
+        ledger._store.save()
+        ledger.flush()
+        assert ledger.trouble == "the disk is full"
+    ledger.flush()
+    assert ledger.trouble is None
+
+
+def test_of_two_stores_in_trouble_each_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = opened(folder)
+    ledger.adopt(task(), "found")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger._store, "save", lambda *_, **__: full_of("the state"))
+        patch.setattr(ledger.history, "record", lambda *_: full_of("the history"))
+        with pytest.raises(StateError):
+            ledger.apply("t1", Froze(), "seen")
+        ledger.note("left", "a test")
+    assert sorted(str(ledger.trouble).split("; ")) == ["the history is full", "the state is full"]
 
 
 def test_who_uses_the_gpus_of_a_task_is_forgotten_when_it_ends(folder: Path) -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from agentless.model.command import Result, split_sections
 from agentless.model.gpu import GpuProcess, GpuReading, GpuSample
 from agentless.probes.nvidia import Nvidia
+from tests.pure.build import cluster, seen
 
 RECORDS = sorted((Path(__file__).parent / "data" / "nvidia").glob("*.json"))
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -60,10 +61,66 @@ def test_a_section_that_never_came_is_no_idle_node() -> None:
     assert sample.error == "the answer about its GPUs was cut off; the next sample may be whole"
 
 
+# ---------------------------------------------------------------------- what no GPU has
+
+ABSURD = {
+    "utilization_pct": ("101", "-1", "100.5", "999999999999999999"),
+    "memory_utilization_pct": ("101", "-3"),
+    "temperature_c": ("201", "-40", "4000"),
+    "power_w": ("20000.01", "-70.00", "999999.00"),
+    "power_limit_w": ("99999", "-1"),
+    "clock_sm_mhz": ("100001", "-1"),
+    "clock_memory_mhz": ("2619000", "-1"),
+    "fan_pct": ("201", "-1"),
+    "memory_total_mib": ("4194305", "-1", "999999999999"),
+    "memory_used_mib": ("81560", "-7"),
+    "memory_free_mib": ("81560", "-7"),
+}
+"""By field readings that no GPU has, like more memory used than there is."""
+ORDER = (
+    *("index", "uuid", "name", "driver", "pci_bus_id", *MEMORY, "utilization_pct", "memory_utilization_pct"),
+    *("temperature_c", "power_w", "power_limit_w", "fan_pct", "clock_sm_mhz", "clock_memory_mhz"),
+)
+
+
+@pytest.mark.parametrize(("field", "text"), [(field, text) for field, texts in ABSURD.items() for text in texts])
+def test_a_reading_that_no_gpu_has_is_unknown_and_the_others_stay(field: str, text: str) -> None:
+    """It gets on no screen, and who counts with it is told that it is not known."""
+    cells = (GPU + MORE).split(", ")
+    (true,) = parse(f"{GPU + MORE}\n@gpus 0\n@end 0\n").gpus
+    cells[ORDER.index(field)] = text
+    (found,) = parse(f"{', '.join(cells)}\n@gpus 0\n@end 0\n").gpus
+    assert asdict(true) | {field: None} == asdict(found)
+
+
+@pytest.mark.parametrize("text", ["[N/A]", "4194305", "-1"])
+def test_a_gpu_whose_memory_is_unbelievable_is_not_given_away(text: str) -> None:
+    """As one whose memory is not known at all."""
+    cells = (GPU + MORE).split(", ")
+    cells[ORDER.index("memory_total_mib")] = text
+    sample = parse(f"{', '.join(cells)}\n@gpus 0\n@end 0\n")
+    (gpu,) = cluster(seen(sample=sample)).nodes["node1"].gpus
+    assert (gpu.state, gpu.reason) == ("unknown", "its memory cannot be read")
+
+
+def test_long_names_are_cut() -> None:
+    """Of a GPU, its driver, a program and the user whose it is."""
+    long = "N" * 200
+    row = f"0, GPU-a, {long[:150]}, {long[:150]}, 00000000:3B:00.0, 81559, 7, 81552, 0{MORE}"
+    sample = parse(f"{row}\n@gpus 0\n>GPU-a, 1, {long}, 5\n@owner 1 1000 {long}\n@command 1 {long}{long}\n@end 0\n")
+    (gpu,) = sample.gpus
+    assert sample.processes
+    (process,) = sample.processes
+    names = {gpu.name, gpu.driver, process.name, process.user}
+    assert names == {"N" * 63 + "…"}
+    assert process.command == "N" * 199 + "…"
+
+
 # ---------------------------------------------------------------------- any output at all
 
 _BLANKS = st.sampled_from(["[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "ERR!", ""])
 _NUMBER = st.integers(0, 999_999)
+_PERCENT = st.integers(0, 100)
 _WORD = st.text("abcXYZ019 ()/+é", min_size=1, max_size=12).map(str.strip).filter(bool)
 
 
@@ -79,15 +136,17 @@ def _uuid(index: int) -> str:
 def rows(draw: st.DrawFn, index: int) -> tuple[str, GpuReading]:
     """A row as nvidia-smi prints it, and the reading in it."""
 
-    def maybe() -> tuple[str, int | None]:
-        value = draw(st.none() | _NUMBER)
+    def maybe(number: st.SearchStrategy[int] = _NUMBER) -> tuple[str, int | None]:
+        value = draw(st.none() | number)
         return (draw(_BLANKS), None) if value is None else (str(value), value)
 
     def watts() -> tuple[str, float | None]:
-        text, value = maybe()
+        text, value = maybe(st.integers(0, 2000))
         return (text, None) if value is None else (f"{text}.50", value + 0.5)
 
     name = ", ".join(draw(st.lists(_WORD, min_size=1, max_size=3)))
+    total = maybe()
+    part = _NUMBER if total[1] is None else st.integers(0, total[1])
     mig = draw(st.sampled_from([("Enabled", True), ("Disabled", False), ("[N/A]", None)]))
     cells: dict[str, tuple[str, Any]] = {
         "index": (str(index), index),
@@ -95,10 +154,11 @@ def rows(draw: st.DrawFn, index: int) -> tuple[str, GpuReading]:
         "name": (name, name),
         "driver": ("550.54.15", "550.54.15"),
         "pci_bus_id": (f"00000000:{index + 1:02X}:00.0", f"0000:{index + 1:02x}:00.0"),
-        **{field: maybe() for field in (*MEMORY, "utilization_pct", "memory_utilization_pct", "temperature_c")},
+        **dict(zip(MEMORY, (total, maybe(part), maybe(part)), strict=True)),
+        **{field: maybe(_PERCENT) for field in ("utilization_pct", "memory_utilization_pct", "temperature_c")},
         "power_w": watts(),
         "power_limit_w": watts(),
-        **{field: maybe() for field in ("fan_pct", "clock_sm_mhz", "clock_memory_mhz")},
+        **{field: maybe(_PERCENT) for field in ("fan_pct", "clock_sm_mhz", "clock_memory_mhz")},
         "pstate": ("P8", "P8"),
         "ecc_uncorrected": maybe(),
         "mig": mig,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import pytest
 
 from agentless.model.command import join_sections, split_sections
 from agentless.model.gpu import GpuSample, GpuTopology
-from agentless.probes.nvidia import Nvidia
+from agentless.probes.nvidia import ANSWER, Nvidia
 
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 GPU = "0, GPU-a, NVIDIA H100, 550.54.15, 00000000:3B:00.0, 81559, 7, 81552, 0"
@@ -37,7 +38,7 @@ class Node:
     def __init__(self, folder: Path, shell: str) -> None:
         self.folder, self.shell = folder, shell
         self.script = join_sections(Nvidia().sections())
-        for program in ("timeout", "stat", "tr", "cat", "sleep", "flock"):
+        for program in ("timeout", "stat", "tr", "cat", "sleep", "flock", "head"):
             found = shutil.which("busybox" if shell == "busybox" and program != "flock" else program)
             assert found, f"{program} is not installed"
             (folder / program).symlink_to(found)
@@ -278,3 +279,38 @@ def test_a_topology_that_hangs_costs_a_bounded_wait_and_no_sample(node: Node) ->
 def test_a_node_without_nvidia_smi_has_no_topology(node: Node) -> None:
     """A CPU node is asked for everything without a complaint."""
     assert node.full_look() == (GpuSample(), None)
+
+
+@pytest.mark.parametrize("body", ["yes", "cat /dev/zero", "yes '0, GPU-a, '"], ids=["lines", "no newline", "rows"])
+def test_what_nvidia_smi_prints_without_end_ends_on_the_node(node: Node, body: str) -> None:
+    """A hundred megabytes neither travel nor are collected, and the node is told apart from one without GPUs."""
+    (node.folder / "yes").symlink_to(shutil.which("yes") or "")
+    node.install(f'echo $$ >"$here/pid"\nexec {body}')
+    output = node.run()
+    sample = Nvidia().parse(split_sections(output))
+    assert len(output) < ANSWER + 1000
+    assert (sample.gpus, sample.processes, sample.hung) == ((), None, False)
+    assert "prints more than 256 KiB" in (sample.error or "")
+    _wait_until_ended(int((node.folder / "pid").read_text()))
+
+
+def test_processes_without_end_are_not_looked_up_without_end(node: Node) -> None:
+    """Each costs the node a program: ten thousand of them are an answer that is not believed."""
+    node.answers(GPU + MORE, "".join(f"GPU-a, {pid}, x, 1\n" for pid in range(4_000_001, 4_010_001)))
+    output = node.run()
+    sample = Nvidia().parse(split_sections(output))
+    assert b"\n@command " not in output
+    assert sample.processes is None
+    assert "nvidia-smi names more than 1024 processes" in (sample.error or "")
+
+
+@pytest.mark.parametrize("shell", ["dash", "busybox"], indirect=True)
+def test_one_that_sits_in_the_kernel_with_its_output_open_does_not_hold_up_the_sample(node: Node) -> None:
+    """Nothing that waits for the end of a pipe waits for what cannot be ended: the pipe is left after its time."""
+    node.install('sleep 60 &\necho $! >"$here/pid"\nexit 137')
+    assert "timeout -k 1 14 head" in node.script
+    node.script = node.script.replace("timeout -k 1 14 head", "timeout -k 1 1 head")
+    node.script = f"frame=$({node.script})\nprintf '%s\\n' \"$frame\"\n"
+    sample = node.sample()
+    assert (sample.hung, sample.gpus, sample.processes) == (True, (), None)
+    os.kill(int((node.folder / "pid").read_text()), signal.SIGKILL)

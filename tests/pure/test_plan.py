@@ -297,12 +297,20 @@ def test_no_more_are_pinned_to_a_numa_node_than_it_has_cpus_for() -> None:
     assert [at.cpus for at in more.values()] == ["0-15", None]
 
 
+def test_no_more_are_pinned_to_a_numa_node_than_it_has_memory_for() -> None:
+    """Pinned, the second would be killed when both use what they may."""
+    wants = [wish(name, f"node1::{n}", memory=40 << 30) for n, name in enumerate("ab")]
+    assert [at.numa for at in look(cluster(near()), *wants).starts.values()] == [0, None]
+    small = [wish(name, f"node1::{n}", memory=32 << 30) for n, name in enumerate("ab")]
+    assert [at.numa for at in look(cluster(near()), *small).starts.values()] == [0, 0]
+
+
 def test_memory_of_a_numa_node_that_is_not_known_is_not_counted_on() -> None:
     unknown = near()
     assert unknown.host
     nodes = tuple(replace(numa, memory_mib=None) for numa in unknown.host.numa)
     on = cluster(replace(unknown, host=replace(unknown.host, numa=nodes)))
-    found = look(on, wish("a", memory=1 << 30), wish("b")).starts
+    found = look(on, wish("a", memory=1 << 20), wish("b")).starts
     assert [at.numa for at in found.values()] == [None, 0]
 
 

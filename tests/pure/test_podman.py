@@ -9,17 +9,17 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentless.errors import RuntimeFailed
+from agentless.errors import NodeBroken, RuntimeFailed
+from agentless.model.claim import labels_of
 from agentless.model.command import Result
 from agentless.model.event import Exited
 from agentless.model.node import NodeConfig
+from agentless.model.signature import SIGNATURE
 from agentless.model.task import Placement
 from agentless.paths import template_dir
 from agentless.render import Renderer
@@ -27,17 +27,18 @@ from agentless.rules.reconcile import reconcile
 from agentless.runtimes._podman_complaints import _KNOWN
 from agentless.runtimes.docker import Held, ImageMissing
 from agentless.runtimes.podman import Podman
-from tests.pure.build import NOW, placement, spec, task
+from tests.pure.build import NOW, SIGNER, placement, spec, task
 
 DATA = Path(__file__).parent / "data" / "podman"
 COMPLAINTS = json.loads((DATA / "complaints.json").read_text())
+AT = Placement("node1", (0,), ("GPU-a",))
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 CID = "1b295bbcdc4b234ba47007ce3252bf86fceeaab187a0248b2ba44c9482d6a21a"
 
 
 def podman(*words: str) -> Podman:
     node = NodeConfig("node1", "h", user="ann", docker=words or ("podman",))
-    return Podman(node, Renderer([template_dir()]), "c1")
+    return Podman(node, Renderer([template_dir()]), SIGNER)
 
 
 def read(name: str) -> str:
@@ -143,6 +144,21 @@ def test_a_podman_that_cannot_do_it_says_what_it_lacks(info: str, lines: tuple[s
     assert words in facts(info, *lines).error
 
 
+@pytest.mark.parametrize(
+    ("info", "lacks"),
+    [
+        (INFO, []),
+        (INFO.replace("}", ',"controllers":["memory"]}'), []),  # version 1: it lists what it knows of
+        (ROOTLESS.replace("}", ',"controllers":["cpuset","cpu","io","memory","pids"]}'), []),
+        (ROOTLESS.replace("}", ',"controllers":["memory","pids"]}'), ["cpu", "cpuset"]),
+        (ROOTLESS.replace("}", ',"controllers":[]}'), ["cpu", "cpuset", "memory"]),
+        (ROOTLESS.replace("}", ',"controllers":null}'), []),
+    ],
+)
+def test_the_control_groups_that_it_may_not_use_are_known(info: str, lacks: list[str]) -> None:
+    assert sorted(facts(info).lacks) == lacks
+
+
 def test_a_user_s_podman_that_lacks_nothing_is_fine() -> None:
     assert facts(ROOTLESS).error is None
 
@@ -186,6 +202,21 @@ def test_an_image_that_is_not_there_is_to_be_fetched() -> None:
         podman().parse_launch(of, Result(125, b"", b"Error: lab/busybx: image not known\n"))
 
 
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        ("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=GPU-xxx", "gpus"),
+        ('Error: default OCI runtime "crun" not found: invalid argument', "start"),
+        ("Error: cannot find UID/GID for user ann: no subuid ranges found", "engine"),
+        ("Error: crun: write: No space left on device: OCI runtime error", "start"),
+    ],
+)
+def test_a_failure_for_a_reason_of_the_node_is_told_from_those_of_the_task(said: str, fault: str) -> None:
+    with pytest.raises(NodeBroken, match="node1") as caught:
+        podman().parse_launch(task(state="assigning"), Result(126, b"", said.encode()))
+    assert caught.value.fault == fault
+
+
 # ------------------------------------------------------------------------------ the script, run by real shells
 
 
@@ -217,24 +248,32 @@ class Node:
         file.chmod(0o755)
         return str(file)
 
-    @contextmanager
-    def conmon(self, name: str) -> Iterator[None]:
-        """A container of another user's podman."""
-        argv = [self._program("conmon", "echo; read line"), "--api-version", "1", "-c", "f" * 64, "-n", name]
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
-            assert running.stdout is not None
-            running.stdout.readline()
-            yield
-            running.communicate()
+    def conmon(self, name: str) -> None:
+        """Have a container of another user's podman there.
+
+        Among PIDs of its own, since every launch that sees it heeds it, also those of tests that run beside this one.
+        """
+        own = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+        if subprocess.run([*own, "true"], check=False, capture_output=True).returncode != 0:
+            pytest.skip("no user namespaces here")
+        conmon = self._program("conmon", "while :; do sleep 0.1; done")
+        argv = f"{conmon} --api-version 1 -c {'f' * 64} -n {name} >/dev/null"
+        begin = f'{argv} & until grep -qsx conmon /proc/[0-9]*/comm; do :; done; exec "$@"'
+        self.shell = [*own, "sh", "-c", begin, "sh", *self.shell]
 
     def launch(self, **needs: Any) -> str:
         of = task("t1", "node1::0", "assigning", spec=spec(), **needs)
-        command = podman().launch(of, Placement("node1", (0,), ("GPU-a",)), {})
+        command = podman().launch(of, AT, {})
         env = {"PATH": f"{self.folder}:{os.environ['PATH']}"}
         ran = subprocess.run(
             self.shell, input=command.text().encode(), env=env, capture_output=True, cwd="/", check=False
         )
         return podman().parse_launch(of, Result(ran.returncode, ran.stdout, ran.stderr))
+
+    def own(self, line: str) -> None:
+        """Have podman list this container, which a launch of the task has left."""
+        labels = labels_of(task("t1", "node1::0", "assigning", spec=spec()), AT, SIGNER.controller)
+        self.live.write_text(f"{SIGNER.sign(labels, 'node1')[SIGNATURE]}|{line}\n")
 
     def told(self) -> list[str]:
         return self.calls.read_text().splitlines()
@@ -253,42 +292,44 @@ def test_a_container_is_made_and_started_in_its_own_folder_and_nothing_of_it_hol
 
 
 def test_one_that_was_made_and_never_started_is_started(node: Node) -> None:
-    node.live.write_text(f"{CID}|agentless-t1.me_here....GPU-a|Created|GPU-a||||t1|me@here\n")
+    node.own(f"{CID}|agentless-t1.me_here....GPU-a|Created|GPU-a||||t1|me@here")
     assert node.launch() == CID
     assert [call.split()[0] for call in node.told()] == ["ps", "inspect", "inspect", "start"]
 
 
 def test_one_that_ran_when_the_node_went_down_is_not_begun_again(node: Node) -> None:
-    node.live.write_text(read("live-4.3.txt").splitlines()[0].replace("|down|", "|t1|") + "\n")
+    node.own(read("live-4.3.txt").splitlines()[0].replace("|down|", "|t1|"))
     assert node.launch() == read("live-4.3.txt")[:64]
     assert [call.split()[0] for call in node.told()] == ["ps"]
 
 
 def test_one_that_ran_when_the_node_went_down_holds_no_gpu(node: Node) -> None:
-    node.live.write_text(read("live-4.3.txt").splitlines()[0] + "\n")
+    node.live.write_text(f"|{read('live-4.3.txt').splitlines()[0]}\n")
     assert node.launch() == CID
 
 
 def test_a_gpu_of_another_users_container_is_held(node: Node) -> None:
-    with node.conmon("agentless-x9.bob_there....GPU-b.GPU-a"), pytest.raises(Held, match="task x9 of bob_there"):
+    node.conmon("agentless-x9.bob_there....GPU-b.GPU-a")
+    with pytest.raises(Held, match="task x9 of bob_there"):
         node.launch()
 
 
 def test_another_gpu_of_another_users_container_is_not(node: Node) -> None:
-    with node.conmon("agentless-x9.bob_there....GPU-b.GPU-ab"):
-        assert node.launch() == CID
+    node.conmon("agentless-x9.bob_there....GPU-b.GPU-ab")
+    assert node.launch() == CID
 
 
 def test_who_wants_the_node_alone_in_another_users_podman_has_it_alone(node: Node) -> None:
-    with node.conmon("agentless-x9.bob_there.1..."), pytest.raises(Held, match="shared with nobody, and task x9"):
+    node.conmon("agentless-x9.bob_there.1...")
+    with pytest.raises(Held, match="shared with nobody, and task x9"):
         node.launch()
 
 
 def test_a_container_that_podman_has_named_is_not_taken_for_anothers(node: Node) -> None:
     """Its own process says that it lives; that it was never started is what podman says."""
-    node.live.write_text(f"{'f' * 64}|agentless-t1.me_here....GPU-a|Created|GPU-a||||t1|me@here\n")
-    with node.conmon("agentless-t1.me_here....GPU-a"):
-        assert node.launch() == CID
+    node.own(f"{'f' * 64}|agentless-t1.me_here....GPU-a|Created|GPU-a||||t1|me@here")
+    node.conmon("agentless-t1.me_here....GPU-a")
+    assert node.launch() == CID
     assert node.told()[-1].startswith("start")
 
 

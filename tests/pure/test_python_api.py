@@ -23,6 +23,7 @@ from agentless.api.verb import Stream, Verb
 from agentless.client import Client
 from agentless.model.gpu import GpuProcess
 from agentless.model.moment import parse_past
+from agentless.model.spec import TaskSpec
 from agentless.model.view import EventView, ExplainView, GpuView, ObstacleView, RecoveryView, StartView, TaskView
 
 # -------------------------------------------------------------------- values
@@ -78,6 +79,8 @@ def test_every_published_value_is_read_as_it_was_written(data):
 def _strategy(hint):
     if hint in (GpuProcess, ObstacleView, TaskView):
         return st.builds(hint)
+    if hint == dict[str, TaskSpec]:
+        return st.dictionaries(st.text(), st.builds(TaskSpec))
     return st.from_type(hint)
 
 

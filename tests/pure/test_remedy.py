@@ -41,6 +41,11 @@ def in_the_way(on: Cluster, one: Task, *queue: Task, node: str = "node1") -> lis
 BUSY = (runs("t1", "node1::0", 60, 3600), runs("t2", "node1::1", 60))
 
 
+def test_of_two_ends_that_would_do_the_earlier_one_is_named() -> None:
+    on = cluster(seen(gpus=4), (runs("t1", "node1::0", 60, 7200), runs("t2", "node1::1", 60, 3600)))
+    assert told(on, wish("a", "3x")) == ["--gpus 2", "once task t2 of me@here has ended, in 59m 0s at the latest"]
+
+
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [

@@ -42,11 +42,10 @@ Case = tuple[dict[str, Any], Callable[[dict[str, Any]], list[str]]]
 def _run(v: dict[str, Any]) -> list[str]:
     argv = [*v["docker"], "run", "--detach", "--pull", "never", "--name", v["name"]]
     argv += [word for key, value in v["labels"].items() for word in ("--label", f"{key}={value}")]
-    argv += (
-        ["--gpus", f'"device={",".join(v["gpu_uuids"])}"']
-        if v["gpu_uuids"]
-        else ["--env", "NVIDIA_VISIBLE_DEVICES=void"]
-    )
+    uuids = ",".join(v["gpu_uuids"])
+    argv += ["--gpus", f'"device={uuids}"'] if v["gpu_uuids"] else []
+    argv += ["--env", f"NVIDIA_VISIBLE_DEVICES={uuids or 'void'}"]
+    argv += ["--cgroup-parent", v["cgroup_parent"]] if v["cgroup_parent"] else []
     argv += [word for key, value in v["env"].items() for word in ("--env", f"{key}={value}")]
     argv += [word for key in v["secret_env"] for word in ("--env", key)]
     argv += ["--cpus", str(v["cores"])] if v["cores"] else []
@@ -62,10 +61,10 @@ def _run(v: dict[str, Any]) -> list[str]:
 
 def _create(v: dict[str, Any]) -> list[str]:
     """As `_run`, by podman."""
-    run = _run({**v, "docker": [], "gpu_uuids": [], "labels": {}})
+    run = _run({**v, "docker": [], "gpu_uuids": [], "labels": {}, "cgroup_parent": None})
     labels = [word for key, value in v["labels"].items() for word in ("--label", f"{key}={value}")]
     gpus = [word for uuid in v["gpu_uuids"] for word in ("--device", f"nvidia.com/gpu={uuid}")]
-    gpus = gpus or ["--env", "NVIDIA_VISIBLE_DEVICES=void"]
+    gpus += ["--env", "NVIDIA_VISIBLE_DEVICES=void"]
     return [
         *v["docker"], "create", "--pull", "never", "--name", v["name"], *labels, *gpus,
         "--log-driver", "k8s-file", "--pids-limit", "-1", *run[8:],
@@ -164,15 +163,25 @@ WORDS: dict[str, Case] = {
             "network": maybe,
             "privileged": st.booleans(),
             "stop_grace": st.integers(1),
+            "cgroup_parent": maybe,
             "image": values,
             "command": lists,
         },
         _run,
     ),
 }  # fmt: skip
+ASKING: dict[str, st.SearchStrategy[Any]] = {
+    "asker": st.lists(values, max_size=2).map(lambda words: ["docker", *words]),
+    "accepted": lists,
+    "asked_format": values,
+    "own": lists,
+    "own_env": st.booleans(),
+}
+LIVE = {"named_gpus": st.lists(st.tuples(values.filter(bool), values.filter(bool)), max_size=3), **ASKING}
+SIGNATURES = st.just("1:" + "0" * 64)
 CLAIMS: dict[str, st.SearchStrategy[Any]] = {
     "name": values.filter(bool),
-    "task": values.filter(bool),
+    "signature": SIGNATURES,
     "gpu_uuids": st.lists(values.filter(bool), max_size=3),
     "exclusive": st.booleans(),
     "sharing": st.just(Sharing(3, 8 << 30)),
@@ -204,14 +213,23 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "format": values,
         "state_format": values,
         **CLAIMS,
+        "live_format": values,
+        **LIVE,
         "volumes": st.just(()),
         "volume_format": values,
         "run": some,
         "image_id": st.none(),
     },
     "claims.sh.j2": CLAIMS,
-    "docker-live.sh.j2": {"docker": lists, "format": values},
-    "podman-live.sh.j2": {"docker": lists, "format": values},
+    "signed.sh.j2": {"signature": SIGNATURES},
+    "docker-live.sh.j2": {"docker": lists, "live_format": values, "signature": SIGNATURES, **LIVE},
+    "podman-live.sh.j2": {"docker": lists, "live_format": values, "signature": SIGNATURES, **LIVE},
+    "others.sh.j2": LIVE,
+    "groups.sh.j2": {"named_gpus": LIVE["named_gpus"]},
+    "rootless.sh.j2": ASKING,
+    "beside.sh.j2": ASKING,
+    "programs.sh.j2": {},
+    "conmons.sh.j2": {},
     "podman-facts.sh.j2": {"docker": lists, "format": values},
     "podman-unlocked.sh.j2": {},
     "holders.sh.j2": {},
@@ -286,9 +304,10 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "docker": lists,
         "lock_wait": st.just(1),
         "live": st.sampled_from(["docker-live.sh.j2", "podman-live.sh.j2"]),
-        "format": values,
         "unit": values.filter(bool),
         **CLAIMS,
+        "live_format": values,
+        **LIVE,
         "properties": some,
         "user": values,
         "controllers": st.lists(st.sampled_from(["cpu", "memory"])),
@@ -373,7 +392,7 @@ WORDS |= {
         WORDS["docker-rm.j2"][0],
         lambda v: [*v["docker"], "rm", *["--force", "--time", "0"] * v["force"], "--volumes", v["container"]],
     ),
-    "podman-run.j2": (WORDS["docker-run.j2"][0], _create),
+    "podman-run.j2": ({key: way for key, way in WORDS["docker-run.j2"][0].items() if key != "cgroup_parent"}, _create),
 }  # fmt: skip
 SCRIPTS |= {f"podman-{name}.sh.j2": SCRIPTS[f"docker-{name}.sh.j2"] for name in ("launch", "reap", "shell")}
 SCRIPTS["podman-launch.sh.j2"] = {**SCRIPTS["docker-launch.sh.j2"], "volumes": some, "owner": values}
@@ -469,10 +488,11 @@ def test_a_launch_gives_docker_every_value_as_it_was(fake: FakeDocker, shell: li
     assert code == 3
     looked, ran, looked_again = calls
     assert looked[: len(v["docker"]) + 1] == [*v["docker"], "ps"]
-    assert looked[-2:] == ["--format", v["format"]]
+    assert looked[-2:] == ["--format", v["live_format"]]
     assert ran == v["run"]
     assert looked_again[len(v["docker"]) + 1 :] == [
-        "--all", "--no-trunc", "--filter", f"name=^/?{v['name']}$", "--format", v["format"],
+        "--all", "--no-trunc", "--filter", f"name=^/?{v['name']}$",
+        "--filter", f"label=agentless.signature={v['signature']}", "--format", v["format"],
     ]  # fmt: skip
 
 

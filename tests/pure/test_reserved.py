@@ -22,7 +22,7 @@ from agentless.model.task import Task
 from agentless.model.terms import Terms
 from agentless.rules.explain import never, refusal
 from agentless.rules.plan import Plan, plan
-from agentless.rules.reservations import check, in_the_way, notice
+from agentless.rules.reservations import MAX_REASON, check, in_the_way, notice
 from agentless.rules.survey import survey
 from agentless.stores.reservations import ReservationStore
 from agentless.stores.tinydb import TaskStore
@@ -337,6 +337,13 @@ def test_the_same_is_not_reserved_for_two_owners_at_a_time(other: Reservation, c
         check(new, [other], node, NOW)
 
 
+def test_a_reason_may_be_as_long_as_is_said() -> None:
+    node = cluster(seen(gpus=4)).nodes["node1"]
+    check(reserved("node1", reason="x" * MAX_REASON), [], node, NOW)
+    with pytest.raises(UsageError, match=f"at most {MAX_REASON} characters"):
+        check(reserved("node1", reason="x" * (MAX_REASON + 1)), [], node, NOW)
+
+
 # ------------------------------------------------------------------------ times
 
 
@@ -349,6 +356,9 @@ def test_the_same_is_not_reserved_for_two_owners_at_a_time(other: Reservation, c
         ("2027-01-15T08:00:00Z", NOW),
         ("2027-01-15T09:00+01:00", NOW),
         ("2027-01-15 13:30+05:30", NOW),
+        ("08:30", NOW + HOUR / 2),
+        ("8:00", NOW + 24 * HOUR),
+        ("7:30", NOW + 23.5 * HOUR),
     ],
 )
 def test_moments_are_read(text: str, seconds: float) -> None:

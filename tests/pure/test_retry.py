@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from agentless.model.event import Event, Exited, LaunchFailed, LostContact, StopAsked, Vanished
+from agentless.model.needs import Needs
+from agentless.model.spec import Volume
 from agentless.model.task import Rank, Task
 from agentless.model.task_id import first_try, is_task_id, next_try, numbered
 from agentless.model.terms import Terms
@@ -48,6 +50,10 @@ def after(before: Task, event: Event) -> Any:
 def test_it_is_tried_again_after_the_endings_that_are_named(retry_on: tuple[str, ...], again: set[str]) -> None:
     tried = {name for name, (event, stop) in ENDINGS.items() if after(wanting(stop=stop, retry_on=retry_on), event)}
     assert tried == again
+
+
+def test_who_asks_for_no_retries_is_tried_once() -> None:
+    assert after(task(spec=spec(terms=Terms())), Exited(1)) is None
 
 
 def test_what_could_not_be_started_has_failed() -> None:
@@ -100,3 +106,17 @@ def test_ids_of_tries_follow_from_the_first() -> None:
 @pytest.mark.parametrize(("text", "good"), [("2myq-2", True), ("2myq-", False), ("-2", False), ("a-2/../b", False)])
 def test_an_id_with_a_number_is_an_id(text: str, good: bool) -> None:
     assert is_task_id(text) is good
+
+
+WITH_A_VOLUME = spec(needs=Needs(gpus=1), volumes=(Volume("data", "/data"),))
+
+
+def test_a_task_with_a_volume_is_tried_again_where_the_volume_is() -> None:
+    """Elsewhere it would find an empty one."""
+    before = task(spec=WITH_A_VOLUME, target="node2::0")
+    assert fresh_try(apply(before, Exited(1), NOW), NOW).spec.needs.nodes == ("node2",)
+
+
+def test_a_task_with_a_volume_that_was_never_started_may_be_tried_anywhere() -> None:
+    before = task(spec=WITH_A_VOLUME, target="node2::0", state="assigning")
+    assert fresh_try(apply(before, LaunchFailed("no such image"), NOW), NOW).spec.needs.nodes == ()

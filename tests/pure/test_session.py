@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import HostKeyRejected, Unreachable
+from agentless.model.command import Command
 from agentless.model.node import NodeConfig
-from agentless.session import backoff
+from agentless.session import Session, backoff
 from agentless.transports import SshFiles
 from agentless.transports import _known_hosts as known_hosts
 from agentless.transports._keys import Encrypted, offer
@@ -37,6 +38,37 @@ def test_backoff_doubles_up_to_half_a_minute():
 
 def test_backoff_spreads():
     assert backoff(6, 0.9) == pytest.approx(16.5)
+
+
+# ---------------------------------------------------------------------- what answers
+
+
+class Liar:
+    """A node on which something else than a shell answers: it knows the mark, since that was sent to it."""
+
+    def __init__(self, number: bytes) -> None:
+        self._number, self._mark = number, b""
+
+    async def connect(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def shell(self) -> Liar:
+        return self
+
+    async def write(self, data: bytes) -> None:
+        self._mark = self._mark or next(word for word in data.split() if word.endswith(b"=") and len(word) > 9)
+
+    async def read(self) -> tuple[int, bytes]:
+        return 1, self._mark + self._number + b";"
+
+
+@pytest.mark.parametrize("number", [b"junk", b"", b"-1", b"1" * 5000, "١".encode()])
+async def test_what_answers_with_no_number_is_no_shell(number):
+    session = Session(Liar(number))
+    await session.connect()
+    with pytest.raises(Unreachable, match="answers as none does"):
+        await session.run(Command("true"))
 
 
 # ---------------------------------------------------------------------- which way

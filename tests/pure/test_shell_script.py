@@ -17,12 +17,11 @@ from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.runtimes.docker import Docker
 from tests.keyboard import TAKE
+from tests.pure.build import SIGNER
 
 FAKE = Path(__file__).parent / "data" / "docker" / "fake_exec.py"
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 MARK = "6d61726b"
-_USUAL = ("env", "--default-signal=HUP")
-"""Below nohup it would be ignored, and what ignores a signal from its begin on cannot change that."""
 WITHIN = 30
 """Seconds in which something must have ended."""
 
@@ -35,13 +34,13 @@ class Node:
         (folder / "docker").write_text(f'#!/bin/sh\nexec {sys.executable} -SE {FAKE} "$@"\n')
         (folder / "docker").chmod(0o755)
         self._env = {"PATH": f"{folder}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
-        self._docker = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), "c1")
+        self._docker = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
 
     def piped(self, *command: str) -> subprocess.Popen[bytes]:
         """Begin a program without a terminal; what it prints from its own beginning on is left to be read."""
         script = self._docker.shell("c1", command, MARK, terminal=False).script
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        running = subprocess.Popen([*_USUAL, *self._shell, "-c", script], env=self._env, bufsize=0, **pipes)
+        running = subprocess.Popen([*self._shell, "-c", script], env=self._env, bufsize=0, **pipes)
         assert running.stdout.read(len(MARK) + 1) == f"{MARK};".encode()
         return running
 
@@ -49,7 +48,7 @@ class Node:
         """Begin one on a terminal, and our end of that."""
         script = self._docker.shell("c1", command, MARK, terminal=True).script
         ours, theirs = os.openpty()
-        argv = [*_USUAL, "sh", "-c", TAKE, os.ttyname(theirs), *self._shell, "-c", script]
+        argv = ["sh", "-c", TAKE, os.ttyname(theirs), *self._shell, "-c", script]
         running = subprocess.Popen(argv, env=self._env, stdin=theirs, start_new_session=True)
         os.close(theirs)
         return running, ours

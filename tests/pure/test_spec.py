@@ -10,6 +10,7 @@ import pytest
 
 from agentless.errors import UsageError
 from agentless.model.claim import labels_of
+from agentless.model.needs import Needs
 from agentless.model.spec import MAX_SPEC, Mount, TaskSpec, Volume, check_spec, parse_mount, parse_volume
 from tests.pure.build import placement, spec, task
 
@@ -164,3 +165,16 @@ def test_a_volume_is_a_name_and_an_absolute_path(text: str, volume: Volume) -> N
 def test_anything_else_is_no_volume(text: str) -> None:
     with pytest.raises(UsageError):
         parse_volume(text)
+
+
+@pytest.mark.parametrize(
+    ("needs", "without"),
+    [
+        (Needs(gpus=1), Needs(gpus=1, exclude=("n1",))),
+        (Needs(gpus=1, exclude=("n1",)), Needs(gpus=1, exclude=("n1",))),
+        (Needs(nodes=("n1", "n2")), Needs(nodes=("n2",))),
+        (Needs(nodes=("n1",)), Needs(nodes=("n1",), exclude=("n1",))),
+    ],
+)
+def test_a_task_without_a_node_goes_to_any_other_that_would_have_done(needs: Needs, without: Needs) -> None:
+    assert TaskSpec(("true",), needs=needs).without("n1").needs == without

@@ -175,6 +175,16 @@ def test_a_process_outside_the_container_that_holds_a_gpu_is_an_intruder() -> No
     assert found.reason == "held by task t1 of me@here, used by bob's process 2 (python train.py, 2 GiB)"
 
 
+def test_a_gpu_that_nobody_has_is_for_one() -> None:
+    assert [gpu.shares for gpu in cluster(seen()).nodes["node1"].gpus] == [1, 1]
+
+
+def test_of_several_intruders_one_is_named_and_the_others_are_counted() -> None:
+    strangers = tuple(process("node1", 0, pid=pid) for pid in (2, 3, 4))
+    found = held_by(container(task()), processes=strangers)
+    assert found.reason.endswith(", used by bob's process 2 (python train.py, 2 GiB) and 2 more")
+
+
 def test_a_process_in_another_container_is_an_intruder_too() -> None:
     other = process("node1", 0, container="another")
     assert held_by(container(task()), processes=(other,)).intruders == (other,)

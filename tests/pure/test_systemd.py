@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.errors import NoAnswer, Refused, RuntimeFailed, UsageError
+from agentless.errors import NoAnswer, NodeBroken, Refused, RuntimeFailed, UsageError
 from agentless.model.claim import task_of
 from agentless.model.command import Command, Result
 from agentless.model.log_query import LogQuery
@@ -24,11 +24,11 @@ from agentless.probes.nvidia import _container
 from agentless.render import Renderer
 from agentless.runtimes._journal import JournalReading
 from agentless.runtimes.systemd import Systemd
-from tests.pure.build import NOW, placement, spec, task
+from tests.pure.build import NOW, SIGNER, placement, spec, task
 
 STANDINS = Path(__file__).parents[2] / "agentless" / "demo" / "bin"
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
-SYSTEMD = Systemd(NodeConfig("node1", "h", user="ann"), Renderer([template_dir()]), "c1")
+SYSTEMD = Systemd(NodeConfig("node1", "h", user="ann"), Renderer([template_dir()]), SIGNER)
 NULL = {"container": "NULL", "image": None}
 RAN = {"SubState": "exited", "ExecMainCode": "1", "ExecMainStatus": "0", "MainPID": "0"}
 
@@ -151,6 +151,20 @@ def test_what_systemd_cannot_do_is_a_sentence_with_the_fix(said, words):
 def test_a_launch_that_broke_off_is_unknown(code):
     with pytest.raises(NoAnswer):
         SYSTEMD.parse_launch(assigning(), Result(code))
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "fault"),
+    [
+        (1, "Failed to start transient service unit: Connection timed out", "start"),
+        (1, "Failed to connect to bus: No such file or directory", "start"),
+        (77, "Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "engine"),
+    ],
+)
+def test_a_failure_for_a_reason_of_the_node_is_told_from_those_of_the_task(code: int, said: str, fault: str) -> None:
+    with pytest.raises(NodeBroken, match="node1") as caught:
+        SYSTEMD.parse_launch(assigning(), Result(code, b"", said.encode()))
+    assert caught.value.fault == fault
 
 
 @pytest.mark.parametrize(
@@ -378,3 +392,16 @@ def test_an_owner_cannot_write_another_claim() -> None:
     of = task("t1", "node1::0", "assigning", owner="a|b\nagentless-claim=$x %i", spec=spec(**NULL))
     script = SYSTEMD.launch(of, placement(), {}).script
     assert "||||t1|a_b_agentless-claim_" in script
+
+
+@pytest.mark.parametrize("status", ["256", "9" * 30, "9" * 5000, "²"])
+def test_an_exit_code_or_a_time_that_there_cannot_be_is_not_known(status: str) -> None:
+    """A larger number could neither be kept nor shown."""
+    lines = {
+        "Id": "agentless-t1.service", "LoadState": "loaded", "ActiveState": "active", "SubState": "exited",
+        "ExecMainCode": "1", "ExecMainStatus": status, "ExecMainStartTimestamp": "Mon 2026-99-99 10:00:00 UTC",
+    }  # fmt: skip
+    said = "".join(f"{key}={value}\n" for key, value in lines.items())
+    runtime = Systemd(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
+    (unit,) = runtime.parse_containers(Result(0, said.encode(), b""), 0.0)
+    assert (unit.exit_code, unit.started_at) == (None, None)

@@ -26,7 +26,7 @@ from agentless.probes.nvidia import Nvidia
 from agentless.render import Renderer
 from agentless.runtimes.docker import Docker
 from agentless.runtimes.systemd import Systemd
-from tests.pure.build import NOW
+from tests.pure.build import NOW, SIGNER
 
 RECORDS = sorted((Path(__file__).parent / "data" / "topology").glob("*.json"))
 STANDIN = Path(__file__).parents[2] / "agentless" / "demo" / "bin" / "nvidia-smi"
@@ -186,7 +186,7 @@ class At:
 def look(*codes: int) -> Link:
     session, config = Answers(*codes), NodeConfig("node1", "node1.lab")
     renderer = Renderer([template_dir()])
-    docker, units = Docker(config, renderer, "alice"), Systemd(config, renderer, "alice")
+    docker, units = Docker(config, renderer, SIGNER), Systemd(config, renderer, SIGNER)
     return Link(config, session, Nvidia(), docker, units, At(), lambda _: None, lambda *_: None)
 
 

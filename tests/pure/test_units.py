@@ -157,7 +157,8 @@ def test_a_short_duration_is_read_as_what_it_is_or_a_little_less(seconds: int) -
 
 
 @pytest.mark.parametrize(
-    ("indices", "words"), [([3], "3"), ([0, 1], "0,1"), ([0, 1, 2, 3, 6, 7], "0-3,6,7"), ([2, 0, 1], "2,0,1"), ([], "")]
+    ("indices", "words"),
+    [([3], "3"), ([0, 1], "0,1"), ([0, 1, 2], "0-2"), ([0, 1, 2, 3, 6, 7], "0-3,6,7"), ([2, 0, 1], "2,0,1"), ([], "")],
 )
 def test_numbers_that_follow_each_other_are_a_range_from_three_on(indices: list[int], words: str) -> None:
     assert format_indices(indices) == words

@@ -73,7 +73,7 @@ class Node:
 
     def __init__(self, folder: Path, shell: str) -> None:
         self.folder, self.shell = folder, shell
-        for program in ("timeout", "sed", "tail", "cat", "sleep"):
+        for program in ("timeout", "sed", "tail", "cat", "sleep", "head"):
             found = shutil.which("busybox" if shell == "busybox" else program)
             assert found, f"{program} is not installed"
             (folder / program).symlink_to(found)

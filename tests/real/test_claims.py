@@ -59,11 +59,11 @@ def test_a_gpu_that_a_paused_task_holds(agentless):
 
 
 def test_a_gpu_that_a_foreign_process_uses(agentless, node):
-    process = node.add_process(0, ["sleep", "300"], memory_mib=2048)
+    pid = node.pid(node.add_process(0, ["sleep", "300"], memory_mib=2048))
     gpu = until(lambda: (gpu := agentless.gpu("node1::0"))["state"] == "foreign" and gpu)
-    assert [(p["pid"], p["command"], p["memory_mib"]) for p in gpu["processes"]] == [(process.pid, "sleep 300", 2048)]
+    assert [(p["pid"], p["command"], p["memory_mib"]) for p in gpu["processes"]] == [(pid, "sleep 300", 2048)]
     assert refused(agentless, "node1::0") == (
-        f"agentless: node1::0: GPU 0 is foreign: used by root's process {process.pid} (sleep 300, 2 GiB) "
+        f"agentless: node1::0: GPU 0 is foreign: used by root's process {pid} (sleep 300, 2 GiB) "
         "(--share to run beside it)"
     )
 
@@ -133,6 +133,17 @@ def test_a_container_by_hand_is_no_claim(agentless, node):
 # ---------------------------------------------------------------------- two controllers
 
 
+def test_labels_that_a_container_lacks_claim_nothing(agentless, node):
+    """As one of an earlier version, which wrote only those that apply."""
+    node.sh(
+        f"docker run --detach --label agentless.task=0old --label agentless.gpus={node.gpu_uuids[1]} busybox sleep 99"
+    )
+    until(lambda: agentless.gpu("node1::1")["task"] == "0old")
+    agentless("submit", "node1::0", "--no-queue", "--wait", "--", "true")
+    old = agentless.task("0old")
+    assert (old["owner"], old["gpu_uuids"]) == ("unknown", [node.gpu_uuids[1]])
+
+
 def test_ps_shows_tasks_of_everybody(agentless, bob):
     """With their owner; `--mine` only one's own."""
     task = agentless.submit("node1::0", "--name", "theirs", "--", "sleep", "60")
@@ -162,6 +173,18 @@ def test_a_gpu_is_refused_by_the_node_itself(agentless, bob, node):
     node.sh(f"docker run -d --name other {claim} busybox sleep 300")
     launched = node.sh(script)
     assert (launched.returncode, launched.stdout) == (75, f"held|{uuid}|2abcdefgh00|eve@far\n")
+
+
+def test_a_task_on_the_image_of_one_that_shared_its_gpu_has_its_own_alone(agentless, bob, node):
+    """An engine gives a container the labels of its image, too."""
+    share = ("--gpu-share", "2", "--gpu-memory", "1G")
+    first = agentless.submit("node1::0", *share, "--", "sleep", "60")
+    node.sh(f"docker commit agentless-{first} lab/committed:1")
+    agentless("kill", first)
+    task = agentless.submit("node1::0", "--image", "lab/committed:1", "--", "sleep", "60")
+    until(lambda: bob.gpu("node1::0")["state"] == "allocated")
+    done = bob("submit", "node1::0", *share, "--no-queue", "--", "true", code=3)
+    assert f"held by task {task} of {agentless.task(task)['owner']}" in done.err
 
 
 def test_tasks_of_others_can_be_followed_and_ended(agentless, bob):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -124,8 +125,8 @@ def test_a_submit_to_a_daemon_that_does_not_run(agentless, node):
 def test_a_submit_in_the_moment_in_which_the_daemon_dies(agentless, node):
     """The launch itself finds out, and the GPU is not lost with it."""
     node.kill_docker()
-    done = agentless("submit", "node1::0", "--", "true", code=None)
-    assert done.code in (1, 3, 4)
+    done = agentless("submit", "node1::0", "--no-queue", "--", "true", code=None)
+    assert done.code in (3, 4)
     assert "the Docker daemon on node1 does not run" in done.err
     node.start_docker()
     agentless.settle()
@@ -154,6 +155,102 @@ def test_a_container_that_somebody_removes(agentless, node):
     node.sh(f"docker rm -f agentless-{task}")
     until(lambda: agentless.task(task)["ended_at"])
     agentless.settle()
+
+
+# ---------------------------------------------------------------------- Docker cannot hand out GPUs
+
+
+@pytest.fixture
+def hookless(agentless, node):
+    """Restarts the engine of node1; at first as it was before the toolkit was installed."""
+    hook = node.dir / "bin/nvidia-container-runtime-hook"
+
+    def is_down():
+        return "does not run" in agentless.node("node1")["reason"]
+
+    def restart(*, with_toolkit):
+        node.stop_docker()
+        until(is_down)
+        if not with_toolkit:
+            hook.rename(node.dir / "hook")
+        node.start_docker()
+        if not with_toolkit:
+            (node.dir / "hook").rename(hook)
+        until(lambda: not is_down())
+
+    restart(with_toolkit=False)
+    yield restart
+    restart(with_toolkit=True)
+    agentless("nodes", "resume", "node1")
+
+
+def test_a_node_that_cannot_hand_out_gpus_keeps_no_task(agentless, node, hookless):
+    """It is degraded by the first launch that fails, and all tasks run on the other one in their first try."""
+    assert all(check["ok"] for check in agentless.json("doctor"))
+    first = agentless.submit("1x", "--no-queue", "--retries", "2", "--", "true")
+    swept = [agentless.submit("1x", "--retries", "2", "--", "true") for _ in range(4)]
+    tasks = [agentless.json("wait", task)[0] for task in (first, *swept)]
+    assert {(task["state"], task["node"], task["attempt"]) for task in tasks} == {("completed", "node2", 1)}
+    assert reason(agentless).startswith("Docker on node1 cannot hand out NVIDIA GPUs; install nvidia-container-toolkit")
+    assert not set(containers(node)) & {f"agentless-{task['id']}" for task in tasks}
+    (toolkit,) = [check for check in agentless.json("doctor", code=1) if not check["ok"]]
+    assert (toolkit["node"], toolkit["check"]) == ("node1", "toolkit")
+
+
+def test_who_names_it_is_refused_in_words_or_waits_for_its_repair(agentless, hookless):
+    said = agentless("submit", "node1::0", "--no-queue", "--", "true", code=3).err
+    assert "Docker on node1 cannot hand out NVIDIA GPUs" in said
+    task = agentless.submit("node1::0", "--retries", "1", "--", "true")
+    assert agentless.task(task)["state"] == "pending"
+    hookless(with_toolkit=True)
+    ended = agentless.json("wait", task)[0]
+    assert (ended["state"], ended["attempt"], ended["node"]) == ("completed", 1, "node1")
+    assert agentless.node("node1")["state"] == "online"
+
+
+# ---------------------------------------------------------------------- Docker cannot limit
+
+
+@pytest.fixture
+def unlimited(agentless, node):
+    """node1, whose engine sees neither the control groups memory and cpuset nor the freezer."""
+    missing = [
+        control for control in ("memory", "cpuset", "freezer") if not Path(f"/sys/fs/cgroup/{control}").is_mount()
+    ]
+    if missing:
+        pytest.skip("this machine has no control groups of version 1, of which single ones can be hidden")
+
+    def restart(*without):
+        node.stop_docker()
+        reason(agentless)
+        node.start_docker(without)
+        until(lambda: agentless.node("node1")["state"] == "online")
+
+    restart("memory", "cpuset", "freezer")
+    yield node
+    restart()
+
+
+def test_a_limit_that_docker_would_leave_out_with_a_mere_warning_is_refused(agentless, unlimited):
+    """And who does not insist on the node is limited on the other one."""
+    said = agentless("submit", "node1::0", "--memory", "64M", "--", "true", code=3).err
+    assert "Docker on node1 cannot limit memory: it has no memory control group; leave out --memory" in said
+    assert containers(unlimited) == []
+    task = agentless.submit("1x", "--memory", "64M", "--", "true")
+    assert agentless.json("wait", task)[0]["node"] == "node2"
+    (limits,) = [check for check in agentless.json("doctor", code=1) if not check["ok"]]
+    assert (limits["node"], limits["check"]) == ("node1", "limits")
+    assert limits["detail"].startswith("Docker cannot pin to a NUMA node, limit memory: no control group")
+
+
+def test_a_pause_that_docker_cannot_do_is_a_sentence_and_the_task_runs_on(agentless, unlimited):
+    task = agentless.submit("node1::0", "--", "sleep", "300")
+    said = agentless("pause", task, code=1).err
+    assert said == (
+        "agentless: node1: Docker on node1 cannot pause: containers have no freezer control group there; "
+        "stop the task instead\n"
+    )
+    assert agentless.task(task)["state"] == "running"
 
 
 # ---------------------------------------------------------------------- the driver

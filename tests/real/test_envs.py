@@ -185,6 +185,26 @@ def test_what_is_current_can_be_an_older_version_again(agentless, node1):
     assert sorted(versions(agentless, "older")) == [1, 2, 3]
 
 
+def test_after_a_lost_state_the_current_version_is_an_assumption_until_somebody_says_so(agentless, node1):
+    made(agentless, "rolled", "echo 1 >/which")
+    changed(agentless, "rolled", "echo 2 >/which")
+    agentless("env", "rollback", "rolled", "--force")
+    assert "assumed" not in agentless("env", "list").err
+    agentless("controller", "stop")
+    for kept in agentless.state.glob("state.json*"):
+        kept.unlink()
+    assumed = "env rolled: version 2 is assumed to be the current one"
+    assert assumed in agentless("recover", "--yes").err
+    assert assumed in agentless("env", "list").err
+    which = ("submit", "node1::0", "--container", "rolled", "--wait", "--follow", "--", "cat", "/which")
+    said = agentless(*which)
+    assert (said.out, assumed in said.err) == ("2\n", True)
+    assert "agentless/rolled:1" not in str(agentless.json("env", "prune", "--dry-run")["removed"])
+    agentless("env", "rollback", "rolled:1", "--force")
+    said = agentless(*which)
+    assert (said.out, "assumed" in said.err) == ("1\n", False)
+
+
 def test_what_is_removed_is_ours_and_nobody_uses_it(agentless, node1, node2):
     made(agentless, "gone", "echo 1 >/which")
     changed(agentless, "gone", "echo 2 >/which")

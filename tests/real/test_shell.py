@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 
+from tests.background import ignoring
 from tests.keyboard import WITHIN, at_terminal
 from tests.real.cli import Cli, inventory_of, until
 
@@ -169,6 +170,27 @@ def test_sudo_docker(lab, node):
             keyboard.sees(b"begun")
             keyboard.process.kill()
             assert only_the_task_is_left(node, task)
+    finally:
+        cli.close()
+
+
+def test_on_this_machine_keys_and_hang_ups_arrive_also_under_a_controller_that_ignores_signals(lab, node):
+    """As one that `nohup`, cron or a script in the background has started."""
+    inventory = "version: 1\ndefaults: {image: busybox}\nnodes: {node1: {connection: local}}\n"
+    here = lab.env("here")
+    cli = Cli(lab, "here", inventory, **{**node.env(), **here, "PATH": f"{node.dir}/bin:{here['PATH']}"})
+    try:
+        subprocess.run(ignoring(["agentless", "nodes"]), env=cli.env, cwd=lab.home, check=True, capture_output=True)
+        task = cli.submit("node1", "--", "sleep", "3600")
+        with at(cli, task, "--", "sh", "-c", "trap 'echo caught; exit 3' INT; echo begun; cat") as keyboard:
+            keyboard.sees(b"begun")
+            keyboard.type(b"\x03")
+            keyboard.sees(b"caught")
+            assert keyboard.ended() == 3
+        with at(cli, task, "--", "sh", "-c", BEGUN) as keyboard:
+            keyboard.sees(b"begun")
+            keyboard.process.kill()
+            until(lambda: inside(node, task) == ["sleep 3600"])
     finally:
         cli.close()
 

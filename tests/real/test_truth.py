@@ -238,8 +238,9 @@ def test_a_gpu_that_somebody_uses_is_given_to_who_wants_to_share_it(agentless, n
 def test_who_comes_to_use_an_allocated_gpu_is_reported(agentless, node):
     task = running(agentless)
     process = node.add_process(0, ["sleep", "299"], memory_mib=2048)
-    until(lambda: [p["pid"] for p in agentless.task(task)["intruders"]] == [process.pid])
-    words = f"root's process {process.pid} (sleep 299"
+    pid = node.pid(process)
+    until(lambda: [p["pid"] for p in agentless.task(task)["intruders"]] == [pid])
+    words = f"root's process {pid} (sleep 299"
     assert f"intruder on node1::0, beside task {task}: {words}" in agentless("ps").err
     assert f"used by {words}" in agentless.gpu("node1::0")["reason"]
     assert f"+ {words}" in agentless("gpus", COLUMNS="200").out
@@ -276,9 +277,9 @@ def test_events_tell_what_happened_to_a_task_and_why(agentless, node):
         ("launched", "running", "docker run on node1 answered"),
         ("froze", "paused", "seen on node1"),
         ("thawed", "running", "seen on node1"),
-        ("stop-asked", "running", "agentless stop"),
+        ("stop-asked", "running", f"agentless stop, by {owner}"),
         ("exited", "stopped", "node1: it ended with exit code 7"),
-        ("removed", "stopped", "agentless rm"),
+        ("removed", "stopped", f"agentless rm, by {owner}"),
     ]
     numbers = [e["seq"] for e in lines]
     assert numbers == sorted(set(numbers))

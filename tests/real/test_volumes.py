@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.real.cli import Cli, inventory_of
+from tests.real.cli import Cli, inventory_of, until
 
 
 @pytest.fixture
@@ -60,6 +60,22 @@ def test_a_volume_is_made_where_it_is_wanted_and_once(agentless):
     agentless("volume", "rm", "-f", "scratch", "--on", "node2")
     assert "no volume 'nothing' on node1" in agentless("volume", "rm", "-f", "nothing", "--on", "node1", code=2).err
     assert set(volumes(agentless)) == {("node1", "scratch"), ("node1", "other")}
+
+
+def test_a_volume_is_not_made_a_second_time_while_the_node_that_has_it_is_away(agentless, lab):
+    submit = ("submit", "--gpus", "0", "--volume", "data:/data")
+    agentless("submit", "node2", "--wait", "--volume", "data:/data", "--", "true")
+    lab.nodes["node2"].stop_sshd()
+    try:
+        until(lambda: agentless.node("node2")["state"] == "offline")
+        refused = agentless(*submit, "--", "true", code=4).err
+        assert "it has volume data: wait until it answers, or name a node" in refused
+        assert set(volumes(agentless)) == set()
+        agentless("submit", "node1", "--wait", "--volume", "data:/data", "--", "true")
+        assert set(volumes(agentless)) == {("node1", "data")}
+    finally:
+        lab.nodes["node2"].start_sshd()
+    until(lambda: set(volumes(agentless)) == {("node1", "data"), ("node2", "data")})
 
 
 def test_a_strangers_volume_is_neither_used_nor_shown_nor_removed(agentless, lab):

@@ -83,9 +83,9 @@ def add_to(app: FastAPI, house: House) -> None:
         return Told(lambda tell, _: house.builds.rollback(ref, me or core.owner, tell, force=request.force))
 
     @app.post("/v1/envs/{env}/push")
-    async def push(env: str, request: PushEnvRequest) -> Response:
+    async def push(env: str, request: PushEnvRequest, me: Asking) -> Response:
         ref = parse_ref(env)
-        return Told(lambda tell, _: house.moves.push(ref, request.nodes, request.via, tell))
+        return Told(lambda tell, _: house.moves.push(ref, request.nodes, request.via, me or core.owner, tell))
 
     @app.get("/v1/envs/{env}/export")
     async def export(env: str) -> Response:

@@ -41,16 +41,16 @@ def add_to(app: FastAPI, house: House) -> None:
         return node_view(core.cluster([core.link(node).node.name]).nodes[node])
 
     @app.post("/v1/nodes/{node}/drain")
-    async def drain(node: str, request: DrainRequest) -> NodeView:
+    async def drain(node: str, request: DrainRequest, me: Asking) -> NodeView:
         """From now on nothing new starts there."""
         await core.heard([core.link(node).node.name])
-        return node_view(house.gate.drain(node, request.reason))
+        return node_view(house.gate.drain(node, request.reason, me))
 
     @app.post("/v1/nodes/{node}/resume")
-    async def resume_node(node: str, request: ResumeRequest) -> ResumeView:
+    async def resume_node(node: str, request: ResumeRequest, me: Asking) -> ResumeView:
         """Let it in again, or a GPU of it that was found unhealthy."""
         await core.heard([core.link(node).node.name])
-        found, lifted = house.gate.resume(node, request.gpu)
+        found, lifted = house.gate.resume(node, request.gpu, me)
         return ResumeView(node_view(found), lifted)
 
     @app.get("/v1/nodes/{node}/empty")
@@ -80,7 +80,7 @@ def add_to(app: FastAPI, house: House) -> None:
         # One that breaks off meanwhile says so by itself.
         await asyncio.gather(*(link.refresh() for link in links if link.online), return_exceptions=True)
         seen = core.cluster().nodes
-        return [check for name in names if name in seen for check in checks(seen[name])]
+        return [check for name in names if name in seen for check in checks(seen[name], core.twin(name))]
 
     @app.get("/v1/nodes/{node}/host-key")
     async def host_key(node: str) -> HostKey:

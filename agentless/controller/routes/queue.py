@@ -38,7 +38,8 @@ def add_to(app: FastAPI, house: House) -> None:
     @app.post("/v1/tasks/{task}/move")
     async def move(task: str, request: MoveRequest, me: Asking) -> TaskView:
         """Give one that waits another place in the queue."""
-        return seen_by(me, core.view(house.scheduler.move(task, request.position, request.before, request.after)))
+        moved = house.scheduler.move(task, request.position, request.before, request.after, me)
+        return seen_by(me, core.view(moved))
 
     @app.get("/v1/tasks/{task}/explain")
     async def explain(task: str) -> ExplainView:
@@ -63,10 +64,10 @@ def add_to(app: FastAPI, house: House) -> None:
         return house.reservations.views()
 
     @app.post("/v1/reservations")
-    async def reserve(request: ReservationRequest) -> list[ReservationView]:
+    async def reserve(request: ReservationRequest, me: Asking) -> list[ReservationView]:
         """All of the targets, or none."""
-        return await house.reservations.reserve(request)
+        return await house.reservations.reserve(request, me)
 
     @app.delete("/v1/reservations/{reservation}")
-    async def unreserve(reservation: str) -> ReservationView:
-        return house.reservations.remove(reservation)
+    async def unreserve(reservation: str, me: Asking) -> ReservationView:
+        return house.reservations.remove(reservation, me)

@@ -18,7 +18,7 @@ from agentless.controller.requests import (
     StopRequest,
     SubmitRequest,
 )
-from agentless.errors import AgentlessError
+from agentless.errors import AgentlessError, Refused
 from agentless.model.log_query import LogQuery
 from agentless.model.spec import TaskSpec
 from agentless.model.task import Task
@@ -28,6 +28,7 @@ from agentless.model.view import (
     StartView,
     TaskView,
 )
+from agentless.rules.identity import digest
 
 
 def add_to(app: FastAPI, house: House) -> None:
@@ -48,14 +49,16 @@ def add_to(app: FastAPI, house: House) -> None:
         if ended:
             known = {task.id: task for task in core.history.newest(limit)} | known
         if batch is not None:
-            of = core.find(batch).batch
-            known = {t.id: t for t in (*core.history.batch(of), *known.values()) if t.batch == of}
+            found = core.find(batch)
+            known = {t.id: t for t in (*core.history.batch(found.batch), *known.values()) if t.batch == found.batch}
+            if core.knows(found.id):  # nobody makes a container one of our batch by a label
+                known = {key: task for key, task in known.items() if core.knows(key)}
         views = [seen_by(me, core.view(task)) for _, task in sorted(known.items())]
         return [view for view in views if view.mine or not mine]
 
     @app.post("/v1/tasks")
     async def submit(request: SubmitRequest, me: Asking) -> list[StartView]:
-        asked = Submit(request.specs(), request.secrets, request.dry_run, request.owner or me)
+        asked = Submit(request.specs(), request.secrets, request.dry_run, request.owner or me, me)
         found = await house.intake.submit(asked)
         return [replace(start, task=seen_by(me, start.task)) if start.task else start for start in found]
 
@@ -87,8 +90,8 @@ def add_to(app: FastAPI, house: House) -> None:
     async def logs(
         task: str,
         follow: bool = False,
-        tail: Annotated[int | None, Query(ge=0)] = None,
-        since: float | None = None,
+        tail: Annotated[int | None, Query(ge=0, le=1_000_000_000)] = None,
+        since: FiniteFloat | None = None,
         timestamps: bool = False,
     ) -> StreamingResponse:
         query = LogQuery(follow, tail, since, timestamps)
@@ -96,16 +99,16 @@ def add_to(app: FastAPI, house: House) -> None:
 
     @app.post("/v1/tasks/{task}/stop")
     async def stop(task: str, request: StopRequest, me: Asking) -> TaskView:
-        return seen_by(me, await house.actions.stop(task, "stop", request.grace))
+        return seen_by(me, await house.actions.stop(task, "stop", request.grace, me))
 
     @app.post("/v1/tasks/{task}/kill")
     async def kill(task: str, me: Asking) -> TaskView:
-        return seen_by(me, await house.actions.stop(task, "kill"))
+        return seen_by(me, await house.actions.stop(task, "kill", by=me))
 
     @app.post("/v1/tasks/{task}/retry")
     async def retry(task: str, me: Asking) -> TaskView:
         """The next try of a task that has ended."""
-        return seen_by(me, house.actions.retry(task))
+        return seen_by(me, house.actions.retry(task, me))
 
     @app.post("/v1/tasks/{task}/pause")
     async def pause(task: str, me: Asking) -> TaskView:
@@ -117,23 +120,31 @@ def add_to(app: FastAPI, house: House) -> None:
 
     @app.delete("/v1/tasks/{task}")
     async def remove(task: str, me: Asking, force: bool = False) -> TaskView:
-        return seen_by(me, await house.actions.remove(task, force=force))
+        return seen_by(me, await house.actions.remove(task, force=force, by=me))
 
     @app.get("/v1/recovery")
     async def recoverable(me: Asking) -> RecoveryView:
         """The tasks of this owner that the nodes carry and nobody here remembers, and the nodes that do not tell."""
-        await core.heard(core.links)
+        await house.envs.look()
+        found = core.unremembered(me)
         return RecoveryView(
-            tuple(seen_by(me, core.view(task)) for task in core.unremembered(me).values()), core.silent()
+            tuple(seen_by(me, core.view(task)) for task, _ in found.values()),
+            core.silent(),
+            {key: task.spec for key, (task, _) in found.items()},
+            {key: digest(container) for key, (_, container) in found.items()},
+            house.envs.assumed(),
         )
 
     @app.post("/v1/recovery")
     async def recover(request: RecoveryRequest, me: Asking) -> list[TaskView]:
         """Remember these."""
         found = core.unremembered(me)
-        wanted = [found[task] for task in request.tasks if task in found]
+        wanted = [found[key][0] for key in request.tasks if key in found]
         for task in wanted:
-            core.adopt(task, "agentless recover")
+            if request.digests.get(task.id) not in (None, digest(found[task.id][1])):
+                raise Refused(f"task {task.id} is not what was shown any more; run agentless recover again")
+        for task in wanted:
+            core.adopt(task, f"agentless recover, by {me or core.owner}")
         return [seen_by(me, core.view(task)) for task in wanted]
 
 

@@ -143,7 +143,7 @@ async def test_closing_breaks_what_is_in_flight(node, mark, monkeypatch):
     monkeypatch.setattr("agentless.session.GUARD_GRACE", 0.0)
     session = node.session()
     await session.connect()
-    running = asyncio.create_task(session.run(Command(f"sleep {mark}", timeout=1.0)))
+    running = asyncio.create_task(session.run(Command(f"sleep {mark}", timeout=3.0)))
     await until(lambda: node.runs(mark))
     await session.close()
     with pytest.raises(Unreachable, match="node1 closed the connection"):

@@ -17,10 +17,10 @@ from tests.real.transports.sshd import WAIT, until
 
 @contextlib.asynccontextmanager
 async def silent_server():
-    """The port of a server that accepts and says nothing."""
+    """The port of a server that accepts and says nothing, and who has called."""
     writers = []
     server = await asyncio.start_server(lambda _, writer: writers.append(writer), "127.0.0.1", 0)
-    yield server.sockets[0].getsockname()[1]
+    yield server.sockets[0].getsockname()[1], writers
     server.close()
     for writer in writers:
         writer.close()
@@ -76,11 +76,11 @@ async def test_a_server_that_goes_away_breaks_what_is_in_flight(start, library, 
     server = start()
     node = node_of(server, library)
     async with opened(node) as session, session.stream(Command(f"sleep {mark}")) as stream:
-        running = session.run(Command(f"sleep {mark}", timeout=1.0))
+        running = session.run(Command(f"sleep {mark}", timeout=3.0))
         flying = asyncio.gather(running, anext(stream), return_exceptions=True)
         await until(lambda: sum(f"sleep {mark}" == line for line in node.processes().values()) == 2)
         server.break_connections()
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(WAIT):
             errors = await flying
         assert [str(error) for error in errors] == ["node1 closed the connection"] * 2
         assert [type(error) for error in errors] == [Unreachable] * 2
@@ -136,15 +136,16 @@ async def test_connecting_again_after_the_server_was_restarted(start, library):
 
 
 async def test_a_server_that_says_nothing(shared_server, library):
-    async with silent_server() as port, asyncio.timeout(2):
+    async with silent_server() as (port, _), asyncio.timeout(WAIT):
         node = node_of(shared_server, library, port=port).but(connect_timeout=0.3)
         assert "did not answer within 0.3 s" in str(await refusal(node))
 
 
 async def test_a_jump_host_that_says_nothing_is_waited_for_once(shared_server, library):
-    async with silent_server() as port, asyncio.timeout(3):
+    async with silent_server() as (port, callers), asyncio.timeout(WAIT):
         node = node_of(shared_server, library, jump=f"127.0.0.1:{port}").but(connect_timeout=0.5)
         errors = await asyncio.gather(*(refusal(node) for _ in range(30)))
+        assert len(callers) == 1
     assert {str(error).partition(" (")[0] for error in errors} == {"jump host 127.0.0.1"}
 
 
@@ -159,7 +160,7 @@ async def test_a_name_that_is_not_known(shared_server, library, monkeypatch):
 
 async def test_a_cancelled_login_leaves_no_thread(shared_server, library):
     before = set(threading.enumerate())
-    async with silent_server() as port:
+    async with silent_server() as (port, _):
         connecting = asyncio.create_task(node_of(shared_server, library, port=port).session().connect())
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(connecting, 0.2)

@@ -10,7 +10,7 @@ from agentless.errors import Refused, Unreachable
 from agentless.model.command import Command
 from agentless.model.terminal import Size
 from tests.real.transports.nodes import node_of, opened
-from tests.real.transports.sshd import until
+from tests.real.transports.sshd import WAIT, until
 from tests.terminals import *  # noqa: F403 - the tests
 
 SIZE = Size(80, 24)
@@ -31,7 +31,7 @@ async def test_a_broken_link_hangs_a_terminal_up(start, library, mark):
         async with session.terminal(Command(f"sleep {mark}; sleep {mark}"), SIZE) as terminal:
             await until(lambda: node.runs(mark))
             server.break_connections()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(WAIT):
                 await terminal.read()
 
     async with opened(node) as session:

@@ -53,7 +53,9 @@ def ps(words):
         wanted = not asked or container["state"] in asked
         for key, value in filters:
             if key == "label":
-                wanted = wanted and value in container["labels"]
+                label, equals, text = value.partition("=")
+                wanted = wanted and label in container["labels"]
+                wanted = wanted and (not equals or container["labels"][label] == text)
             if key == "name":
                 wanted = wanted and re.search(value, "/" + container["name"])
         if wanted:

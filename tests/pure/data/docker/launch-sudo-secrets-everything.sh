@@ -18,41 +18,200 @@ until flock -n 9; do
 done
 # Nobody may be listening any more: then another try may have come meanwhile, and its task may be over and removed.
 printf ' ' >&2 || exit 76
-live=$(sudo docker ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 77
-# Those who hold GPUs without Docker say so in an argument of a process that lives as long as they do. Only shells and
-# conmon are looked into (who asks a process that a driver has hung may hang as well), and none inside a container, which
-# has a PID more than we have: one in each namespace it is in.
+live=$(sudo docker ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.Label "agentless.signature"}}|{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 77
+# A signature is this launch's alone: before it nobody could write it. A line that is part of a label begins with none.
+own="
+$(printf '%s\n' "$live" | sed -n 's/^1:e72189cf408cfbb320694e2d3ab06d953f144876d80818dc50dbc8e94e4005e7|//p')"
+live=$(printf '%s\n' "$live" | sed 's/^[^|]*|//')
+# Whom the engine that was asked has listed. What a process says of itself may be anybody's words: it adds a claim, and
+# takes none away.
+listed="
+$live"
+is_listed() {
+  case $listed in
+    *"
+$1|"*) ;;
+    *) return 1 ;;
+  esac
+}
+# Lines `/proc/PID/comm:NAME`. Only these programs are looked into: who asks a process that a driver has hung may hang as
+# well. What is inside a container has a PID more than we have, one in each namespace that it is in.
+programs=$(grep -Hsx -e sh -e conmon -e dockerd -e rootlesskit /proc/[0-9]*/comm)
+depth() {
+  sed -n 's/^NSpid://p' "$1" 2> /dev/null | wc -w
+}
+ours=$(depth /proc/self/status)
+# Those who hold GPUs without Docker say so in an argument of a process that lives as long as they do.
 holders() {
   set --
-  for each in $(grep -lsx -e sh -e conmon /proc/[0-9]*/comm); do
-    set -- "$@" "${each%comm}cmdline"
+  for each in $programs; do
+    case $each in
+      *:sh | *:conmon) set -- "$@" "${each%comm:*}cmdline" ;;
+    esac
   done
   set -- $(grep -ls agentless-claim= "$@" /dev/null)
-  [ "$#" -gt 0 ] || return
-  ours=$(sed -n 's/^NSpid://p' /proc/self/status | wc -w)
   for each; do
-    theirs=$(sed -n 's/^NSpid://p' "${each%cmdline}status" | wc -w)
-    if [ "$theirs" -eq "$ours" ]; then
+    if [ "$(depth "${each%cmdline}status")" -eq "$ours" ]; then
       tr '\000\n' '\n ' < "$each" | sed -n 's/^agentless-claim=//p'
     fi
   done | sort -u
 } 2> /dev/null
 live="$live
 $(holders)"
+# Each user's podman knows his own containers alone; their `conmon` processes are there for everybody to see. A name says
+# what its container claims: agentless-TASK.OWNER.ALONE.LIMIT.FLOOR.GPU.GPU
+conmons() {
+  for each in $programs; do
+    case $each in
+      *:conmon)
+        if [ "$(depth "${each%comm:*}status")" -eq "$ours" ]; then
+          tr '\000\n' '\n ' < "${each%comm:*}cmdline" | claimed
+        fi ;;
+    esac
+  done
+} 2> /dev/null
+claimed() {
+  id= name= before=
+  while IFS= read -r word; do
+    case $before in
+      -c) id=${id:-$word} ;;
+      -n) name=${name:-$word} ;;
+    esac
+    before=$word
+  done
+  case $name in
+    agentless-*.*.*.*.*) ;;
+    *) return ;;
+  esac
+  ! is_listed "$id" || return
+  printf '%s\n' "$name" | {
+    IFS=. read -r name owner alone limit floor gpus
+    gpus=$(printf %s "$gpus" | tr . ,)
+    printf '%s|%s|Up|%s|%s|%s|%s|%s|%s\n' "$id" "$name" "$gpus" "$alone" "$limit" "$floor" "${name#agentless-}" "$owner"
+  }
+}
+live="$live
+$(conmons)"
+# Another Docker engine may be asked by its own users alone, but everybody can read the control groups of a process. One of
+# those that a container is in says what it claims: agentless_claim.ALONE.LIMIT.FLOOR.OWNER.GPU.GPU, with the first digits
+# of each GPU.
+groups() {
+  grep -hsm 1 'agentless_claim[^/]*/' /proc/[0-9]*/cgroup | sed -n 's|^.*agentless_claim\.\([^/]*\)/\(.*\)$|\1/\2|p' | sort -u | while read -r each; do
+    id=$(printf '%s\n' "${each#*/}" | grep -oE '[0-9a-f]{64}' | head -n 1)
+    [ -z "$id" ] || is_listed "$id" || { is_on_node "$id" && claimed_by_group "$each"; }
+  done | sort -u
+} 2> /dev/null
+# Of those who are deeper than in a container of the node itself another node has to know.
+is_on_node() {
+  for status in $(grep -ls "$1" /proc/[0-9]*/cgroup | sed 's/cgroup$/status/'); do
+    [ "$(depth "$status")" -gt $((ours + 1)) ] || return 0
+  done
+  return 1
+}
+claimed_by_group() {
+  printf '%s\n' "${1%%/*}" | sed 's/\.slice$//' | {
+    IFS=. read -r alone limit floor owner some
+    gpus=
+    case .$some. in *.8b4b9de2.* | *.all.*) gpus=$gpus,GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a ;; esac
+    case .$some. in *.1c9f3c1e.* | *.all.*) gpus=$gpus,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f ;; esac
+    printf '%s||Up|%s|%s|%s|%s|container %.12s|%s\n' "$id" "$gpus" "$alone" "$limit" "$floor" "$id" "$(printf %s "$owner" | sed 's/__/@/')"
+  }
+}
+live="$live
+$(groups)"
+# Whether the processes of others can be seen at all.
+hidden() {
+  [ -r /proc/1/cmdline ] || is_accepted all || echo 'unseen||'
+}
+is_accepted() {
+  for one in ; do
+    [ "$one" != all ] && [ "$one" != "$1" ] || return 0
+  done
+  return 1
+}
+# What a rootless engine knows of who holds what, and then a last line. Another user may have stopped it.
+asked() {
+  sudo docker --host "unix://$1" ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}' 9<&- &
+  asking=$! tries=0
+  while kill -0 "$asking"; do
+    tries=$((tries + 1))
+    [ "$tries" -le 50 ] || kill -s KILL "$asking"
+    sleep 0.1
+  done
+  wait "$asking" && echo asked
+}
+# What all rootless engines of the node itself know, as lines `live|…`; of those that we may not ask a line
+# `unseen|USER|PID`. One of root's needs no asking: its containers are in control groups with a name.
+rootless() {
+  known=:
+  # One in a PID namespace of its own shows no more than its parent.
+  for each in $(printf '%s\n' "$programs" | grep -e ':dockerd$'; printf '%s\n' "$programs" | grep -e ':rootlesskit$'); do
+    folder=${each%/comm:*}
+    uid=$(sed -n 's/^Uid:[[:space:]]*\([0-9]*\).*/\1/p' "$folder/status")
+    if [ "${uid:-0}" -eq 0 ] || [ "$(depth "$folder/status")" -ne "$ours" ]; then
+      continue
+    fi
+    words=$(head -c 16384 "$folder/cmdline" | tr '\000\n' '\n ')
+    case $words in *dockerd*) ;; *) continue ;; esac
+    socket=$(printf '%s\n' "$words" | sed -n 's|^\(-H=*\|--host=\)*unix://||p' | head -n 1)
+    socket=${socket:-/run/user/$uid/docker.sock}
+    case $each/$known in
+      */*":$uid $socket:"* | *:rootlesskit/*":$uid "*) continue ;;
+    esac
+    known="$known$uid $socket:"
+    # The engine that was asked already is one of them.
+    for own in  ; do
+      [ "$own" != "unix://$socket" ] || continue 2
+    done
+    said=$(asked "$socket" | head -c 262144)
+    case $said in
+      asked | *'
+asked')
+        printf '%s\n' "$said" | sed '$d; s/^/live|/'
+        continue ;;
+    esac
+    user=$(getent passwd "$uid" || grep "^[^:]*:[^:]*:$uid:" /etc/passwd)
+    user=${user%%:*}
+    is_accepted "${user:-$uid}" || printf 'unseen|%s|%s\n' "${user:-$uid}" "${folder#/proc/}"
+  done
+} 2> /dev/null
+rootless=$(hidden; rootless)
+case $rootless in
+  *'unseen|'*) printf '%s\n' "$rootless" | grep '^unseen|'; exit 81 ;;
+  ?*) live="$live
+$(printf '%s\n' "$rootless" | while IFS='|' read -r _ id name claim; do
+    # Whatever name it has, it is not the container of this task.
+    is_listed "$id" || printf '%s||%s\n' "$id" "$claim"
+  done)" ;;
+esac
 held=
+told=
 unstarted=
+renamed=
+while IFS='|' read -r id name status _; do
+  case $status in
+    '') ;;
+    # The lock is ours, so the launch that created it has died before the start.
+    Created) [ -n "$unstarted" ] && [ "$name" != agentless-t3 ] || unstarted=$id ;;
+    # Somebody may have renamed it, or copied its labels.
+    *)
+      [ "$name" != agentless-t3 ] || { echo "$id"; exit 0; }
+      renamed=$id ;;
+  esac
+done <<OWN
+$own
+OWN
+if [ -n "$renamed" ] && [ -z "$unstarted" ]; then
+  echo "$renamed"
+  exit 0
+fi
 seen=
 while IFS='|' read -r id name status gpus alone limit floor task owner; do
   seen=1
-  # By its label too: a container may have been renamed.
-  if [ "$name" = agentless-t3 ] || [ "$task" = t3 ]; then
-    case $status in
-      # The lock is ours, so the launch that created it has died before the start.
-      Created) unstarted=$id ;;
-      *) echo "$id"; exit 0 ;;
-    esac
-    continue
-  fi
+  case $own in
+    *"
+$id|"*) continue ;;
+  esac
   # Where nothing lives there is one line all the same, an empty one.
   if [ -n "$alone" ] && [ -n "$id" ]; then
     printf 'held||%s|%s\n' "$task" "$owner"
@@ -61,7 +220,11 @@ while IFS='|' read -r id name status gpus alone limit floor task owner; do
   for gpu in GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f; do
     case ",$gpus," in
       *",$gpu,"*)
-        printf 'held|%s|%s|%s\n' "$gpu" "$task" "$owner"; held=1 ;;
+        case $told in
+          *" $id|$gpu "*) ;;
+          *) printf 'held|%s|%s|%s\n' "$gpu" "$task" "$owner" ;;
+        esac
+        told="$told $id|$gpu " held=1 ;;
     esac
   done
 done <<LIVE
@@ -75,7 +238,7 @@ fi
 # It has failed for certain only when nothing of that name is left: an engine that could not start a container leaves it
 # behind as created, with its claim; one that broke off may have started it.
 clear_up() {
-  left=$(sudo docker ps --all --no-trunc --filter name='^/?agentless-t3$' --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 78
+  left=$(sudo docker ps --all --no-trunc --filter name='^/?agentless-t3$' --filter label=agentless.signature=1:e72189cf408cfbb320694e2d3ab06d953f144876d80818dc50dbc8e94e4005e7 --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 78
   case $left in
     '') ;;
     *'|Created|'*) sudo docker rm "${left%%|*}" > /dev/null || exit 78 ;;
@@ -101,7 +264,7 @@ for volume in data base; do
     exit 80
   fi
 done
-sudo --preserve-env=HF_TOKEN,WANDB_KEY docker run --detach --pull never --name agentless-t3 --label team=vision --label agentless.task=t3 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --label agentless.controller=c1 --label agentless.cores=7.5 --label agentless.memory=17179869184 --label agentless.numa=1 --label 'agentless.spec={"target":"node1:1::0,1","batch":"t3","created_at":1799999900.0,"gpus":[0,1],"spec":{"command":["python","train.py","--lr","0.1"],"image":"busybox","name":"run-1","cores":7.5,"memory":17179869184,"shm_size":1073741824,"env":{"MODE":"fast & loose"},"secret_env":["HF_TOKEN","WANDB_KEY"],"mounts":[{"source":"/data/set 1","target":"/data","read_only":true},{"source":"/out,put","target":"/o\"ut","read_only":false}],"uploads":[],"outputs":[],"volumes":[{"name":"data","target":"/v","read_only":false},{"name":"base","target":"/b","read_only":true}],"workdir":"/srv","user":"1000:1000","network":"host","privileged":false,"stop_grace":30.0,"share":false,"labels":{"team":"vision"},"parameters":{},"needs":{"gpus":2,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"numa":1,"indices":[0,1],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"cpus":"16-31","numa":1,"version":2}' --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f"' --env AGENTLESS_TASK_ID=t3 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0,1 --env 'MODE=fast & loose' --env HF_TOKEN --env WANDB_KEY --cpus 7.5 --cpuset-cpus 16-31 --cpuset-mems 1 --memory 17179869184 --shm-size 1073741824 --mount 'type=bind,source=/data/set 1,target=/data,readonly' --mount 'type=bind,"source=/out,put","target=/o""ut"' --mount type=volume,source=data,target=/v,volume-label=agentless.volume=data,volume-label=agentless.owner=me@here --mount type=volume,source=base,target=/b,volume-label=agentless.volume=base,volume-label=agentless.owner=me@here,readonly --workdir /srv --user 1000:1000 --network host --stop-timeout 30 busybox python train.py --lr 0.1
+sudo --preserve-env=HF_TOKEN,WANDB_KEY docker run --detach --pull never --name agentless-t3 --label team=vision --label agentless.task=t3 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores=7.5 --label agentless.memory=17179869184 --label agentless.limit= --label agentless.numa=1 --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1:1::0,1","batch":"t3","created_at":1799999900.0,"gpus":[0,1],"spec":{"command":["python","train.py","--lr","0.1"],"image":"busybox","name":"run-1","cores":7.5,"memory":17179869184,"shm_size":1073741824,"env":{"MODE":"fast & loose"},"secret_env":["HF_TOKEN","WANDB_KEY"],"mounts":[{"source":"/data/set 1","target":"/data","read_only":true},{"source":"/out,put","target":"/o\"ut","read_only":false}],"uploads":[],"outputs":[],"volumes":[{"name":"data","target":"/v","read_only":false},{"name":"base","target":"/b","read_only":true}],"workdir":"/srv","user":"1000:1000","network":"host","privileged":false,"stop_grace":30.0,"share":false,"labels":{"team":"vision"},"parameters":{},"needs":{"gpus":2,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"numa":1,"indices":[0,1],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"cpus":"16-31","numa":1,"version":2}' --label agentless.signature=1:e72189cf408cfbb320694e2d3ab06d953f144876d80818dc50dbc8e94e4005e7 --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f"' --env NVIDIA_VISIBLE_DEVICES=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --env AGENTLESS_TASK_ID=t3 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0,1 --env 'MODE=fast & loose' --env HF_TOKEN --env WANDB_KEY --cpus 7.5 --cpuset-cpus 16-31 --cpuset-mems 1 --memory 17179869184 --shm-size 1073741824 --mount 'type=bind,source=/data/set 1,target=/data,readonly' --mount 'type=bind,"source=/out,put","target=/o""ut"' --mount type=volume,source=data,target=/v,volume-label=agentless.volume=data,volume-label=agentless.owner=me@here --mount type=volume,source=base,target=/b,volume-label=agentless.volume=base,volume-label=agentless.owner=me@here,readonly --workdir /srv --user 1000:1000 --network host --stop-timeout 30 busybox python train.py --lr 0.1
 code=$?
 if [ "$code" -ne 0 ]; then
   clear_up

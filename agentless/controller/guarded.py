@@ -1,0 +1,35 @@
+"""One of several pieces of work, guarded by itself: what goes wrong with it keeps no other from being done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from agentless.errors import AgentlessError, StateError
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def guarded(what: str) -> Iterator[None]:
+    """Log what goes wrong, under the name of the work, and go on."""
+    try:
+        yield
+    except AgentlessError as error:
+        _log.warning("%s: %s", what, error)
+    except Exception:  # noqa: BLE001 - the others have their turn
+        _log.exception("%s failed in an unforeseen way", what)
+
+
+@contextmanager
+def guarded_item(what: str) -> Iterator[None]:
+    """Likewise for one item of a loop, but raise StateError: a disk without room concerns all of them alike."""
+    full = None
+    with guarded(what):
+        try:
+            yield
+        except StateError as error:
+            full = error
+    if full is not None:
+        raise full

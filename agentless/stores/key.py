@@ -1,0 +1,35 @@
+"""The key that signs the labels of containers: 32 random bytes in a 0600 file of the state folder."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+from agentless.stores import private
+
+_LENGTH = 32
+
+
+class KeyFile:
+    """The key of a state folder, made when there is none.
+
+    Without it nothing is lost but that containers which the state does not remember are taken for strangers': see
+    `agentless recover`. So a disk without room keeps no controller from starting. `warning` says so then.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.warning: str | None = None
+        try:
+            self.key = path.read_bytes()
+        except OSError:
+            self.key = b""
+        if len(self.key) != _LENGTH:
+            self.key = secrets.token_bytes(_LENGTH)
+            try:
+                os.replace(private.fresh(path, self.key), path)
+            except OSError as error:
+                self.warning = (
+                    f"the key {path} cannot be written ({error.strerror}); if the state is lost before it can, "
+                    "agentless recover asks about tasks that start from now on"
+                )

@@ -1,0 +1,50 @@
+"""The state folder is the user's own: its files are 0600 and its folders 0700, whatever the umask."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+
+def make(path: Path) -> None:
+    """Make an empty file there that nobody else may read, where there is none; who writes it says why that fails."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
+
+
+def fresh(path: Path, content: bytes) -> Path:
+    """Write a new file beside this one, which may take its place; it is on the disk when this returns.
+
+    Raises OSError, and leaves nothing then.
+    """
+    new = path.with_name(path.name + ".new")
+    try:
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            os.fchmod(file.fileno(), 0o600)  # one may have been left there
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise
+    return new
+
+
+def tighten(folder: Path) -> None:
+    """Take from others what earlier versions left open: the folder, and all that is in it. No link is followed."""
+    _set(folder, 0o700)
+    for here, folders, files in os.walk(folder):
+        for name in folders:
+            _set(Path(here, name), 0o700)
+        for name in files:
+            _set(Path(here, name), 0o600)
+
+
+def _set(path: Path, mode: int) -> None:
+    with contextlib.suppress(OSError):  # gone meanwhile, or somebody else's
+        found = os.lstat(path).st_mode
+        if not stat.S_ISLNK(found) and stat.S_IMODE(found) != mode:
+            path.chmod(mode)

@@ -1,0 +1,60 @@
+"""Requests that no program of ours sends: refused with a sentence, never an internal error. Found by `make fuzz`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fleet.test_owners import ask
+
+HUGE = 10**30
+
+
+def task(**spec):
+    return {"spec": {"command": ["true"], **spec}}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        task(terms={"max_parallel": HUGE}),
+        task(memory=HUGE),
+        task(parameters={"lr": "\ud800"}),
+        task(parameters={"\ud800": "1"}),
+        task(command=["echo", "\ud800"]),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/tasks", "/v1/explain"])
+async def test_a_task_that_cannot_be_kept_is_refused(desk, path, body):
+    async with desk.running() as controller:
+        status, said = await ask(controller, "POST", path, body=body)
+        assert (status, said["error"]) == (400, "UsageError")
+
+
+@pytest.mark.parametrize("number", [2**63, HUGE])
+async def test_numbers_beyond_all_lines_and_events_are_refused(desk, number):
+    async with desk.running() as controller:
+        over = await desk.ended("echo said", "n1::0")
+        for path, query in ((f"/v1/tasks/{over}/logs", {"tail": number}), ("/v1/events", {"after": number})):
+            status, said = await ask(controller, "GET", path, follow="false", **query)
+            assert (status, said["error"]) == (400, "UsageError")
+
+
+@pytest.mark.parametrize("since", ["nan", "inf", "-inf"])
+async def test_a_log_since_no_moment_is_refused(desk, since):
+    async with desk.running() as controller:
+        over = await desk.ended("echo said", "n1::0")
+        status, said = await ask(controller, "GET", f"/v1/tasks/{over}/logs", since=since)
+        assert (status, said["error"]) == (400, "UsageError")
+
+
+async def test_a_path_that_is_no_text_is_refused(desk):
+    async with desk.running() as controller:
+        status, said = await ask(controller, "POST", "/v1/files/n1/look", body={"paths": ["\ud800"]})
+        assert (status, said["error"]) == (400, "UsageError")
+
+
+async def test_the_errors_of_the_api_are_part_of_its_description(desk):
+    async with desk.running() as controller:
+        _, described = await ask(controller, "GET", "/openapi.json")
+        operations = [each for path in described["paths"].values() for each in path.values()]
+        assert all("default" in each["responses"] and "422" not in each["responses"] for each in operations)

@@ -1,0 +1,79 @@
+"""The state folder is its owner's alone, whatever the umask of the shell in which the controller was started."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from agentless import paths
+from agentless.client import Client
+from agentless.demo.engine import DEFAULT_IMAGE
+from agentless.demo.fleet import NodePlan
+from tests.fleet.house import end_controller, inhabited
+from tests.real.cli import until
+
+
+@pytest.fixture(params=[0o022, 0o000, 0o077], ids=oct)
+def umask(request):
+    before = os.umask(request.param)
+    yield request.param
+    os.umask(before)
+
+
+@pytest.fixture
+def house(tmp_path):
+    with inhabited(tmp_path, [NodePlan("n1", 1)]):
+        yield
+
+
+def used() -> Path:
+    """The folder after a task with a secret, whose log is kept, while another one runs and a third one waits."""
+    client = Client.found(None)
+    for script in ("echo done", "sleep 600", "sleep 601"):
+        spec = {"command": ["sh", "-c", script], "image": DEFAULT_IMAGE, "secret_env": ["TOKEN"]}
+        asked = {"targets": ["n1::0"], "spec": spec, "secrets": {"TOKEN": "x"}}
+        (start,) = client.post("/v1/tasks", asked)
+        assert start["task"], start
+        if script == "echo done":
+            client.wait(start["task"]["id"])
+    client.get("/v1/history", since=60, points=5)
+    folder = paths.state_dir()
+    until(lambda: list((folder / "logs").iterdir()) and list((folder / "secrets").iterdir()))
+    until(lambda: {"state.json.last", "samples.sqlite", "samples.sqlite-wal"} <= set(os.listdir(folder)))
+    return folder
+
+
+def modes(folder: Path) -> dict[str, str]:
+    """Of all that is in it, itself included, what others than its owner would have, or its owner lacks."""
+    found = {}
+    for path in (folder, *folder.rglob("*")):
+        mode = path.lstat().st_mode
+        if stat.S_IMODE(mode) != (0o700 if stat.S_ISDIR(mode) else 0o600):
+            found[str(path.relative_to(folder))] = oct(stat.S_IMODE(mode))
+    return found
+
+
+def test_all_files_of_a_session_are_0600(house, umask):
+    folder = used()
+    assert modes(folder) == {}
+    end_controller(15)
+    assert modes(folder) == {}
+
+
+def test_what_an_earlier_version_left_open_is_closed_at_the_start(house):
+    folder = used()
+    end_controller(15)
+    outside = folder.parent / "mine"
+    outside.write_text("")
+    outside.chmod(0o644)
+    (folder / "link").symlink_to(outside)
+    for path in (folder, *folder.rglob("*")):
+        if not path.is_symlink():
+            path.chmod(0o777 if path.is_dir() else 0o666)
+    Client.found(None).get("/v1/nodes")
+    (folder / "link").unlink()
+    assert modes(folder) == {}
+    assert stat.S_IMODE(outside.stat().st_mode) == 0o644

@@ -1,0 +1,91 @@
+"""An engine without a control group gets no task that needs it, and everybody is told why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agentless.model.cluster import Cluster
+from agentless.model.gpu import GpuSample
+from agentless.model.needs import parse_target
+from agentless.model.node import EngineFacts, HostFacts, NumaNode
+from agentless.rules.explain import never, obstacles, refusal
+from agentless.rules.plan import plan
+from agentless.rules.policies.pack import cost
+from agentless.rules.publish import checks
+from tests.pure.build import NOW, cluster, reading, seen, spec, task
+
+WANTS: list[tuple[str, dict[str, Any], str, str]] = [
+    ("memory", {"memory": 1 << 30}, "node1::0", "Docker on node1 cannot limit memory: it has no memory control group"),
+    ("cpu", {"cores": 2.0}, "node1::0", "Docker on node1 cannot limit cores: it has no cpu control group"),
+    ("cpuset", {}, "node1:0::0", "Docker on node1 cannot pin to a NUMA node: it has no cpuset control group"),
+]
+in_each_way = pytest.mark.parametrize(("control", "wants", "target", "words"), WANTS, ids=[want[0] for want in WANTS])
+
+
+def without(*controls: str, node: str = "node1") -> Any:
+    facts = EngineFacts("28.2.2", nvidia=True, containers=(), lacks=frozenset(controls))  # type: ignore[arg-type]
+    return seen(node, engine=facts)
+
+
+def starts(on: Cluster, target: str, **wants: Any) -> Any:
+    wish = task("t1", state="pending", spec=spec(needs=parse_target(target), **wants))
+    return plan(on, [wish], NOW, {None: cost}).starts.get("t1")
+
+
+@in_each_way
+def test_who_needs_it_is_refused_in_words_for_ever(
+    control: str, wants: dict[str, Any], target: str, words: str
+) -> None:
+    on, wish = cluster(without(control)), spec(needs=parse_target(target), **wants)
+    assert starts(on, target, **wants) is None
+    assert words in str(refusal(on, wish))
+    assert words in str(never(on, wish))
+
+
+@in_each_way
+def test_who_needs_it_goes_to_a_node_that_has_it(control: str, wants: dict[str, Any], target: str, words: str) -> None:
+    del words
+    on = cluster({"node1": without(control), "node2": seen("node2")})
+    assert starts(on, target.replace("node1", "node2"), **wants).node == "node2"
+    if not wants:
+        return
+    assert starts(on, "1x", **wants).node == "node2"
+
+
+@in_each_way
+def test_a_task_on_the_node_itself_needs_no_engine_for_it(
+    control: str, wants: dict[str, Any], target: str, words: str
+) -> None:
+    del words
+    wish = spec(needs=parse_target(target), image=None, container="NULL", **wants)
+    assert wish.on_node_itself
+    assert not obstacles(cluster(without(control)).nodes["node1"], wish, "me", NOW)
+
+
+def test_who_needs_none_of_them_starts_without_any() -> None:
+    on = cluster(without("memory", "cpu", "cpuset", "freezer"))
+    found = starts(on, "node1::0")
+    assert found.node == "node1"
+
+
+@pytest.mark.parametrize(("controls", "cpus"), [((), "0-15"), (("cpuset",), None)])
+def test_nobody_who_has_not_asked_for_it_is_pinned_where_the_engine_cannot(
+    controls: tuple[str, ...], cpus: str | None
+) -> None:
+    bus = "00000000:01:00.0"
+    found = replace(
+        without(*controls),
+        sample=GpuSample((reading("node1", 0, pci_bus_id=bus),), ()),
+        host=HostFacts(32, 131072, (NumaNode(0, "0-15", (bus,)), NumaNode(1, "16-31"))),
+    )
+    assert starts(cluster(found), "node1::0").cpus == cpus
+
+
+def test_doctor_names_what_is_missing_and_nothing_else() -> None:
+    (limits,) = [check for check in checks(cluster(without("memory", "cpuset")).nodes["node1"]) if not check.ok]
+    assert (limits.check, limits.ok) == ("limits", False)
+    assert limits.detail.startswith("Docker cannot pin to a NUMA node, limit memory: no control group cpuset, memory; ")
+    assert all(check.check != "limits" for check in checks(cluster(seen()).nodes["node1"]))

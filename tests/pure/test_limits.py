@@ -1,0 +1,403 @@
+"""What a node may say: a limit in the reader, for a node whose own are not ours, and one for all that is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import time
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import orjson
+import pytest
+
+from agentless import hostfacts, plugins
+from agentless.controller import env_builds, shortcuts
+from agentless.controller import link as links
+from agentless.controller.conversation import conversed
+from agentless.controller.depot import Depot
+from agentless.controller.link import Link, Sighting
+from agentless.controller.parcels import BrokenOffError, fetch
+from agentless.controller.terminals import Program
+from agentless.errors import TooMuch
+from agentless.model.claim import GPUS, SPEC, TASK
+from agentless.model.command import SECTION, Command, Result
+from agentless.model.container import Container
+from agentless.model.gpu import MOST_GPUS
+from agentless.model.node import EngineFacts, HostFacts, NodeConfig
+from agentless.paths import template_dir
+from agentless.probes.nvidia import ANSWER, Nvidia
+from agentless.render import Renderer
+from agentless.rules.layers import Image
+from agentless.runtimes._complaints import explain
+from agentless.runtimes._crowd import MOST
+from agentless.runtimes._journal import JournalReading
+from agentless.runtimes._podman_complaints import explain as podman_explain
+from agentless.runtimes.docker import Docker
+from agentless.runtimes.systemd import Systemd
+from agentless.session import Allowance, Session
+from agentless.transports import SshFiles
+from tests.pure.build import NOW, SIGNER
+
+REST = (
+    ", NVIDIA H100, 550.54.15, 00000000:3B:00.0, 81559, 7, 81552, 0, 0, 31, 69.53, 700.00, [N/A], 345, 2619, P0, 0, "
+    "Disabled, Default"
+)
+CONFIG = NodeConfig("here", "", connection="local")
+
+
+@pytest.fixture
+async def session(tmp_path: Path) -> AsyncIterator[Session]:
+    """A shell of this machine."""
+    session = Session(plugins.load("transports", "local").make(CONFIG, SshFiles(tmp_path, tmp_path)), "here")
+    await session.connect()
+    yield session
+    await session.close()
+
+
+# ---------------------------------------------------------------------- the reader
+
+
+@pytest.mark.parametrize("where", ["", " >&2"], ids=["standard output", "standard error"])
+async def test_a_command_that_says_too_much_is_ended_and_the_next_one_runs(session: Session, where: str) -> None:
+    with pytest.raises(TooMuch, match="here said more than 12 MiB in answer to one command"):
+        await session.run(Command(f"echo $$ >&2; exec yes{where}\n"))
+    assert await session.run(Command("echo 1\n")) == Result(0, b"1\n")
+
+
+async def test_what_is_asked_for_in_bulk_may_be_more(session: Session) -> None:
+    result = await session.run(Command("head -c 13000000 /dev/zero\n", most=14_000_000))
+    assert len(result.stdout) == 13_000_000
+
+
+async def test_a_login_shell_that_prints_without_end_is_no_way_in(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sh").write_text("#!/bin/dash\nexec yes\n")
+    (tmp_path / "sh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(TooMuch, match="here prints more than 1 MiB before its shell begins"):
+        await session.run(Command("echo 1\n"))
+
+
+async def test_what_may_come_comes_again_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+    allowed = Allowance(10, 2)
+    assert [allowed.take(6), allowed.take(4), allowed.take(1)] == [0, 0, 0.5]
+    now = 3.0
+    assert [allowed.take(5), allowed.take(2)] == [0, 1.0]
+    now = 100.0
+    assert [allowed.take(10), allowed.take(0)] == [0, 0]
+
+
+# ---------------------------------------------------------------------- the link
+
+
+class Now:
+    def now(self) -> float:
+        return time.time()
+
+
+class Stand:
+    """A session in which every stream prints what a script does, and no command says anything."""
+
+    def __init__(self, session: Session, script: str) -> None:
+        self._session, self._script = session, script
+
+    def stream(self, _: Command):
+        return self._session.stream(Command(self._script))
+
+    async def run(self, _: Command) -> Result:
+        return Result(0)
+
+
+def linked(session: object, seen: Callable[[Link], None] = lambda _: None) -> Link:
+    renderer = Renderer([template_dir()])
+    docker, units = Docker(CONFIG, renderer, SIGNER), Systemd(CONFIG, renderer, SIGNER)
+
+    def sighted(_: Link, __: Sighting) -> None:
+        pass
+
+    return Link(CONFIG, session, Nvidia(), docker, units, Now(), seen, sighted)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("script", ["yes", "cat /dev/zero", "yes >&2"], ids=["lines", "no newline", "standard error"])
+async def test_a_stream_of_samples_without_end_is_left(session: Session, script: str) -> None:
+    with pytest.raises(TooMuch, match=r"here sends (more than 2 MiB for a sample|endless errors)"):
+        await linked(Stand(session, script))._sample(2.0)
+
+
+@pytest.mark.parametrize("script", ["yes start", "cat /dev/zero", "yes >&2"], ids=["lines", "no newline", "errors"])
+async def test_a_stream_of_events_without_end_is_left(
+    session: Session, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Link, "look", lambda *_: asyncio.sleep(0))
+    monkeypatch.setattr(links, "LOOKS", (1e9, 1e9))
+    with pytest.raises(TooMuch, match=r"here sends endless (events of its containers|errors)"):
+        await linked(Stand(session, script))._follow_events()
+
+
+async def test_a_node_that_does_not_wait_between_its_samples_is_not_read_more_often(session: Session) -> None:
+    """Each is read and judged: ten thousand of them would leave no time for other nodes."""
+    mark, looks = "@@agentless .", []
+    script = f"n=0; while [ $n -lt 10000 ]; do n=$((n + 1)); echo '{mark}'; done"
+    with pytest.raises(Exception, match="ended the stream of samples"):
+        await linked(Stand(session, script), looks.append)._sample(1000.0)
+    assert len(looks) == 1
+
+
+async def test_a_long_sample_comes_whole(session: Session, tmp_path: Path) -> None:
+    """What costs is packets; and a shell that collects line by line copies all of it for each."""
+    rows = "".join(f"{n}, GPU-{n}{REST}\n" for n in range(1000))
+    (tmp_path / "answer").write_text(rows)
+    body = f"cat {tmp_path}/answer\n"
+    script = links._SAMPLES.format(every=0.01, body=body, end="END")
+    async with session.stream(Command(script)) as stream:
+        said = b""
+        while said.count(b"END\n") < 2:
+            said += (await anext(stream))[1]
+    assert said.startswith((rows + "END\n").encode() * 2)
+
+
+# ---------------------------------------------------------------------- the parsers
+
+
+def sample(gpus: str, rest: str = "@end 0\n"):
+    return Nvidia().parse({"nvidia": Result(0, f"{gpus}\n@gpus 0\n{rest}".encode())})
+
+
+def test_a_node_has_at_most_so_many_gpus() -> None:
+    rows = [f"{n}, GPU-{n}{REST}" for n in range(4500)]
+    assert len(sample("\n".join(rows[:MOST_GPUS])).gpus) == MOST_GPUS
+    found = sample("\n".join(rows[: MOST_GPUS + 1]))
+    assert (found.gpus, found.processes) == ((), None)
+    assert found.error is not None
+    assert found.error.startswith(f"nvidia-smi names more than {MOST_GPUS} GPUs, which no node has")
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "Unable to determine the device handle for GPU " * 5000,
+        'Field "' * 30_000,
+        "timeout: " * 25_000,
+        "\n" * (ANSWER - 100),
+        ", " * 100_000,
+        "@topology\n" * 20_000,
+        "0, GPU-0" * 30_000,
+    ],
+    ids=["handles", "fields", "timeouts", "lines", "commas", "topologies", "rows"],
+)
+def test_no_answer_of_nvidia_smi_takes_long_to_read(hostile: str) -> None:
+    """Patterns that look for an end at each beginning took minutes; CPU time, of which this has 20 times enough."""
+    began = time.process_time()
+    for answer in (hostile + "\n@gpus 9", hostile + "\n@gpus 0\n@end 0", "\n@gpus 0\n>" + hostile + "\n@end 0"):
+        sections = {"nvidia": Result(0, answer.encode())}
+        Nvidia().parse(sections)
+        Nvidia().parse_topology(sections)
+        Nvidia().parse_xids({"xid": Result(0, b"@dmesg 0\n" + answer.encode())})
+        hostfacts.parse({"host": Result(0, answer.encode())})
+    assert time.process_time() - began < 2
+
+
+def test_a_section_that_was_cut_is_not_taken_for_a_whole_one() -> None:
+    rows = f"0, GPU-0{REST}\n@gpus 0\n".encode()
+    found = Nvidia().parse({"nvidia": Result(0, rows + b"x" * (SECTION - len(rows)))})
+    assert (found.gpus, found.processes) == ((), None)
+
+
+def test_a_host_with_more_parts_than_a_kernel_has_is_not_described() -> None:
+    lines = "".join(f"node {n} {n}\n" for n in range(10_000))
+    assert hostfacts.parse({"host": Result(0, lines.encode())}) == HostFacts()
+    cpus = ",".join(map(str, range(0, 20_000, 2)))
+    assert hostfacts.parse({"host": Result(0, f"online {cpus}\nmemory 1024\n".encode())}) == HostFacts(None, 1)
+
+
+# ---------------------------------------------------------------------- others who read
+
+
+class Endless:
+    """A shell, or the stream of one, that says the same for ever: bytes on one of its streams."""
+
+    exit_code: int | None = None
+
+    def __init__(self, fd: int = 1, said: bytes = b"x" * 65536) -> None:
+        self.said = fd, said
+        self.count = 0
+
+    def __aiter__(self) -> Endless:
+        return self
+
+    async def __anext__(self) -> tuple[int, bytes]:
+        self.count += 1
+        assert self.count < 1000, "it is listened to for ever"
+        return self.said
+
+    read = __anext__
+
+    async def wait(self) -> int:
+        return 0
+
+    async def write(self, _: bytes) -> None:
+        await asyncio.Event().wait()
+
+    @contextlib.asynccontextmanager
+    async def stream(self, _: object) -> AsyncIterator[Endless]:
+        yield self
+
+    node = CONFIG
+
+
+async def nothing() -> AsyncIterator[bytes]:
+    await asyncio.Event().wait()
+    yield b""
+
+
+@pytest.mark.parametrize("fd", [1, 2])
+async def test_a_script_that_never_says_its_mark_is_given_up(fd: int) -> None:
+    with pytest.raises(TooMuch):
+        await conversed(Endless(fd), "mark", nothing())  # type: ignore[arg-type]
+    with pytest.raises(TooMuch):
+        await Program(Endless(fd)).begin("mark")  # type: ignore[arg-type]
+
+
+async def test_a_script_that_does_not_end_after_its_mark_is_given_up() -> None:
+    shell = Endless(said=b"mark;" + b"x" * 65536)
+    with pytest.raises(TooMuch):
+        await conversed(shell, "mark", nothing())  # type: ignore[arg-type]
+
+
+async def test_a_build_or_a_copy_of_an_image_that_talks_without_end_is_given_up() -> None:
+    with pytest.raises(TooMuch):
+        await env_builds._collected(Endless(), Command("true"))  # type: ignore[arg-type]
+    with pytest.raises(TooMuch):
+        await shortcuts._read(Endless())  # type: ignore[arg-type]
+
+
+def test_an_entry_of_the_journal_without_end_is_given_up() -> None:
+    reading = JournalReading(timestamps=False)
+    with pytest.raises(TooMuch):
+        deque(chain.from_iterable(reading(1, b"x" * 65536) for _ in range(1000)))
+
+
+async def test_an_archive_of_nothing_but_small_files_is_given_up() -> None:
+    image, depot = Image("sha256:" + "0" * 64, ("sha256:1",), 1), Depot()
+
+    class Files(Endless):
+        async def __anext__(self) -> tuple[int, bytes]:
+            self.count += 1
+            assert self.count < 20_000, "it is listened to for ever"
+            return 1, b"r 512 file%d\n" % self.count + b"x" * 512
+
+    with pytest.raises(BrokenOffError, match="too many files"):
+        await fetch(Files(), image, 0, None, depot)  # type: ignore[arg-type]
+    depot.close()
+
+
+def test_a_long_complaint_is_read_at_both_ends() -> None:
+    """Its patterns look for an end at each beginning; CPU time, of which this has 20 times enough."""
+    began = time.process_time()
+    for hostile in ("permission denied" * 300_000, "sudo: " * 500_000, 'exec: "' * 500_000):
+        assert len(explain(hostile, CONFIG)) <= 300
+        assert "disk of here is full" in explain(hostile + " no space left on device", CONFIG)
+        assert "disk of here is full" in podman_explain("no space left on device " + hostile, CONFIG)
+    assert time.process_time() - began < 2
+
+
+# ---------------------------------------------------------------------- containers
+
+
+def described(**labels: str) -> Container:
+    return Container("c" * 64, "agentless-t1", "running", {TASK: "t1", **labels})
+
+
+DOCKER = Docker(CONFIG, Renderer([template_dir()]), SIGNER)
+
+
+def facts(listed: str) -> EngineFacts:
+    info = '{"version":"28.0","runtimes":{},"time":"2026-05-01T12:00:00Z"}\n'
+    return DOCKER.parse_facts(
+        {"docker.info": Result(0, info.encode()), "docker.containers": Result(0, listed.encode())}, NOW, NOW
+    )
+
+
+def test_an_engine_with_too_many_containers_is_not_asked_about_them() -> None:
+    lines = "".join(f"{n:064x} Up 5 minutes\n" for n in range(MOST + 1))
+    assert len(facts(lines[: lines.rstrip().rindex("\n") + 1]).listed or ()) == MOST
+    found = facts(lines)
+    assert (found.listed, found.containers) == (None, None)
+    assert "more than 5000 containers of agentless" in (found.error or "")
+
+
+def test_a_claim_that_cannot_be_read_to_its_end_is_never_a_small_one() -> None:
+    """GPUs that it names beyond the limit would look free: nothing more is placed on that node."""
+    whole, endless = described(**{GPUS: "GPU-0," * 600}), described(**{GPUS: "GPU-0," * 700})
+    assert DOCKER.endless([whole]) is None
+    assert "container cccccccccccc claims more GPUs than there can be" in (DOCKER.endless([whole, endless]) or "")
+    assert DOCKER.endless([replace(endless, state="exited")]) is None
+
+
+def test_labels_of_all_containers_together_have_a_limit() -> None:
+    large = described(**{SPEC: "x" * 100_000})
+    assert DOCKER.excess([large] * 100) is None
+    assert "more than 16 MiB" in (DOCKER.excess([large] * 200) or "")
+    assert DOCKER.excess([described()] * MOST) is None
+
+
+def test_a_service_whose_labels_unpack_to_a_gigabyte_is_not_unpacked() -> None:
+    """A thousand of them are in a megabyte of systemd's answer."""
+    packed = base64.urlsafe_b64encode(zlib.compress(orjson.dumps({TASK: "t1", SPEC: "x" * 150_000}), 9)).decode()
+    block = "Id=agentless-{}.service\nLoadState=loaded\nActiveState=active\nEnvironment=AGENTLESS_LABELS={}\n\n"
+    units = Systemd(CONFIG, Renderer([template_dir()]), SIGNER)
+    answer = {"systemd.units": Result(0, "".join(block.format(n, packed) for n in range(1000)).encode())}
+    assert units.parse_facts(answer, 0.0) is None
+    assert "too many services" in (units.excess(answer) or "")
+    few = {"systemd.units": Result(0, "".join(block.format(n, packed) for n in range(10)).encode())}
+    assert len(units.parse_facts(few, 0.0) or ()) == 10
+    assert units.excess({"systemd.units": Result(1, b"Failed to connect to bus")}) is None
+
+
+class Engine:
+    """A session with an engine that has so many containers, and says more than may be of more than fifty at once."""
+
+    def __init__(self, count: int, size: int = 10) -> None:
+        self.ids, self.size, self.asked = [f"{n:064x}" for n in range(count)], size, list[int]()
+
+    async def run(self, command: Command) -> Result:
+        if " inspect " not in command.script:
+            info = '{"version":"28.0","runtimes":{},"time":"2026-05-01T12:00:00Z"}'
+            listed = "".join(f"{each} Up 5 minutes\n" for each in self.ids)
+            sections = {"docker.info": info, "docker.containers": listed}
+            said = "".join(f"@@agentless {name}\n{text}\n@@agentless = 0\n" for name, text in sections.items())
+            return Result(0, said.encode())
+        asked = [each for each in self.ids if each in command.script]
+        self.asked.append(len(asked))
+        if len(asked) > 50:
+            raise TooMuch("here said more")
+        spec = "x" * self.size
+        labels = f'{{"agentless.task":"t","s":"{spec}"}}'
+        rest = f'"name":"/n","created":"","state":{{"Status":"running"}},"labels":{labels}'
+        return Result(0, "".join(f'{{"id":"{each}",{rest}}}\n' for each in asked).encode())
+
+
+async def test_containers_of_which_there_is_too_much_to_say_are_asked_about_one_part_at_a_time() -> None:
+    engine = Engine(130)
+    link = linked(engine)
+    await link.refresh()
+    assert [container.id for container in link.containers] == engine.ids
+    assert engine.asked == [130, 65, 32, 33, 65, 32, 33]
+
+
+async def test_one_stops_asking_when_there_is_too_much_on_all_of_them() -> None:
+    engine = Engine(2000, 1_000_000)
+    link = linked(engine)
+    await link.refresh()
+    assert link.containers == ()
+    assert "more than 16 MiB" in (link.silence or "")
+    assert sum(asked for asked in engine.asked if asked <= 50) < 60
