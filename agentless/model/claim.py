@@ -208,4 +208,5 @@ def _task(container: Container, claim: Claim, whole: _Whole, node: str, now: flo
         owner=claim.owner,
         created_at=submitted,
         status=status,
+        signed=container.signed,
     )

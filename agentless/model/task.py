@@ -141,6 +141,7 @@ class Task:
     `queued_at` is when its time in the queue began, if that was not at once.
     `stop` is what was asked, `grace` the seconds between SIGTERM and SIGKILL that were asked with it, and `stop_reason`
     what its end will say of it, None when a person asked. `rank` is its place in the queue if it was given by hand.
+    `signed` is whether its last launch writes a signature, which the launches of early versions did not.
     """
 
     id: str
@@ -154,6 +155,7 @@ class Task:
     rank: Rank | None = None
     stop_reason: str | None = None
     queued_at: float | None = None
+    signed: bool = False
 
     @property
     def state(self) -> str:

@@ -72,7 +72,7 @@ def apply(task: Task, event: Event, now: float) -> Task:
             waiting = Pending(reason, None if at_once else now)
             return replace(task, spec=task.spec.without(unfit) if unfit else task.spec, status=waiting)
         case Pending(), Assigned(placement=placement):
-            return replace(task, status=Assigning(placement, now))
+            return replace(task, status=Assigning(placement, now), signed=True)
         case Pending(), LaunchFailed(reason=reason):
             return replace(task, status=Ended("failed", now, reason=reason))
         case Assigning() as status, Step(text=text):

@@ -17,6 +17,7 @@ from agentless.model.event import (
     Thawed,
     Vanished,
 )
+from agentless.model.signature import SIGNATURE
 from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
 
 LAUNCH_BOUND = 150.0
@@ -36,8 +37,17 @@ def container_of(task: Task, containers: Iterable[Container]) -> Container | Non
     known = task.container
     if known is not None:
         return next((container for container in containers if container.id == known), None)
-    claimed = [c for c in containers if c.signed and (claim := claim_of(c)) and claim.task == task.id]
+    claimed = [c for c in containers if _is_ours(task, c) and (claim := claim_of(c)) and claim.task == task.id]
     return min(claimed, key=lambda c: (c.name != task.container_name, c.created_at or 0.0), default=None)
+
+
+def _is_ours(task: Task, container: Container) -> bool:
+    """Whether our launch wrote its labels: the signature says so.
+
+    An early version wrote none. What it was launching when it was replaced is known by its name.
+    """
+    early = not task.signed and isinstance(task.status, (Assigning, Lost)) and SIGNATURE not in container.labels
+    return container.signed or (early and container.name == task.container_name)
 
 
 def reconcile(task: Task, container: Container | None, now: float) -> tuple[Event, ...]:

@@ -200,6 +200,16 @@ def test_what_is_no_span_is_refused_with_its_place_and_the_way_to_write_it(word,
     assert part in said
 
 
+def test_as_many_combinations_as_are_allowed_are_made():
+    assert len(argvs(f"span:{{1..{LIMIT}}}")) == LIMIT
+
+
+@pytest.mark.parametrize(("rest", "shown"), [("x" * 40, "x" * 40), ("x" * 41, "x" * 39 + "…")])
+def test_a_word_that_is_no_span_is_shown_up_to_forty_characters(rest, shown):
+    word = "span:" + rest.removeprefix("xxxxx")
+    assert complaint("t", word).startswith(f"argument 1, {'span:' + shown.removeprefix('xxxxx')!r}: ")
+
+
 def test_a_complaint_shows_only_the_beginning_of_a_long_word():
     assert len(complaint("t", "x" * 1000 + "span:" + "y" * 1000)) < 200
 
@@ -222,6 +232,8 @@ def test_the_largest_sweep_is_made(zipped):
         (["span:{1..200}", "span:{1..200}"], "40,000"),
         (["span:{0..999999999999999999..0.001}"], "countless"),
         (["span:{1..1000}"] * 100, "countless"),
+        (["span:{1..1000}"] * 6, "countless"),
+        (["span:{1..9}", "span:{1..100}", *["span:{1..1000}"] * 5], "900,000,000,000,000,000"),
     ],
 )
 def test_too_many_combinations_are_refused_before_they_are_made(words, count):

@@ -121,6 +121,21 @@ def test_run_takes_the_folder_along_and_brings_back_what_changes_in_it() -> None
     assert spec.outputs == (Output(".", "/home/ann/my project", changed=True),)
 
 
+@pytest.mark.parametrize(
+    ("asked", "several"),
+    [
+        (ask("t", targets=("node1",)), False),
+        (ask("t", targets=("node1", "node2")), True),
+        (ask("t", "span:{1..2}", targets=(), gpus=1), True),
+        (ask("t", "span:{1..2}", targets=("node1",)), True),
+        (ask("t", "span:{7..7}", targets=(), gpus=1), False),
+    ],
+)
+def test_what_several_tasks_of_a_run_bring_back_goes_into_a_folder_of_each(asked: Submission, several: bool) -> None:
+    (output,) = in_folder(asked, "/home/ann/p").spec.outputs
+    assert output.local == ("/home/ann/p/{id}" if several else "/home/ann/p")
+
+
 # ------------------------------------------------------------------ what is uploaded
 
 

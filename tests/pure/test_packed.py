@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,3 +67,18 @@ def test_what_is_not_packed_at_all_ends_after_its_bytes() -> None:
     piece = packed.piece(None, 5)
     assert (piece.feed(b"abc"), piece.over) == (3, False)
     assert (piece.feed(b"defg"), piece.over) == (2, True)
+
+
+@pytest.mark.parametrize("dictionary", [0, 200, 40_000, 1 << 20])
+@pytest.mark.parametrize("size", [0, 100, 300, 70_000])
+@pytest.mark.parametrize("told", [True, False])
+def test_the_end_is_found_behind_every_header_of_zstd(dictionary: int, size: int, told: bool) -> None:
+    """The id of a dictionary and the length of the content have fields of several sizes, which may be missing."""
+    samples = [random.Random(number).randbytes(200) + b"some words" for number in range(50)]
+    trained = zstandard.train_dictionary(4096, samples, dict_id=dictionary) if dictionary else None
+    packer = zstandard.ZstdCompressor(dict_data=trained, write_content_size=told, write_checksum=told)
+    packing = packer.compressobj(size=size if told else -1)
+    frame = packing.compress(b"x" * size) + packing.flush()
+    assert zstandard.get_frame_parameters(frame).dict_id == dictionary
+    piece = packed.piece("zstd", 0)
+    assert (piece.feed(frame + b"more"), piece.over) == (len(frame), True)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
 
+from agentless.model.claim import labels_of
 from agentless.model.container import ContainerState
-from agentless.model.event import Dated, Launched, LaunchFailed, Restarted, Vanished
+from agentless.model.event import Assigned, Dated, Launched, LaunchFailed, Restarted, Vanished
+from agentless.model.signature import SIGNATURE
 from agentless.model.task import Ended
 from agentless.rules.lifecycle import apply
 from agentless.rules.reconcile import LAUNCH_BOUND, REAP_AFTER, container_of, is_forsaken, reconcile
-from tests.pure.build import CID, NOW, STATES, container, task
+from tests.pure.build import CID, NOW, STATES, container, placement, task
 
 CONTAINER_STATES = get_args(ContainerState)
 
@@ -243,6 +246,29 @@ def test_the_container_of_an_unanswered_launch_is_found_by_its_label(state: str)
     assert container_of(remembered, [container(task("t2")), renamed]) == renamed
     assert settle(remembered, renamed).status.container == CID
     assert container_of(remembered, [container(task("t2"))]) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "remembered", "found"),
+    [
+        ({}, {}, True),
+        ({}, {"signed": True}, False),
+        ({}, {"state": "ended"}, False),
+        ({"name": "copy"}, {}, False),
+        ({"labels": labels_of(task(), placement(), "c1") | {SIGNATURE: "1:0"}}, {}, False),
+    ],
+)
+def test_without_a_signature_it_is_the_one_with_the_name_that_an_early_version_was_launching(
+    changes: dict[str, Any], remembered: dict[str, Any], found: bool
+) -> None:
+    unsigned = container(task(), **({"signed": False} | changes))
+    one = task(**({"state": "assigning"} | remembered))
+    one = replace(one, status=replace(one.status, container=None)) if isinstance(one.status, Ended) else one
+    assert (container_of(one, [unsigned]) == unsigned) is found
+
+
+def test_what_is_assigned_now_is_signed() -> None:
+    assert apply(task(state="pending"), Assigned(placement()), NOW).signed
 
 
 def test_a_copy_of_a_container_is_not_taken_for_it() -> None:

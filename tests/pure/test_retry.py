@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from agentless.errors import UsageError
 from agentless.model.event import Event, Exited, LaunchFailed, LostContact, StopAsked, Vanished
 from agentless.model.needs import Needs
 from agentless.model.spec import Volume
 from agentless.model.task import Rank, Task
 from agentless.model.task_id import first_try, is_task_id, next_try, numbered
-from agentless.model.terms import Terms
+from agentless.model.terms import Terms, parse_retry_on
 from agentless.rules.lifecycle import apply
 from agentless.rules.retry import LONGEST, another_try, fresh_try
 from tests.pure.build import NOW, spec, task
@@ -120,3 +121,12 @@ def test_a_task_with_a_volume_is_tried_again_where_the_volume_is() -> None:
 def test_a_task_with_a_volume_that_was_never_started_may_be_tried_anywhere() -> None:
     before = task(spec=WITH_A_VOLUME, target="node2::0", state="assigning")
     assert fresh_try(apply(before, LaunchFailed("no such image"), NOW), NOW).spec.needs.nodes == ()
+
+
+@pytest.mark.parametrize(("code", "good"), [("0", False), ("1", True), ("255", True), ("256", False), ("-1", False)])
+def test_an_exit_code_to_try_again_after_is_one_of_a_failure(code: str, good: bool) -> None:
+    if good:
+        assert parse_retry_on(f"oom, exit:{code}") == ("oom", f"exit:{code}")
+    else:
+        with pytest.raises(UsageError, match="exit:CODE"):
+            parse_retry_on(f"oom, exit:{code}")
