@@ -48,8 +48,8 @@ PROGRAMS = (
 )
 BROWSER = "chromium"
 BROWSER_TESTS = "tests/real/test_browser.py"
-TWO_LABS = ("-n", "2", "--dist", "loadfile")
-"""Most of its time the real ring waits for engines: two of it, each with nodes of its own, take little more."""
+TWO = ("-n", "2", "--dist", "loadfile")
+"""Two processes, each with nodes of its own: the fleet and the real ring often wait for them."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,10 @@ def static() -> list[Step]:
 def rings(real: str | None, browser: str | None) -> list[Step]:
     """The three rings of tests; of the real one, what wants a browser and no nodes is a step of its own."""
     return [
-        Step("fleet ring", ("nice", "pytest", "-q", "tests/fleet"), beside=True),
+        Step("fleet ring", ("nice", "pytest", "-q", *TWO, "tests/fleet"), beside=True),
         Step("pure ring", ("nice", "pytest", "-q", "tests/pure"), beside=True),
         Step("browser", ("pytest", "-q", BROWSER_TESTS), browser),
-        Step("real ring", ("pytest", "-q", *TWO_LABS, "tests/real", "tests/lab", f"--ignore={BROWSER_TESTS}"), real),
+        Step("real ring", ("pytest", "-q", *TWO, "tests/real", "tests/lab", f"--ignore={BROWSER_TESTS}"), real),
     ]
 
 

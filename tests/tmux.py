@@ -20,8 +20,7 @@ class Tmux:
 
     def __init__(self, folder: Path, env: Mapping[str, str], columns: int = 110, rows: int = 36) -> None:
         self._socket = str(folder / "tmux")
-        here = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-        self._env = {**here, **env, "TERM": "xterm-256color"}
+        self._env = {**os.environ, **env, "TERM": "xterm-256color"}
         self._size = (str(columns), str(rows))
 
     def __enter__(self) -> Self:
