@@ -1,7 +1,7 @@
 """The tests of agentless, and what they need of their surroundings: they pass wherever they are started from.
 
-A terminal, cron, `nohup`, a script in the background; with whatever umask and locale, and without a home. A terminal that a test makes has its own size, whatever
-that of the shell is that started them; pytest-xdist sets one, too.
+A terminal, cron, `nohup`, a script in the background; with whatever umask and locale, and without a home.
+COLUMNS and LINES, which pytest-xdist sets, would hide the size of the terminals that tests make.
 """
 
 import atexit
