@@ -18,6 +18,9 @@ def login_words(script: str) -> str:
     return f"exec sh -c 'eval \"$(printf %b \"$0\")\"' '{word}'"
 
 
+NO_GREETING = "it greets as no SSH server does"
+
+
 def no_session(node: str, error: Exception) -> Refused:
     """The connection is there, and takes no further channel."""
     return Refused(

@@ -17,7 +17,7 @@ from agentless.transports._flow import Flow
 from agentless.transports._keys import Encrypted, offer
 from agentless.transports._link import SshTransport
 from agentless.transports._route import Hop, SshFiles
-from agentless.transports._sessions import TERM, login_words, no_session, no_terminal
+from agentless.transports._sessions import NO_GREETING, TERM, login_words, no_session, no_terminal
 
 KEEPALIVE = 15.0
 """Seconds without a word from the node after which it is asked for one; three in vain are a broken connection."""
@@ -66,7 +66,8 @@ async def _dial(hop: Hop, through: _Connection | None) -> _Connection:
             raise client.rejected from None
         if isinstance(error, asyncssh.PermissionDenied) or "authentication failures" in str(error):
             raise tried.refused(hop) from None
-        raise Unreachable(f"{hop.where} closed the connection during the login: {error}") from None
+        why = NO_GREETING if isinstance(error, UnicodeError) else error
+        raise Unreachable(f"{hop.where} closed the connection during the login: {why}") from None
     finally:
         if agent is not None:
             agent.close()

@@ -22,7 +22,7 @@ from agentless.model.terminal import Size
 from agentless.transports._keys import Encrypted, offer
 from agentless.transports._link import SshTransport
 from agentless.transports._route import Hop, SshFiles
-from agentless.transports._sessions import TERM, login_words, no_session, no_terminal
+from agentless.transports._sessions import NO_GREETING, TERM, login_words, no_session, no_terminal
 
 KEEPALIVE = 15.0
 """Seconds between two questions whether the server is there; none answered for three times that is a broken link."""
@@ -105,7 +105,8 @@ def _log_in(library: paramiko.Transport, hop: Hop) -> None:
         known.check(f"{key.get_name()} {key.get_base64()}", hop.node)
         _authenticate(library, hop)
     except (paramiko.SSHException, EOFError) as error:
-        raise Unreachable(f"{hop.where} closed the connection during the login: {error}") from None
+        why = NO_GREETING if "protocol banner" in str(error) else error
+        raise Unreachable(f"{hop.where} closed the connection during the login: {why}") from None
 
 
 def _authenticate(library: paramiko.Transport, hop: Hop) -> None:

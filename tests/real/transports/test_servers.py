@@ -141,6 +141,21 @@ async def test_a_server_that_says_nothing(shared_server, library):
         assert "did not answer within 0.3 s" in str(await refusal(node))
 
 
+async def test_a_server_that_greets_with_no_text(shared_server, library):
+    async def greet(_, writer):
+        with contextlib.suppress(ConnectionError):
+            writer.write(b"SSH-2.0-\xff\xfe\r\n")
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    async with server, asyncio.timeout(WAIT):
+        node = node_of(shared_server, library, port=server.sockets[0].getsockname()[1])
+        assert str(await refusal(node)).endswith(
+            "closed the connection during the login: it greets as no SSH server does"
+        )
+
+
 async def test_a_jump_host_that_says_nothing_is_waited_for_once(shared_server, library):
     async with silent_server() as (port, callers), asyncio.timeout(WAIT):
         node = node_of(shared_server, library, jump=f"127.0.0.1:{port}").but(connect_timeout=0.5)
