@@ -111,6 +111,11 @@ _KNOWN = (
         "fit",
     ),
     Known(
+        r"container name \"?/?(?P<what>agentless-[\w.-]+)\"? is already in use",
+        "there is a container {what} on {node} that agentless did not start; remove it there: docker rm -f {what}",
+        "fit",
+    ),
+    Known(
         r"unresolvable CDI devices (?P<what>[^\n]*)",
         (
             "Docker on {node} knows no such GPU ({what}); run there: "

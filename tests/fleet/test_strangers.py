@@ -8,10 +8,14 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from agentless.controller.intake import Submit
 from agentless.demo.container import Config
 from agentless.demo.engine import DEFAULT_IMAGE
 from agentless.model.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
+from agentless.model.needs import Needs
 from agentless.model.signature import SIGNATURE
+from agentless.model.spec import TaskSpec
+from agentless.model.terms import Terms
 from tests.fleet.client import until
 from tests.fleet.test_owners import ask
 
@@ -235,6 +239,19 @@ async def test_a_name_that_a_stranger_has_chosen_does_not_stand_for_one_of_mine(
         await put(desk, controller, forged(labels_of(desk, task), name="train"), command=["sleep", "9"])
         assert core.find("train").id == task
         assert core.find(task[:4]).id == task
+
+
+async def test_a_task_whose_next_name_somebody_has_taken_on_a_node_is_tried_elsewhere(desk):
+    """Ids of tries are no secret. It costs the task none of its tries."""
+    async with desk.running() as controller:
+        spec = TaskSpec(("sh", "-c", "exit 1"), needs=Needs(), terms=Terms(retries=1, backoff=1.0))
+        (start,) = await controller.intake.submit(Submit((spec,), {}))
+        task = start.task.id
+        node = controller.core.find(task).node
+        await put(desk, controller, {}, node=node, name=f"agentless-{task}-2", command=["sleep", "600"])
+        await until(lambda: controller.core.find(f"{task}-2").state == "failed")
+        again = controller.core.find(f"{task}-2")
+        assert (again.node, again.status.exit_code) == ("n2" if node == "n1" else "n1", 1)
 
 
 async def test_the_script_of_a_stranger_is_not_written_for_them(desk):

@@ -79,6 +79,7 @@ something that nobody has heard of yet
 
 OF_BOTH = """
 stderr: nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4, please update your driver
+docker: Error response from daemon: Conflict. The container name "/agentless-t1-2" is already in use by container "e"
 """.strip().splitlines()
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from agentless.errors import NoAnswer, NodeBroken, Refused, RuntimeFailed
+from agentless.errors import NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
 from agentless.model.node import NodeConfig
 from agentless.model.task import Placement, Task
@@ -189,7 +189,7 @@ def test_a_container_that_this_launch_has_not_signed_is_not_its_own(node: Node, 
 def test_a_container_of_somebody_else_with_our_name_is_neither_taken_nor_removed(node: Node) -> None:
     evil = {"id": "e" * 64, "name": "agentless-t1", "state": "created", "labels": {"agentless.task": "t1"}, "env": {}}
     (node.state / "agentless-t1.json").write_text(json.dumps(evil))
-    with pytest.raises(RuntimeFailed, match="is already in use"):
+    with pytest.raises(NodeUnfit, match="there is a container agentless-t1 on node1 that agentless did not start"):
         node.launch(assigning("t1"))
     assert node.containers() == {"agentless-t1": evil}
 
