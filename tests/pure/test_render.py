@@ -209,7 +209,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "docker-log-ends.sh.j2": {"docker": lists, "container": values, "of_stdout": some, "of_stderr": some},
     "docker-launch.sh.j2": {
         "docker": lists,
-        "lock_wait": st.just(1),
+        "lock_wait": st.just(60),
         "format": values,
         "state_format": values,
         **CLAIMS,
@@ -233,10 +233,10 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "podman-facts.sh.j2": {"docker": lists, "format": values},
     "podman-unlocked.sh.j2": {},
     "holders.sh.j2": {},
-    "docker-lock.sh.j2": {"lock_wait": st.just(1)},
+    "docker-lock.sh.j2": {"lock_wait": st.just(60)},
     "docker-reap.sh.j2": {
         "docker": lists,
-        "lock_wait": st.just(1),
+        "lock_wait": st.just(60),
         "format": values,
         "container": values.filter(bool),
     },
@@ -302,7 +302,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "systemd-journal.sh.j2": {**UNIT, "identifier": values},
     "systemd-launch.sh.j2": {
         "docker": lists,
-        "lock_wait": st.just(1),
+        "lock_wait": st.just(60),
         "live": st.sampled_from(["docker-live.sh.j2", "podman-live.sh.j2"]),
         "unit": values.filter(bool),
         **CLAIMS,
@@ -345,7 +345,7 @@ _FRESH: dict[str, st.SearchStrategy[Any]] = {
 }
 _NAMED: dict[str, st.SearchStrategy[Any]] = {
     "docker": lists,
-    "lock_wait": st.just(1),
+    "lock_wait": st.just(60),
     "image": values,
     "fresh": values,
     "format": values,
