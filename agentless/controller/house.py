@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Protocol
 
-from fastapi import Depends, Header
+from fastapi import Depends
+from starlette.requests import Request
 from starlette.responses import Response
 
 from agentless.controller.actions import Actions
@@ -29,9 +30,10 @@ from agentless.model.owner import check_owner
 from agentless.model.view import ControllerView, TaskView
 
 
-def _asking(x_agentless_owner: Annotated[str | None, Header()] = None) -> str | None:
+def _asking(request: Request) -> str | None:
     """The owner who asks, None: the controller's own."""
-    return check_owner(x_agentless_owner, "$AGENTLESS_OWNER") if x_agentless_owner else None
+    owner = request.headers.get("x-agentless-owner")
+    return check_owner(owner, "$AGENTLESS_OWNER") if owner else None
 
 
 Asking = Annotated[str | None, Depends(_asking)]

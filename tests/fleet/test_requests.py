@@ -57,4 +57,15 @@ async def test_the_errors_of_the_api_are_part_of_its_description(desk):
     async with desk.running() as controller:
         _, described = await ask(controller, "GET", "/openapi.json")
         operations = [each for path in described["paths"].values() for each in path.values()]
-        assert all("default" in each["responses"] and "422" not in each["responses"] for each in operations)
+        assert all("422" not in each["responses"] for each in operations)
+        kinds = {each["responses"]["default"]["content"]["application/json"]["schema"]["$ref"] for each in operations}
+        assert kinds == {"#/components/schemas/Problem"}
+        assert set(described["components"]["schemas"]["Problem"]["properties"]) == {"error", "message", "exit_code"}
+
+
+async def test_the_headers_of_a_request_are_part_of_its_description(desk):
+    async with desk.running() as controller:
+        _, described = await ask(controller, "GET", "/openapi.json")
+        for operation in (each for path in described["paths"].values() for each in path.values()):
+            names = {each["name"] for each in operation["parameters"] if each["in"] == "header"}
+            assert names == {"x-agentless-inventory", "x-agentless-version", "x-agentless-owner"}

@@ -267,22 +267,25 @@ async def test_the_script_of_a_stranger_is_not_written_for_them(desk):
 HUGE = 10**40
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"memory": HUGE}, {"terms": {"retries": HUGE}}, {"terms": {"priority": -HUGE}}, {"needs": {"gpus": HUGE}},
-        {"terms": {"time_limit": 1e308}}, {"stop_grace": 1e308}, {"parameters": {"a": "\ud800"}}, {"command": []},
-    ],
-)  # fmt: skip
-async def test_whatever_a_label_says_the_tasks_can_be_listed(desk, changes):
+ODD = [
+    {"memory": HUGE}, {"terms": {"retries": HUGE}}, {"terms": {"priority": -HUGE}}, {"needs": {"gpus": HUGE}},
+    {"terms": {"time_limit": 1e308}}, {"stop_grace": 1e308}, {"parameters": {"a": "\ud800"}}, {"command": []},
+]  # fmt: skip
+
+
+async def test_whatever_a_label_says_the_tasks_can_be_listed(desk):
     async with desk.running() as controller:
         task = await desk.submit("sleep 60", "n1::0")
-        labels = forged(labels_of(desk, task), **changes)
-        for number, words in enumerate(({"gpus": [HUGE]}, {"created_at": 9e10}, {"numa": -HUGE}, {})):
-            each = labels | {SPEC: json.dumps(json.loads(labels[SPEC]) | words)}
-            await put(desk, controller, each, name=f"odd{number}", command=["sleep", "60"])
+        engine = desk.fleet.nodes["n1"].engine
+        for number, changes in enumerate(ODD):
+            labels = forged(labels_of(desk, task), **changes)
+            for words in ({"gpus": [HUGE]}, {"created_at": 9e10}, {"numa": -HUGE}, {}):
+                each = labels | {SPEC: json.dumps(json.loads(labels[SPEC]) | words)}
+                name = f"odd{number}-{len(engine.containers)}"
+                engine.start(engine.create(Config(name, DEFAULT_IMAGE, ["sleep", "60"], each)))
+        await controller.core.links["n1"].refresh()
         status, found = await ask(controller, "GET", "/v1/tasks", ended=True)
-        assert (status, len(found)) == (200, 5)
+        assert (status, len(found)) == (200, 1 + 4 * len(ODD))
         for path in ("/v1/queue", "/v1/recovery", "/v1/gpus", "/v1/nodes", "/v1/shares"):
             assert (await ask(controller, "GET", path))[0] == 200, path
         assert all(orjson.dumps(controller.core.view(each)) for each in controller.core.others().values())  # as screens
