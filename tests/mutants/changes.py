@@ -81,16 +81,24 @@ Undo = Callable[[], None]
 
 
 def _places(tree: ast.AST, *, inside: bool = False) -> Iterator[tuple[ast.expr | ast.stmt, Callable[[], Undo]]]:
-    """Constants only `inside` functions: elsewhere they are bounds of taste, and defaults."""
+    """Where one can be changed.
+
+    Constants only `inside` functions: elsewhere they are bounds of taste, and defaults, and `|` makes types. How much
+    of a text a message shows, `{text[:80]}`, is a matter of taste, too.
+    """
     for name, value in ast.iter_fields(tree):
-        if name in _NOT_MUTATED:
+        if name in _NOT_MUTATED or (isinstance(tree, ast.FormattedValue) and isinstance(value, ast.Subscript)):
             continue
         within = inside or (name == "body" and isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef))
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                if within or not isinstance(child, ast.Constant):
+                if within or not _is_constant(child):
                     yield from _of(child)
                 yield from _places(child, inside=within)
+
+
+def _is_constant(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr))
 
 
 def _of(node: ast.AST) -> Iterator[tuple[ast.expr | ast.stmt, Callable[[], Undo]]]:
