@@ -87,7 +87,7 @@ def _places(tree: ast.AST, *, inside: bool = False) -> Iterator[tuple[ast.expr |
     of a text a message shows, `{text[:80]}`, is a matter of taste, too.
     """
     for name, value in ast.iter_fields(tree):
-        if name in _NOT_MUTATED or (isinstance(tree, ast.FormattedValue) and isinstance(value, ast.Subscript)):
+        if name in _NOT_MUTATED or (isinstance(tree, ast.FormattedValue) and _is_excerpt(value)):
             continue
         within = inside or (name == "body" and isinstance(tree, ast.FunctionDef | ast.AsyncFunctionDef))
         for child in value if isinstance(value, list) else [value]:
@@ -95,6 +95,10 @@ def _places(tree: ast.AST, *, inside: bool = False) -> Iterator[tuple[ast.expr |
                 if within or not _is_constant(child):
                     yield from _of(child)
                 yield from _places(child, inside=within)
+
+
+def _is_excerpt(node: object) -> bool:
+    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
 
 
 def _is_constant(node: ast.AST) -> bool:
