@@ -10,7 +10,7 @@ import typer
 from agentless.cli.common import Json, client, print_json, say
 from agentless.cli.ps import columns_for
 from agentless.cli.table import show
-from agentless.errors import Refused
+from agentless.errors import Refused, UsageError
 from agentless.rules.envs import assumed_words
 
 
@@ -21,6 +21,10 @@ def add_to(app: typer.Typer) -> None:
 
 def recover(
     context: typer.Context,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TASK]...", help="Only these, by ids or beginnings of ids."),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Take them in without asking.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -35,33 +39,45 @@ def recover(
         say(f"{node} does not tell its tasks ({reason}); run agentless recover again when it does")
     for name, number in found["envs"].items():
         say(assumed_words(name, number))
-    tasks = found["tasks"]
-    if tasks and not as_json:
-        show(columns_for(tasks), tasks)
-        for task in tasks:
+    chosen = _chosen(found["tasks"], tasks or [])
+    if chosen and not as_json:
+        show(columns_for(chosen), chosen)
+        for task in chosen:
             for line in _in_full(task["id"], found["specs"].get(task["id"], {})):
                 say(line)
-    if tasks and not yes:
+    if chosen and not yes:
         if not sys.stdin.isatty():
             raise Refused(
                 "nothing was written, since there is no terminal to ask at; if all of these are yours: "
-                "agentless recover --yes"
+                "agentless recover --yes; if only some are: agentless recover --yes TASK..."
             )
-        question = (
-            f"Take in {'these' if len(tasks) > 1 else 'this'} {len(tasks)}? What is shown above is trusted from then on"
-        )
+        which = "these" if len(chosen) > 1 else "this"
+        question = f"Take in {which} {len(chosen)}? What is shown above is trusted from then on"
         if not typer.confirm(question, default=False, err=True):
-            raise Refused("nothing was written")
-    if tasks:
-        wanted = {"tasks": [task["id"] for task in tasks], "digests": found["digests"]}
-        tasks = served.post("/v1/recovery", wanted)
+            raise Refused("nothing was written; agentless recover TASK... takes in only those that you name")
+    taken = []
+    if chosen:
+        wanted = {"tasks": [task["id"] for task in chosen], "digests": found["digests"]}
+        taken = served.post("/v1/recovery", wanted)
     if as_json:
-        print_json(tasks)
-    elif tasks:
-        say(f"recovered {len(tasks)}; agentless ps --all lists them")
+        print_json(taken)
+    elif taken:
+        say(f"recovered {len(taken)}; agentless ps --all lists them")
     else:
         say("nothing to recover: every task of yours on the nodes is remembered here")
     return 4 if found["silent"] else 0
+
+
+def _chosen(found: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
+    """Those of the tasks that are named, all when none is. Raises UsageError for a name that means none or several."""
+    chosen = dict[str, dict[str, Any]]()
+    for name in names:
+        meant = [task for task in found if task["id"] == name] or [t for t in found if t["id"].startswith(name)]
+        if len(meant) != 1:
+            several = f"means {len(meant)} tasks" if meant else "is nothing to recover"
+            raise UsageError(f"{name} {several}; agentless recover without a name shows what there is, and asks")
+        chosen[meant[0]["id"]] = meant[0]
+    return list(chosen.values()) if names else found
 
 
 def _in_full(task: str, spec: dict[str, Any]) -> list[str]:

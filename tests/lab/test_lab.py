@@ -89,9 +89,9 @@ def test_nodes_have_the_same_image(lab: Lab) -> None:
 
 def test_nothing_reaches_the_internet(node: Node) -> None:
     """A node has no route out, so a missing image fails at once."""
-    started = time.monotonic()
-    assert node.sh("docker pull no-such-image").returncode == 1
-    assert time.monotonic() - started < 5
+    done = node.sh("docker pull no-such-image")
+    assert done.returncode == 1
+    assert "unreachable" in done.stderr
 
 
 def test_memory_limit_is_real(node: Node) -> None:

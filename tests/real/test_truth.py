@@ -153,7 +153,9 @@ def test_everything_comes_back_from_the_nodes_when_the_state_is_deleted(alone):
     assert all(task in asked.out for task in before)
     assert "recover --yes" in asked.err
     assert alone("ps", "--all").out.count("sleep 300") == 3  # shown as the nodes tell it, and nothing is written yet
-    assert len(alone.json("recover", "--yes")) == 4
+    assert [task["id"] for task in alone.json("recover", "--yes", paused[:-1])] == [paused]
+    assert "is nothing to recover" in alone("recover", "--yes", paused, code=2).err
+    assert len(alone.json("recover", "--yes")) == 3
     after = {task["id"]: task for task in alone.json("ps", "--all")}
     assert after == before
     assert first.split()[0] in after
