@@ -206,7 +206,8 @@ def test_a_target_and_options_add_up(options: Needs, target: str, needs: Needs) 
 @pytest.mark.parametrize(
     ("options", "target", "part"),
     [
-        (Needs(gpus=2), "node3::1", "leave out --gpus"),
+        (Needs(gpus=2), "node3::1", "leave out --gpus and --gpu-type, or write node3"),
+        (Needs(gpu_types=("A100",)), "node3::1", "leave out --gpus and --gpu-type, or write node3"),
         (Needs(gpus=2), "2xA100", "leave out --gpus"),
         (Needs(gpu_types=("H100",)), "2xA100", "leave out --gpu-type"),
         (Needs(gpu_memory=5), "2x:40G", "leave out --gpu-type and --gpu-memory"),
