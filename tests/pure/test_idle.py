@@ -179,11 +179,11 @@ def test_who_is_stopped_was_idle_all_the_time_and_warned_in_time(
 
 
 def test_what_is_said_of_it() -> None:
-    assert words(Idle({A: 0}), BOTH, 125) == "GPU 0 idle for 2m 5s"
+    assert words(Idle({A: 5}), BOTH, 125) == "GPU 0 idle for 2m 0s"
     assert words(Idle({A: 0}), replace(BOTH, gpu_uuids=(A,)), 125) == "GPU 0 idle for 2m 5s"
     assert words(Idle({A: 0, B: 5}, 5), BOTH, 125) == "idle for 2m 0s"
     assert words(Idle({A: 0, B: 5}, 5, 300), BOTH, 125) == "idle for 2m 0s, to be stopped in 2m 55s"
-    assert farewell(Idle({A: 0, B: 5}, 5, 300), 7205) == "its GPUs were idle for 2h 0m (idle: stop)"
+    assert farewell(Idle({A: 0, B: 65}, 65, 300), 7265) == "its GPUs were idle for 2h 0m (idle: stop)"
 
 
 def test_a_task_and_its_gpu_tell_of_it() -> None:
