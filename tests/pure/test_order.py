@@ -66,3 +66,8 @@ def test_a_difference_too_small_to_be_meant_is_none() -> None:
 
 def test_of_two_of_one_moment_the_id_decides() -> None:
     assert names(order([waits("b"), waits("a")])) == "a b"
+
+
+def test_what_an_owner_has_behind_does_not_hold_back_what_is_urgent() -> None:
+    ann = [waits("a-urgent", 9, 5, owner="ann"), waits("a-later", 99, owner="ann")]
+    assert names(order([*ann, waits("b-urgent", 5, 5, owner="bob")])) == "a-urgent b-urgent a-later"
