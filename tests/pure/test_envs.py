@@ -141,6 +141,10 @@ def test_the_highest_version_is_current_until_somebody_goes_back():
     assert record(1, 2, 3, back=(1, 3)).current == 1
 
 
+def test_a_version_that_somebody_went_back_to_is_not_current_once_it_is_gone():
+    assert record(1, 3, back=(2, 3)).current == 3
+
+
 def test_a_version_saved_after_a_rollback_is_current_whoever_saved_it():
     found = learned({"torch": record(1, 2, 3, back=(1, 3))}, {"node2": sight(4)})["torch"]
     assert found.current == 4
