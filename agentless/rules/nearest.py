@@ -9,5 +9,5 @@ from collections.abc import Iterable
 def nearest(word: str, known: Iterable[str]) -> str:
     """` (did you mean 'node1'?)` for the nearest known word, empty when none is near."""
     words = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(word.lower(), words, n=1)
+    close = difflib.get_close_matches(word.lower(), words)
     return f" (did you mean {words[close[0]]!r}?)" if close else ""

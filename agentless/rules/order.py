@@ -21,6 +21,7 @@ def order(tasks: Iterable[Task], used: Mapping[str, float] = _NOBODY) -> list[Ta
     ranked = []
     for task in sorted(tasks, key=lambda task: (-task.spec.terms.priority, task.created_at, task.id)):
         hours = in_front.get(task.owner, 0.0)
-        ranked.append((-task.spec.terms.priority, round(hours, 6), task.created_at, task.id, task))
+        ranked.append((-task.spec.terms.priority, round(hours, 6), task))
         in_front[task.owner] = hours + expected(task)
-    return by_hand([entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:-1])])
+    # Of those who are equal here, who came first stays first.
+    return by_hand([task for *_, task in sorted(ranked, key=lambda entry: entry[:2])])

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from agentless.errors import NotFound, Refused, UsageError
 from agentless.model.env import (
+    MAX_MESSAGE,
     BuildContainer,
+    Changes,
     EnvImage,
     EnvRecord,
     EnvRef,
@@ -89,6 +91,32 @@ def test_the_names_of_others_are_not_ours(name):
     assert not is_ours(name)
 
 
+@pytest.mark.parametrize("name", ["busybox", "agentless/torch", "agentless/Torch:1", "lab/agentless/torch:1"])
+def test_what_is_not_called_like_a_version_is_none(name):
+    assert ref_of(name) is None
+
+
+def test_a_message_may_be_as_long_as_is_said():
+    assert len(check_message("x" * MAX_MESSAGE)) == MAX_MESSAGE
+    with pytest.raises(UsageError, match=f"{MAX_MESSAGE + 1} characters; {MAX_MESSAGE} are the most"):
+        check_message("x" * (MAX_MESSAGE + 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (Changes(), "nothing"),
+        (Changes(added=1), "1 added"),
+        (Changes(changed=2), "2 changed"),
+        (Changes(deleted=3), "3 deleted"),
+        (Changes(1, 2, 3), "1 added, 2 changed, 3 deleted"),
+    ],
+)
+def test_changes_are_counted_in_words(changes, words):
+    assert str(changes) == words
+    assert bool(changes) == (words != "nothing")
+
+
 @given(st.text(max_size=200))
 def test_a_message_is_one_printable_line(text):
     line = check_message(text)
@@ -111,6 +139,10 @@ def test_the_nodes_tell_everything_when_nothing_is_remembered():
 def test_the_highest_version_is_current_until_somebody_goes_back():
     assert record(1, 2, 3).current == 3
     assert record(1, 2, 3, back=(1, 3)).current == 1
+
+
+def test_a_version_that_somebody_went_back_to_is_not_current_once_it_is_gone():
+    assert record(1, 3, back=(2, 3)).current == 3
 
 
 def test_a_version_saved_after_a_rollback_is_current_whoever_saved_it():
@@ -160,6 +192,17 @@ def test_a_removed_env_leaves_its_numbers_behind_and_is_not_there():
     found = learned({"torch": record(1, 2)}, {"node1": Sight()})["torch"]
     assert not found.there
     assert next_number(found, {}, "torch") == 3
+
+
+def test_an_env_of_which_there_is_only_a_build_container_is_there():
+    assert EnvRecord(home="node1").there
+    assert not EnvRecord(highest=3).there
+
+
+def test_the_build_container_of_an_env_is_its_own():
+    boxes = tuple(BuildContainer(name, f"c-{name}", "running", "i") for name in ("a", "b"))
+    assert Sight(containers=boxes).container("b") == boxes[1]
+    assert Sight(containers=boxes).container("c") is None
 
 
 def test_a_strangers_image_with_a_number_of_ours_keeps_it():

@@ -14,12 +14,13 @@ from agentless.model.needs import Needs, parse_target
 from agentless.model.node import HostFacts
 from agentless.model.task import Task
 from agentless.model.terms import Terms
-from agentless.rules.explain import never, refusal
-from agentless.rules.explanation import when
+from agentless.rules.ahead import Ahead
+from agentless.rules.explain import MAX_NODES, never, refusal
+from agentless.rules.explanation import explanation, when
 from agentless.rules.plan import Promise
 from agentless.rules.survey import survey
-from tests.pure.build import NOW, cluster, container, process, reading, seen, spec, task
-from tests.pure.test_plan import clusters, look, mixed, runs, two_nodes, wish, wishes
+from tests.pure.build import NOW, cluster, container, process, reading, seen, spec, task, uuid
+from tests.pure.test_plan import POLICIES, clusters, look, mixed, runs, two_nodes, wish, wishes
 from tests.pure.test_reserved import HOUR, reserved
 from tests.pure.test_reserved import on as reserve
 
@@ -66,6 +67,48 @@ def test_a_promise_without_a_time_says_whose_end_it_waits_for() -> None:
     assert (
         when(Promise("node1", None), cluster(seen(), (limited,))) == f"it starts on node1 when a task before it {last}"
     )
+
+
+def test_a_promise_on_a_node_that_is_gone_blames_nobody_there() -> None:
+    last = "ends there that has no time limit"
+    assert when(Promise("gone", None), cluster(seen())) == f"it starts on gone when a task before it {last}"
+
+
+@pytest.mark.parametrize(
+    ("promise", "words"),
+    [
+        (None, "when it starts is not known yet"),
+        (Promise("node1", NOW + 0.5), "it may start any moment, on node1"),
+        (Promise("node1", NOW + 1), "it starts in 1s at the latest, on node1"),
+        (Promise("node1", NOW + 1, about=True), "it starts in about 1s, on node1, as far as earlier tasks tell"),
+    ],
+)
+def test_when_it_starts_is_said_as_surely_as_it_is_known(promise: Promise | None, words: str) -> None:
+    assert when(promise, cluster(seen())) == words
+
+
+def test_an_explanation_tells_of_each_node_what_is_in_the_way_and_what_would_help() -> None:
+    """On node1 a GPU is held; on node2 all are free, and promised to a task before it."""
+    on = two_nodes(runs("t1", "node1::0"), gpus=2)
+    first = wish("w1", "node2", needs={"gpus": 2})
+    ahead = Ahead([first], {"w1": Promise("node2", NOW + 60, (uuid("node2", 0), uuid("node2", 1)))}, POLICIES)
+    found = explanation(on, wish("a", "2x"), "it waits", Promise("node1", NOW), ahead)
+    assert [(each.node, each.text) for each in found.obstacles] == [
+        ("node1", "2 GPUs are asked for and 1 of 2 on node1 are free"),
+        ("node2", "what is free on node2 is promised to tasks before it"),
+    ]
+    assert found.expected_start == "2027-01-15T08:00:00.000Z"
+    assert found.remedies["node1"][0] == "--gpus 1"
+    assert explanation(on, wish("a", "2x"), "", None, Ahead()).expected_start is None
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_help_is_sought_on_a_few_nodes_behind_others_and_else_on_all(behind: bool) -> None:
+    names = [f"node{number}" for number in range(1, MAX_NODES + 3)]
+    on = cluster({name: seen(name) for name in names}, tuple(runs(f"t{name}", f"{name}::0") for name in names))
+    ahead = Ahead([wish("w1", "node1::0")] if behind else [], {}, POLICIES)
+    found = explanation(on, wish("a", "2x"), "it waits", None, ahead)
+    assert list(found.remedies) == (names[:MAX_NODES] if behind else names)
 
 
 def test_a_held_gpu_is_refused_with_its_holder() -> None:

@@ -36,6 +36,7 @@ def test_the_help_has_the_verbs_in_their_order(capsys: pytest.CaptureFixture[str
 
 def test_the_case_of_a_word_hides_nothing() -> None:
     assert nearest("NODE1", ["node1", "gpu-a"]) == " (did you mean 'node1'?)"
+    assert nearest("elsewhere", ["node1", "gpu-a"]) == ""
     assert nearest("gpu-A", ["Node1", "GPU-a"]) == " (did you mean 'GPU-a'?)"
 
 

@@ -69,6 +69,11 @@ def test_what_is_not_known_is_not_idle(unknown: Observation) -> None:
     assert after(sample(0, 0), unknown, sample(4, 0)).since == {A: 4}
 
 
+@pytest.mark.parametrize("later", [0, 0.5, STALE_AFTER])
+def test_a_sample_in_time_or_the_same_once_more_goes_on_with_it(later: float) -> None:
+    assert after(sample(98, 0), sample(100, 0), sample(100 + later, 0)).since == {A: 98}
+
+
 @pytest.mark.parametrize("later", [STALE_AFTER + 1, -5])
 def test_a_time_without_samples_begins_it_anew(later: float) -> None:
     assert after(sample(100, 0), sample(100 + later, 0)).since == {A: 100 + later}
@@ -80,6 +85,7 @@ def test_a_task_has_its_own_gpus_and_only_its_own_time() -> None:
 
 
 def test_old_samples_say_nothing() -> None:
+    assert idle_since(Still({A: 10}, 100), BOTH, 0, 100 + STALE_AFTER) == {A: 10}
     assert idle_since(Still({A: 10}, 100), BOTH, 0, 100 + STALE_AFTER + 1) is None
     assert idle_since(Still(), BOTH, 0, 100) is None
 
@@ -138,6 +144,12 @@ def test_a_new_policy_warns_anew_before_it_stops() -> None:
     assert judge({A: 0, B: 0}, BOTH, STOP, warned.told, 5200).what == "stop"
 
 
+def test_who_has_worked_between_two_looks_has_all_of_its_time_again() -> None:
+    told = judge({A: 0, B: 0}, BOTH, STOP, None, 100).told
+    later = judge({A: 900, B: 900}, BOTH, STOP, told, 1000)
+    assert (later.what, later.idle and later.idle.stop_at) == ("nothing", 1200)
+
+
 loads = st.lists(st.tuples(st.sampled_from([0, 0, 0, None, 50]), st.sampled_from([0, 0, 0, 0, 9])), max_size=60)
 
 
@@ -167,10 +179,11 @@ def test_who_is_stopped_was_idle_all_the_time_and_warned_in_time(
 
 
 def test_what_is_said_of_it() -> None:
-    assert words(Idle({A: 0}), BOTH, 125) == "GPU 0 idle for 2m 5s"
+    assert words(Idle({A: 5}), BOTH, 125) == "GPU 0 idle for 2m 0s"
+    assert words(Idle({A: 0}), replace(BOTH, gpu_uuids=(A,)), 125) == "GPU 0 idle for 2m 5s"
     assert words(Idle({A: 0, B: 5}, 5), BOTH, 125) == "idle for 2m 0s"
     assert words(Idle({A: 0, B: 5}, 5, 300), BOTH, 125) == "idle for 2m 0s, to be stopped in 2m 55s"
-    assert farewell(Idle({A: 0, B: 5}, 5, 300), 7205) == "its GPUs were idle for 2h 0m (idle: stop)"
+    assert farewell(Idle({A: 0, B: 65}, 65, 300), 7265) == "its GPUs were idle for 2h 0m (idle: stop)"
 
 
 def test_a_task_and_its_gpu_tell_of_it() -> None:

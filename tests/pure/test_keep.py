@@ -64,6 +64,8 @@ LATER = Chores(due=NOW)
             id="a clock that is off",
         ),
         pytest.param([replace(of(ended()), labels={})], [ended()], False, NOTHING, id="not ours at all"),
+        pytest.param([of(ended(), labels={}, signed=False)], [ended()], False, NOTHING, id="nobody's"),
+        pytest.param([of(task("t2"), "running"), of(ended())], [ended()], False, FETCH, id="beside one that runs"),
     ],
 )
 def test_what_there_is_to_do_for_a_container(
@@ -110,6 +112,19 @@ def test_a_container_that_nobody_will_start_any_more_is_reaped() -> None:
     old, new, live = created("old", REAP_AFTER + 1), created("new", 10), created("live", REAP_AFTER + 1)
     found = todo(old, new, live, tasks=(), kept=set())
     assert (found.reap, found.due) == ((old.id,), NOW - 10 + REAP_AFTER)
+
+
+@pytest.mark.parametrize(
+    ("signed", "name", "goes"), [(True, "copy", True), (False, "agentless-old", True), (False, "copy", False)]
+)
+def test_what_was_created_is_reaped_if_a_launch_has_signed_or_named_it(signed: bool, name: str, goes: bool) -> None:
+    old = replace(created("old", REAP_AFTER + 1), signed=signed, name=name)
+    assert todo(old, tasks=(), kept=set()).reap == ((old.id,) if goes else ())
+
+
+def test_what_says_not_when_it_was_created_is_looked_at_again() -> None:
+    unknown = replace(created("new", 0), created_at=None)
+    assert todo(unknown, tasks=(), kept=set()) == Chores(due=NOW + REAP_AFTER)
 
 
 def test_a_container_stays_until_what_its_task_brings_back_has_come() -> None:

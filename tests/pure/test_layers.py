@@ -7,6 +7,7 @@ import io
 import json
 import tarfile
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,6 +91,29 @@ def test_the_archive_is_one_that_docker_reads() -> None:
 
 def test_a_layer_above_8_gib_has_its_size() -> None:
     assert tarfile.TarInfo.frombuf(layers.file("x", 9 << 30), "utf-8", "strict").size == 9 << 30
+
+
+def test_everybody_may_read_a_file_of_the_archive_and_only_its_owner_may_write_it() -> None:
+    assert tarfile.TarInfo.frombuf(layers.file("x", 1), "utf-8", "strict").mode == 0o644
+
+
+@pytest.mark.parametrize(("size", "takes"), [(0, 0), (1, 512), (512, 512), (513, 1024)])
+def test_a_file_takes_whole_blocks(size: int, takes: int) -> None:
+    assert layers.padded(size) == takes
+
+
+def test_an_archive_without_a_name_says_so_as_docker_does() -> None:
+    with tarfile.open(fileobj=io.BytesIO(layers.head_of(b"{}", [], []))) as tar:
+        [entry] = json.loads(tar.extractfile("manifest.json").read())  # type: ignore[union-attr]
+    assert entry["RepoTags"] is None
+
+
+def test_the_manifest_of_another_image_is_not_believed() -> None:
+    names = [f"{number}/layer.tar" for number in range(len(RECORDED.layers))]
+    found = layers.by_manifest(json.dumps([{"Layers": names}]).encode(), RECORDED)
+    assert found == dict(zip(names, RECORDED.layers, strict=True))
+    with pytest.raises(ValueError, match="longer"):
+        layers.by_manifest(json.dumps([{"Layers": names[1:]}]).encode(), RECORDED)
 
 
 def test_what_holds_layers_meanwhile_says_for_whom() -> None:

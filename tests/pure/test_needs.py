@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from agentless.errors import UsageError
 from agentless.model.needs import Needs, is_type, joined, parse_gpu_memory, parse_gpu_types, parse_target
+from agentless.model.sharing import ALONE, Sharing
 
 
 def exact(node: str, numa: int | None = None, indices: tuple[int, ...] = ()) -> Needs:
@@ -26,6 +27,9 @@ def exact(node: str, numa: int | None = None, indices: tuple[int, ...] = ()) -> 
         ("node1::0-3", exact("node1", None, (0, 1, 2, 3))),
         ("node1::5,0-2", exact("node1", None, (5, 0, 1, 2))),
         ("node1:1::2", exact("node1", 1, (2,))),
+        ("node1:9999", exact("node1", 9999)),
+        ("node1::3-3", exact("node1", None, (3,))),
+        ("10000x", Needs(gpus=10_000)),
         ("1x", Needs(gpus=1)),
         ("4xA100", Needs(gpus=4, gpu_types=("A100",))),
         ("2xA100:40G", Needs(gpus=2, gpu_types=("A100",), gpu_memory=40 * 10**9)),
@@ -55,6 +59,8 @@ def test_what_a_target_asks_for_is_read(text: str, needs: Needs) -> None:
         ("node1:", "NUMA node '' is not a number"),
         ("node1:a::0", "NUMA node 'a' is not a number"),
         ("node1:-1", "NUMA node '-1' is not a number"),
+        ("node1:10000", "NUMA node '10000' is not a number"),
+        ("10001xA100", "10001 GPUs cannot be had"),
         ("node1::", "no GPU after '::'"),
         ("node1::x", "GPU 'x' is not a number"),
         ("node1::-1", "GPU '-1' is not a number"),
@@ -106,6 +112,28 @@ def test_every_number_of_gpus_reads_back_from_its_own_text(gpus: int, types: lis
     assert parse_target(str(target)) == target
 
 
+@pytest.mark.parametrize(
+    ("needs", "words"),
+    [
+        (Needs(), "any node"),
+        (Needs(nodes=("a", "b")), "on a or b"),
+        (Needs(gpus=1, exclude=("a", "b")), "1x not on a or b"),
+        (Needs(gpus=1, on={"rack": "r1"}), "1x rack=r1"),
+        (Needs(nodes=("a",), exclusive=True), "a exclusive"),
+        (Needs(gpus=1, gpu_types=("L4",), nodes=("a",), indices=(0,)), "a::0 1xL4"),
+        (Needs(gpus=1, gpu_share=2), "1x 1/2"),
+    ],
+)
+def test_what_no_target_can_say_is_said_in_words(needs: Needs, words: str) -> None:
+    assert str(needs) == words
+
+
+def test_two_share_a_gpu_on_terms_and_one_has_it_alone() -> None:
+    assert Needs(gpus=1, gpu_memory=5, gpu_share=2).sharing == Sharing(2, 5)
+    assert Needs(gpus=1, gpu_share=2).sharing == Sharing(2, 0)
+    assert Needs(gpus=1, gpu_memory=5).sharing == ALONE
+
+
 @given(st.text() | st.text(alphabet="node1:,0 -\n") | st.text(alphabet="124xA,:G*"))
 def test_any_text_is_a_target_or_refused_as_usage(text: str) -> None:
     try:
@@ -143,6 +171,7 @@ A100, RTX = "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 3090 Ti"
         (A100, "A10", False),
         (A100, "A10?", True),
         (A100, "H100", False),
+        (A100, "A100 40GB", False),
         (A100, "*", True),
         (RTX, "RTX 3090", True),
         (RTX, "3090", True),
@@ -177,9 +206,11 @@ def test_a_target_and_options_add_up(options: Needs, target: str, needs: Needs) 
 @pytest.mark.parametrize(
     ("options", "target", "part"),
     [
-        (Needs(gpus=2), "node3::1", "leave out --gpus"),
+        (Needs(gpus=2), "node3::1", "leave out --gpus and --gpu-type, or write node3"),
+        (Needs(gpu_types=("A100",)), "node3::1", "leave out --gpus and --gpu-type, or write node3"),
         (Needs(gpus=2), "2xA100", "leave out --gpus"),
         (Needs(gpu_types=("H100",)), "2xA100", "leave out --gpu-type"),
+        (Needs(gpu_memory=5), "2x:40G", "leave out --gpu-type and --gpu-memory"),
         (Needs(nodes=("a",)), "b", "leave out --node"),
         (Needs(exclude=("a",)), "b", "leave out --node and --exclude"),
     ],

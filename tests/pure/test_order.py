@@ -51,3 +51,23 @@ def test_everybody_is_in_it_once_and_nobody_is_before_a_higher_priority(given_: 
     assert sorted(one.id for one in found) == sorted(one.id for one in tasks)
     priorities = [one.spec.terms.priority for one in found]
     assert priorities == sorted(priorities, reverse=True)
+
+
+def test_who_has_used_nothing_comes_before_who_has_used_a_little() -> None:
+    queue = [waits("a", 9, owner="ann"), waits("b", 5, owner="bob")]
+    assert names(order(queue, {"ann": 0.5})) == "b a"
+    assert names(order(queue, {"bob": 0.5})) == "a b"
+
+
+def test_a_difference_too_small_to_be_meant_is_none() -> None:
+    queue = [waits("a", 9, owner="ann"), waits("b", 5, owner="bob")]
+    assert names(order(queue, {"ann": 4e-7})) == "a b"
+
+
+def test_of_two_of_one_moment_the_id_decides() -> None:
+    assert names(order([waits("b"), waits("a")])) == "a b"
+
+
+def test_what_an_owner_has_behind_does_not_hold_back_what_is_urgent() -> None:
+    ann = [waits("a-urgent", 9, 5, owner="ann"), waits("a-later", 99, owner="ann")]
+    assert names(order([*ann, waits("b-urgent", 5, 5, owner="bob")])) == "a-urgent b-urgent a-later"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, fields, replace
+from typing import Any
 
 import pytest
 
 from agentless.model.gpu import GpuSample
-from agentless.model.node import EngineFacts
+from agentless.model.node import Breakdown, EngineFacts, NodeConfig
+from agentless.model.reservation import Reservation
+from agentless.model.task import Assigning, Rank
 from agentless.model.view import GpuView, NodeView, TaskView
-from agentless.rules.plan import Outlook
-from agentless.rules.publish import checks, gpu_view, node_view, task_view, timestamp
-from tests.pure.build import CID, STATES, cluster, process, reading, seen, spec, task, uuid
+from agentless.rules.plan import Outlook, Promise
+from agentless.rules.publish import address_of, checks, gpu_view, node_view, reservation_view, task_view, timestamp
+from tests.pure.build import CID, NOW, STATES, cluster, placement, process, reading, seen, spec, task, uuid
 
 TASK = "id name state node gpus gpu_uuids image command env_names batch owner created_at started_at ended_at exit_code "
 GPU = "node index uuid name driver memory_total_mib memory_used_mib memory_free_mib utilization_pct temperature_c "
@@ -51,6 +54,8 @@ def test_a_task_shows_what_is_known_in_its_state(state: str) -> None:
     assert known == KNOWN[state]
     assert (view.id, view.node, view.gpus, view.target) == ("t1", "node1", (1,), "node1::1")
     assert view.exit_code == (0 if state == "ended" else None)
+    assert view.created_at == "2027-01-15T07:58:20.000Z"
+    assert view.scheduled_for == ("2027-01-15T08:01:00.000Z" if state == "scheduled" else None)
 
 
 @pytest.mark.parametrize(
@@ -66,6 +71,28 @@ def test_a_task_shows_what_is_known_in_its_state(state: str) -> None:
 )
 def test_a_task_says_why_it_is_not_simply_running(state: str, stop: str | None, reason: str | None) -> None:
     assert task_view(task(state=state, stop=stop), (), Outlook(), mine=True).reason == reason
+
+
+@pytest.mark.parametrize(("stop", "reason"), [(None, "pulling"), ("stop", "stopping")])
+def test_a_launch_says_what_it_does_until_it_is_to_stop(stop: str | None, reason: str) -> None:
+    launched = replace(task(stop=stop), status=Assigning(placement(), NOW, "pulling"))
+    assert task_view(launched, (), Outlook(), mine=True).reason == reason
+
+
+def test_who_waits_shows_what_it_is_promised() -> None:
+    about = Outlook(promise=Promise("node1", NOW, about=True))
+    view = task_view(task(state="pending"), (), about, mine=True)
+    assert (view.expected_start, view.about) == ("2027-01-15T08:00:00.000Z", True)
+    view = task_view(task(state="pending"), (), Outlook(), mine=True)
+    assert (view.expected_start, view.about) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("state", "rank", "moved"),
+    [("pending", Rank((), 1), True), ("pending", None, False), ("running", Rank((), 1), False)],
+)
+def test_only_who_waits_can_have_been_moved(state: str, rank: Rank | None, moved: bool) -> None:
+    assert task_view(task(state=state, rank=rank), (), Outlook(), mine=True).moved is moved
 
 
 def test_variables_are_published_by_name_only() -> None:
@@ -85,6 +112,33 @@ def test_a_gpu_shows_its_holder_and_why_it_is_not_free() -> None:
     )
     assert (foreign.state, foreign.task, [p.pid for p in foreign.processes]) == ("foreign", None, [4711])
     assert (held.uuid, held.memory_total_mib, held.temperature_c) == (uuid("node1", 0), 23034, None)
+
+
+@pytest.mark.parametrize(
+    ("asking", "mine"), [("me@here", [True, False]), ("bob@b", [False, False]), (None, [False] * 2)]
+)
+def test_a_gpu_is_mine_while_a_task_of_mine_holds_it(asking: str | None, mine: list[bool]) -> None:
+    node = cluster(seen(), (task("t1"),)).nodes["node1"]
+    assert [gpu_view("node1", gpu, asking=asking).mine for gpu in node.gpus] == mine
+
+
+@pytest.mark.parametrize(("now", "active"), [(NOW - 1, False), (NOW, True), (NOW + 9, True), (NOW + 10, False)])
+def test_a_reservation_is_active_from_its_beginning_until_its_end(now: float, active: bool) -> None:
+    view = reservation_view(Reservation("r1", "node1", (0,), "ann", NOW, NOW + 10), ("task t1",), now)
+    assert view.active is active
+    assert (view.begins_at, view.ends_at) == ("2027-01-15T08:00:00.000Z", "2027-01-15T08:00:10.000Z")
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (NodeConfig("n", "h", connection="local"), "this machine"),
+        (NodeConfig("n", "h"), "h"),
+        (NodeConfig("n", "h", user="ann", port=22), "ann@h:22"),
+    ],
+)
+def test_an_address_is_as_people_write_it(config: NodeConfig, words: str) -> None:
+    assert address_of(config) == words
 
 
 def test_a_node_counts_its_gpus_and_the_free_ones() -> None:
@@ -125,7 +179,8 @@ def test_nothing_is_claimed_of_a_node_that_cannot_be_reached() -> None:
 
 
 def test_each_check_that_fails_has_its_own_words() -> None:
-    assert doctor(engine=EngineFacts(error="no daemon"))["docker"] == (False, "no daemon")
+    down = doctor(engine=EngineFacts(error="no daemon"))
+    assert (down["docker"], down["toolkit"]) == ((False, "no daemon"), (None, "no daemon"))
     assert doctor(sample=GpuSample((), None, "no driver"))["nvidia"] == (False, "no driver")
     without = doctor(engine=EngineFacts("28.2.2", nvidia=False, containers=()))
     assert without["toolkit"][0] is False
@@ -141,3 +196,25 @@ def test_gpus_of_one_driver_are_counted_in_words() -> None:
     assert doctor(gpus=2)["nvidia"] == (True, "2 GPUs, driver 550.54.15")
     unknown = GpuSample((reading("node1", 0, driver=None),))
     assert doctor(sample=unknown)["nvidia"] == (True, "1 GPU")
+
+
+def test_without_a_gpu_it_is_said_what_runs_there() -> None:
+    assert doctor(sample=GpuSample(()))["nvidia"] == (True, "no GPU: CPU tasks only")
+
+
+@pytest.mark.parametrize("missing", ["engine", "sample"])
+def test_what_has_not_answered_yet_is_neither_well_nor_ill(missing: str) -> None:
+    found = doctor(**{missing: None})
+    assert [(check, ok) for check, (ok, _) in found.items()] == [("reach", True), ("docker", None)]
+
+
+@pytest.mark.parametrize(("fault", "check"), [("engine", "docker"), ("start", "docker"), ("gpus", "toolkit")])
+def test_a_launch_that_failed_is_told_where_the_trouble_is(fault: Any, check: str) -> None:
+    found = doctor(broken=Breakdown("no hook", fault, bare=False, again=NOW, pause=5))
+    assert found.pop(check) == (False, "no hook; then: agentless nodes resume node1, or wait for the next task")
+    assert {ok for ok, _ in found.values()} == {True}
+
+
+def test_a_machine_with_two_names_fails_its_check() -> None:
+    found = checks(cluster(seen()).nodes["node1"], "it is node2")
+    assert [(each.detail, each.ok) for each in found if each.check == "identity"] == [("it is node2", False)]

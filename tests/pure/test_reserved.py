@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agentless.cli.app import run
 from agentless.errors import AgentlessError, Refused, StateError, Unreachable, UsageError
 from agentless.model.cluster import Cluster
-from agentless.model.moment import format_moment, parse_moment
+from agentless.model.moment import check_future, format_moment, parse_moment
 from agentless.model.needs import parse_target
 from agentless.model.reservation import Reservation
 from agentless.model.task import Task
@@ -326,15 +326,41 @@ def test_a_gpu_of_a_node_that_nobody_has_seen_is_not_reserved_but_the_whole_node
         (reserved("node2::1", "bob"), False),
         (reserved("node1::1", "ann"), False),
         (reserved("node1::1", "bob", HOUR, 2 * HOUR), False),
+        (reserved("node1::1", "bob", -HOUR, 0), False),
     ],
 )
 def test_the_same_is_not_reserved_for_two_owners_at_a_time(other: Reservation, clashes: bool) -> None:
     node, new = cluster(seen(gpus=4)).nodes["node1"], reserved("node1::0,1", "ann")
+    assert new.clashes(other) == other.clashes(new) == clashes
     if not clashes:
         check(new, [other], node, NOW)
         return
     with pytest.raises(Refused, match=f"{other.target} is reserved for .* already; agentless unreserve r1"):
         check(new, [other], node, NOW)
+
+
+@pytest.mark.parametrize(
+    ("owner", "begin", "end", "bars"),
+    [
+        ("bob@b", -1, 1, True),
+        ("bob@b", HOUR - 1, HOUR + 1, True),
+        ("bob@b", -1, 0, False),
+        ("bob@b", HOUR, HOUR + 1, False),
+        ("ann@a", 0, 1, False),
+    ],
+)
+def test_others_are_barred_in_its_time_and_not_at_its_ends(owner: str, begin: float, end: float, bars: bool) -> None:
+    assert reserved("node1").bars(owner, NOW + begin, NOW + end) is bars
+
+
+@pytest.mark.parametrize(("target", "covered"), [("node1", [0, 1, 2]), ("node1::0,2", [0, 2])])
+def test_a_whole_node_is_all_of_its_gpus(target: str, covered: list[int]) -> None:
+    assert [gpu for gpu in range(3) if reserved(target).covers(gpu)] == covered
+
+
+def test_a_reservation_without_a_reason_gives_none() -> None:
+    when = f"from {format_moment(NOW)} to {format_moment(NOW + HOUR)}"
+    assert str(reserved("node1", None)) == f"reserved for maintenance {when}"
 
 
 def test_a_reason_may_be_as_long_as_is_said() -> None:
@@ -388,6 +414,12 @@ def test_a_date_without_a_zone_is_local_time_and_is_shown_with_one(
 def test_what_is_no_moment_is_refused_with_what_would_be(text: str) -> None:
     with pytest.raises(UsageError, match="is not a time; write 2026-11-22T08:00"):
         parse_moment(text, NOW)
+
+
+def test_a_minute_ago_is_still_meant_and_what_is_before_is_over() -> None:
+    assert check_future(NOW - 60, NOW, "x") == NOW - 60
+    with pytest.raises(UsageError, match="'x' was 1m 0s ago; write a time that is to come"):
+        check_future(NOW - 60.5, NOW, "x")
 
 
 # ---------------------------------------------------------------------- on disk

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.model.claim import labels_of
+from agentless.model.claim import TASK, claim_of, labels_of
 from agentless.model.container import Container
 from agentless.model.signature import COVERED, SIGNATURE, Signer
-from agentless.rules.identity import is_adoptable
+from agentless.rules.identity import called, digest, is_adoptable
 from agentless.stores.key import KeyFile
 from tests.pure.build import CID, SIGNER, placement, spec, task
 
@@ -58,12 +60,47 @@ def test_the_key_is_shown_nowhere() -> None:
 def test_only_what_a_launch_has_named_and_signed_is_taken_in(
     name: str, signed: bool, controller: str, taken: bool
 ) -> None:
-    from agentless.model.claim import claim_of
-
     found = Container(CID, name, "running", LABELS, signed=signed)
     claim = claim_of(found)
     assert claim
     assert is_adoptable(found, claim, controller) == taken
+
+
+@pytest.mark.parametrize(
+    ("remembered", "controller", "signed", "its_own"),
+    [
+        ((True, CID), "c1", False, False),
+        ((True, CID), "c1", True, False),
+        ((True, "another"), "c1", True, True),
+        ((True, None), "c1", True, False),
+        ((True, None), "c1", False, True),
+        ((False, None), "c1", True, False),
+        ((False, None), "c1", False, True),
+        ((False, None), "c2", False, False),
+    ],
+)
+def test_a_container_is_called_by_its_own_id_where_its_label_has_no_right_to_that_of_a_task(
+    remembered: tuple[bool, str | None], controller: str, signed: bool, its_own: bool
+) -> None:
+    found = Container(CID, "agentless-t1", "running", LABELS, signed=signed)
+    claim = claim_of(found)
+    assert claim
+    assert called(found, claim, controller, remembered) == (CID[:12] if its_own else "t1")
+
+
+def test_what_is_no_id_is_never_shown_as_one() -> None:
+    found = Container(CID, "agentless-../t1", "running", LABELS | {TASK: "../t1"}, signed=True)
+    claim = claim_of(found)
+    assert claim
+    assert called(found, claim, "c1", (True, CID)) == CID[:12]
+    assert not is_adoptable(found, claim, "c1")
+
+
+def test_what_was_looked_at_is_not_another_one_nor_one_with_other_labels() -> None:
+    found = Container(CID, "agentless-t1", "running", LABELS)
+    assert digest(found) == digest(replace(found, labels=dict(reversed(LABELS.items()))))
+    assert digest(found) != digest(replace(found, id="another"))
+    assert digest(found) != digest(replace(found, labels=LABELS | {"a": "b"}))
 
 
 # ------------------------------------------------------------------- the key

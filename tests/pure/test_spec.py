@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
 from agentless.errors import UsageError
 from agentless.model.claim import labels_of
-from agentless.model.needs import Needs
-from agentless.model.spec import MAX_SPEC, Mount, TaskSpec, Volume, check_spec, parse_mount, parse_volume
+from agentless.model.files import Output, Upload
+from agentless.model.needs import MAX_GPUS, Needs
+from agentless.model.spec import (
+    MAX_NUMBER,
+    MAX_SPEC,
+    Mount,
+    TaskSpec,
+    Volume,
+    check_spec,
+    on_targets,
+    parse_mount,
+    parse_volume,
+)
+from agentless.model.terms import MAX_RETRIES, Terms
 from tests.pure.build import placement, spec, task
 
 
@@ -90,6 +104,142 @@ def test_what_cannot_be_meant_is_refused_by_name(fields: dict[str, Any], words: 
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"memory": MAX_NUMBER},
+        {"share": True},
+        {"image": None, "container": "NULL", "workdir": "/data"},
+        {"needs": Needs(gpus=MAX_GPUS)},
+        {"needs": Needs(gpus=1, gpu_memory=1)},
+        {"needs": Needs(gpus=1, gpu_memory=2**63 - 1)},
+        {"needs": Needs(gpus=1, gpu_memory=5, gpu_share=100)},
+        {"needs": Needs(nodes=("n1",), numa=0)},
+        {"needs": Needs(gpus=2, nodes=("n1",), indices=(0, 1))},
+        {"needs": Needs(nodes=("n1", "n2"), exclude=("n3",))},
+        {"terms": Terms(priority=1000)},
+        {"terms": Terms(priority=-1000)},
+        {"terms": Terms(time_limit=0.5)},
+        {"terms": Terms(time_limit=1, signal="USR1", signal_before=0.5)},
+        {"terms": Terms(wait_for=0)},
+        {"terms": Terms(start_at=0)},
+        {"terms": Terms(start_at=5, wait_for=1)},
+        {"terms": Terms(retries=MAX_RETRIES)},
+        {"terms": Terms(backoff=0)},
+        {"terms": Terms(max_parallel=1)},
+        {"terms": Terms(max_parallel=1, wait_for=1)},
+    ],
+    ids=str,
+)
+def test_the_least_and_the_most_that_may_be_asked_for_is_fine(fields: dict[str, Any]) -> None:
+    check_spec(spec(**fields))
+
+
+@pytest.mark.parametrize(
+    ("needs", "words"),
+    [
+        (Needs(gpus=-1), "--gpus -1"),
+        (Needs(gpus=MAX_GPUS + 1), "--gpus 10001"),
+        (Needs(gpu_memory=5), "and no GPU"),
+        (Needs(gpu_types=("A100",)), "and no GPU"),
+        (Needs(gpus=1, gpu_memory=0), "--gpu-memory 0"),
+        (Needs(gpus=1, gpu_memory=2**63), "--gpu-memory 9223372036854775808"),
+        (Needs(gpu_share=2), "--gpu-share 2: no GPU is asked for"),
+        (Needs(gpus=1, gpu_share=2), "--gpu-share 2: say with --gpu-memory"),
+        (Needs(gpus=1, indices=(0,)), "exact GPUs are those of one node"),
+        (Needs(gpus=1, nodes=("a", "b"), indices=(0,)), "exact GPUs are those of one node"),
+        (Needs(gpus=2, nodes=("a",), indices=(0,)), "as many as are named"),
+        (Needs(numa=0), "a NUMA node is one of a named node"),
+        (Needs(nodes=("a b",)), "'a b' is no node name"),
+        (Needs(exclude=("-a",)), "'-a' is no node name"),
+        (Needs(nodes=("a",), numa=2**63), "a number of the task is greater than 9,223,372,036,854,775,807"),
+    ],
+    ids=str,
+)
+def test_needs_that_contradict_themselves_or_are_too_many_are_refused(needs: Needs, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_spec(spec(needs=needs))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        (Terms(priority=1001), "--priority 1001"),
+        (Terms(priority=-1001), "--priority -1001"),
+        (Terms(time_limit=0), "--time-limit 0"),
+        (Terms(time_limit=math.inf), "--time-limit inf"),
+        (Terms(wait_for=-1), "--wait-for -1"),
+        (Terms(wait_for=math.inf), "--wait-for inf"),
+        (Terms(start_at=-1), "--at -1"),
+        (Terms(start_at=1e11), "--at 1e+11"),
+        (Terms(start_at=5, wait_for=0), "--no-queue is for now"),
+        (Terms(signal="USR1"), "--signal USR1 is sent when the --time-limit is over"),
+        (Terms(signal_before=5), "--signal-before is the time before the end of the --time-limit"),
+        (Terms(time_limit=9, signal_before=0), "--signal-before 0s"),
+        (Terms(time_limit=9, signal_before=9), "--signal-before 9s"),
+        (Terms(retries=-1), "--retries -1"),
+        (Terms(retries=MAX_RETRIES + 1), "--retries 1001"),
+        (Terms(max_parallel=0), "--max-parallel 0"),
+        (Terms(max_parallel=1, wait_for=0), "--max-parallel makes tasks wait"),
+        (Terms(backoff=-1), "--backoff -1"),
+        (Terms(backoff=math.inf), "--backoff inf"),
+    ],
+    ids=str,
+)
+def test_terms_that_nobody_could_keep_are_refused(terms: Terms, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_spec(spec(terms=terms))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"uploads": (Upload("/a", "x"),)}, "--upload and --output are about a container"),
+        ({"outputs": (Output("x", "/a"),)}, "--upload and --output are about a container"),
+        ({"volumes": (Volume("data", "/x"),)}, "--volume is about a container"),
+    ],
+)
+def test_without_a_container_nothing_goes_into_one(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        check_spec(TaskSpec(("true",), container="NULL", **fields))
+
+
+@pytest.mark.parametrize(("workdir", "target"), [(None, "/data"), ("/w", "/w/data"), ("/w", "/w")])
+def test_an_upload_into_a_mount_is_refused_also_below_the_working_folder(workdir: str | None, target: str) -> None:
+    asked = spec(workdir=workdir, uploads=(Upload("/a", "data"),), mounts=(Mount("/d", target),))
+    with pytest.raises(UsageError, match=f"is in the mount /d:{target}"):
+        check_spec(asked)
+
+
+def test_processes_of_strangers_and_shares_of_tasks_are_two_things() -> None:
+    with pytest.raises(UsageError, match="leave out one of them"):
+        check_spec(spec(share=True, needs=Needs(gpus=1, gpu_memory=5, gpu_share=2)))
+
+
+def test_a_spec_may_be_as_long_as_is_said() -> None:
+    rest = MAX_SPEC - len(json.dumps(asdict(spec(""))))
+    check_spec(spec("x" * rest))
+    with pytest.raises(UsageError, match="120,001 bytes long and 120,000 is the most"):
+        check_spec(spec("x" * (rest + 1)))
+
+
+@pytest.mark.parametrize(
+    ("terms", "seconds"),
+    [(Terms(), None), (Terms(time_limit=60), 65), (Terms(time_limit=60, signal_before=9), 60)],
+)
+def test_when_a_task_is_over_for_certain(terms: Terms, seconds: float | None) -> None:
+    """One that is warned before its time is over has had its grace time then."""
+    assert spec(terms=terms, stop_grace=5).ends_within == seconds
+
+
+def test_each_target_is_a_task_and_none_is_one_too() -> None:
+    asked = spec(needs=Needs(gpus=1))
+    assert on_targets(asked, ()) == (asked,)
+    assert [each.needs.node for each in on_targets(asked, ("n1", "n2"))] == ["n1", "n2"]
+
+
 def test_a_task_needs_a_command() -> None:
     with pytest.raises(UsageError, match="write it after '--'"):
         check_spec(TaskSpec((), image="busybox"))
@@ -140,6 +290,7 @@ def test_the_longest_command_still_fits_into_one_argument_with_its_label(letter:
 )
 def test_a_mount_is_two_absolute_paths(text: str, mount: Mount) -> None:
     assert parse_mount(text) == mount
+    assert parse_mount(str(mount)) == mount
 
 
 @pytest.mark.parametrize("text", ["", "/a", "a:/b", "/a:b", "/a:/b:rx", "/a:/b:ro:ro", ":/b", "/a:", "~/a:/b"])
