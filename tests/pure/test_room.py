@@ -9,7 +9,7 @@ import pytest
 
 from agentless.model.cluster import Allocation
 from agentless.model.gpu import GpuSample, GpuTopology
-from agentless.model.node import Breakdown, EngineFacts, HostFacts
+from agentless.model.node import Breakdown, EngineFacts, HostFacts, NumaNode
 from agentless.model.reservation import Reservation
 from agentless.model.sharing import ALONE, Sharing
 from agentless.rules.load import Load
@@ -161,12 +161,26 @@ def test_a_length_that_was_learned_is_that_of_a_task_without_a_limit_from_its_be
 
 def test_of_tasks_on_a_node_each_is_found_with_what_it_has():
     found = room(allocations=(held("a", cores=1.0), held("b", cores=2.0)))
+    found.put(ON_NODE, amounts(4), (), NOW)
+    assert found.free_cores == 25
     assert [load and load.cores for load in map(found.load_of, "abc")] == [1, 2, None]
 
 
 @pytest.mark.parametrize(("wanted", "there"), [(None, True), (1, True), (2, False)])
 def test_who_wants_a_numa_node_goes_where_there_is_one_of_that_number(wanted, there):
     assert room().admits(replace(ON_NODE, numa=wanted)) is there
+
+
+def test_a_node_that_was_not_asked_for_is_none_that_will_do():
+    assert [room().admits(replace(ON_NODE, nodes=(name,))) for name in ("node1", "node2")] == [True, False]
+
+
+def test_a_gpu_is_near_the_numa_node_that_the_machine_or_the_driver_says():
+    sample = GpuSample((reading("node1", 0, pci_bus_id="0000:01:00.0"), reading("node1", 1)))
+    host = HostFacts(32, 131072, (NumaNode(3, "0-31", ("0000:01:00.0",)),))
+    node = watched(sample=sample, host=host, topology=GpuTopology(numa={0: 5, 1: 6}))
+    assert [seat.numa for seat in node.seats] == [3, 6]
+    assert [seat.numa for seat in watched(sample=sample, host=None).seats] == [None, None]
 
 
 def test_on_a_node_that_says_nothing_of_its_machine_there_is_no_numa_node():
@@ -262,6 +276,14 @@ def test_who_is_alone_is_alone_while_he_is_there_and_with_none_who_comes_meanwhi
     assert node.fit(alone, amounts(length=10), NOW + 10) == []
     assert node.fit(alone, amounts(length=11), NOW + 10) is None
     assert node.fit(alone, amounts(), NOW + 30) == []
+    assert node.fit(ON_NODE, amounts(length=30), NOW) is None
+
+
+def test_who_wants_to_be_alone_is_not_with_one_who_does_not_mind():
+    node = room()
+    node.put(ON_NODE, amounts(length=10), (), NOW)
+    assert node.fit(replace(ON_NODE, exclusive=True), amounts(), NOW) is None
+    assert node.fit(replace(ON_NODE, exclusive=True), amounts(), NOW + 10) == []
 
 
 def test_one_who_has_ended_when_the_next_begins_is_not_there_with_him():
