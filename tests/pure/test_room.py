@@ -240,6 +240,12 @@ def test_the_earliest_time_is_the_first_end_after_which_it_fits():
     assert node.earliest(two, amounts(), NOW) == (NOW + 50, node.seats)
 
 
+def test_who_wants_cores_waits_for_the_end_of_one_who_has_no_gpu():
+    node = room()
+    node.put(ON_NODE, amounts(20, length=20), (), NOW)
+    assert node.earliest(ON_NODE, amounts(20), NOW) == (NOW + 20, [])
+
+
 def test_after_what_never_ends_there_is_no_earliest_time():
     node = room()
     node.put(ON_GPU, amounts(length=inf), node.seats, NOW)
