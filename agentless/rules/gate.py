@@ -190,7 +190,7 @@ def _kind(key: str) -> str:
 
 def _told(key: str, reading: GpuReading | None, xids: Xids) -> bool:
     """Whether the look would have shown this finding: when it is not there, it is over."""
-    match key.split(maxsplit=1)[0]:
+    match key.partition(" ")[0]:
         case "xid":
             return xids is not None
         case "ecc":

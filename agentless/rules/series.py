@@ -112,14 +112,14 @@ class Grid:
         self.points = points
         self.step = span / points
         self.begin = end - span
-        self._places: dict[tuple[int, int], Sequence[int]] = {}
+        self._places: dict[tuple[int, int], Sequence[int | None]] = {}
 
-    def places(self, start: int, width: int) -> Sequence[int]:
-        """For each point of a block the index of the time that it belongs to, -1 when that is not shown."""
+    def places(self, start: int, width: int) -> Sequence[int | None]:
+        """For each point of a block the index of the time that it belongs to, None when that is not shown."""
         found = self._places.get((start, width))
         if found is None:
             every = (ceil((start + n * width - self.begin) / self.step) - 1 for n in range(POINTS))
-            found = self._places[start, width] = [n if 0 <= n < self.points else -1 for n in every]
+            found = self._places[start, width] = [n if 0 <= n < self.points else None for n in every]
         return found
 
 
@@ -141,7 +141,7 @@ def curves(pieces: Iterable[Piece], grid: Grid, width: int) -> Mapping[str, Curv
         for places, block in laid:
             values = zip(places, block.counts[part], block.totals[part], block.peaks[part], strict=True)
             for place, count, total, peak in values:
-                if count and place >= 0:
+                if count and place is not None:
                     counts[place] += count
                     totals[place] += total
                     peaks[place] = max(peaks[place], peak)
@@ -155,9 +155,9 @@ def curves(pieces: Iterable[Piece], grid: Grid, width: int) -> Mapping[str, Curv
 
 def _hold(counts: list[int], totals: list[int], peaks: list[int], reach: int) -> None:
     """Let what is known stand for so many points after it."""
-    last = -reach - 1
+    last = None
     for place, count in enumerate(counts):
         if count:
             last = place
-        elif place - last <= reach:
+        elif last is not None and place - last <= reach:
             counts[place], totals[place], peaks[place] = counts[last], totals[last], peaks[last]

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.model.claim import CORES, DAMAGED, GPUS, MEMORY, SPEC, TASK, claim_of, labels_of, task_of
+from agentless.model.claim import CORES, DAMAGED, GPUS, MEMORY, NUMA, SPEC, TASK, claim_of, labels_of, task_of
 from agentless.model.container import Container
+from agentless.model.env import NULL
 from agentless.model.needs import Needs
 from agentless.model.spec import Mount, TaskSpec, check_spec
-from agentless.model.task import Ended, Placement, Task
+from agentless.model.task import Assigning, Ended, Placement, Running, Task
 from agentless.model.terms import Terms
 from agentless.rules.plan import Outlook
 from agentless.rules.publish import task_view
@@ -79,7 +80,16 @@ def test_a_task_comes_back_from_the_labels_of_its_container(
 
 @pytest.mark.parametrize(
     ("said", "read"),
-    [("2.5", 2.5), ("1073741824", 2**30), ("inf", None), ("nan", None), ("-1", None), ("0", None), ("two", None)],
+    [
+        ("2.5", 2.5),
+        ("0.5", 0.5),
+        ("1073741824", 2**30),
+        ("inf", None),
+        ("nan", None),
+        ("-1", None),
+        ("0", None),
+        ("two", None),
+    ],
 )
 def test_amounts_in_labels_are_numbers_or_unknown(said: str, read: float | None) -> None:
     """Anybody may have written them, and what is endless or negative would set the room of the node aside."""
@@ -220,3 +230,105 @@ def test_whatever_stands_in_a_label_can_be_read_and_shown(data: st.DataObject) -
     back = task_of(container(before, labels={TASK: "t1", SPEC: json.dumps(whole)}), "node1", NOW)
     assert back is None or isinstance(task_view(back, (), Outlook(), mine=False).id, str)
     assert back is None or isinstance(back, Task)
+
+
+def test_the_labels_say_what_else_of_the_node_is_set_aside_and_until_when() -> None:
+    asks = spec(cores=0.5, memory=2**40 + 1, needs=Needs(exclusive=True), terms=Terms(time_limit=60.0), stop_grace=10.0)
+    claims = [
+        claim_of(container(task(), labels=labels_of(task(spec=each), placement(), "c1"))) for each in (asks, spec())
+    ]
+    assert [each and (each.cores, each.memory, each.limit, each.exclusive) for each in claims] == [
+        (0.5, 2**40 + 1, 70, True),
+        (None, None, None, False),
+    ]
+
+
+def test_a_spec_is_written_as_version_2_and_without_what_was_not_asked_for() -> None:
+    whole = json.loads(labels_of(task(), placement(), "c1")[SPEC])
+    assert whole["version"] == 2
+    assert None not in (*whole.values(), *whole["spec"].values())
+
+
+def test_a_spec_of_version_1_says_with_its_place_what_was_asked_for() -> None:
+    whole = json.loads(labels_of(task(), placement(), "c1")[SPEC])
+    whole |= {"target": "elsewhere::0,1", "version": 1}
+    found = task_of(container(task(), labels={TASK: "t1", SPEC: json.dumps(whole)}), "node1", NOW)
+    assert found is not None
+    assert (found.spec.needs.nodes, found.spec.needs.indices) == (("node1",), (0, 1))
+
+
+@pytest.mark.parametrize(("number", "read"), [("", None), ("0", 0), ("9999", 9999), ("12345", None), ("-1", None)])
+def test_a_numa_node_in_a_label_is_a_number_or_unknown(number: str, read: int | None) -> None:
+    found = claim_of(container(task(), labels={TASK: "t1", NUMA: number}))
+    assert found
+    assert found.numa == read
+
+
+@pytest.mark.parametrize(
+    ("times", "submitted", "began"),
+    [
+        ({"created_at": NOW - 70}, NOW - 70, NOW - 60),
+        ({"created_at": NOW - 70, "started_at": None}, NOW - 70, NOW - 70),
+        ({"created_at": None, "started_at": None}, 0, 0),
+        ({"created_at": 5.0, "clock": 10.0, "started_at": 5.0}, 0, 0),
+    ],
+)
+def test_a_task_whose_spec_is_damaged_was_submitted_when_its_container_was_made(
+    times: dict[str, Any], submitted: float, began: float
+) -> None:
+    found = task_of(container(task(), labels={TASK: "t1"}, **times), "node1", NOW)
+    assert found is not None
+    assert isinstance(found.status, Running)
+    assert (found.batch, found.created_at, found.status.started_at) == ("t1", submitted, began)
+
+
+@pytest.mark.parametrize(("runs_it", "kind"), [(CID, None), ("agentless-t1.service", NULL)])
+def test_a_damaged_task_is_of_the_kind_that_runs_it(runs_it: str, kind: str | None) -> None:
+    found = task_of(container(task(), labels={TASK: "t1"}, id=runs_it), "node1", NOW)
+    assert found is not None
+    assert found.spec.container == kind
+
+
+def test_a_spec_that_says_it_is_no_container_is_not_believed_of_one() -> None:
+    labels = labels_of(task(spec=spec(image=None, container=NULL)), placement(), "c1")
+    found = [task_of(container(task(), labels=labels, id=each), "node1", NOW) for each in (CID, "t1.service")]
+    assert [each and each.spec.command for each in found] == [(DAMAGED,), ("true",)]
+
+
+@pytest.mark.parametrize("damage", [{}, {SPEC: ""}])
+def test_one_without_a_right_to_its_name_is_called_otherwise(damage: dict[str, str]) -> None:
+    labels = labels_of(task(), placement(), "c1") | damage
+    found = task_of(container(task(), labels=labels), "node1", NOW, "c0ffee")
+    assert found is not None
+    assert (found.id, found.batch) == ("c0ffee", "c0ffee" if damage else "t1")
+
+
+@pytest.mark.parametrize(
+    ("state", "changes", "began"),
+    [
+        ("running", {"started_at": NOW}, NOW),
+        ("created", {}, NOW - 61),
+        ("running", {"started_at": NOW - 200}, NOW - 100),
+        ("running", {"started_at": NOW + 5}, NOW),
+    ],
+)
+def test_a_task_began_when_its_container_did_between_its_submit_and_now(
+    state: Any, changes: dict[str, Any], began: float
+) -> None:
+    found = task_of(container(task(), state, **changes), "node1", NOW)
+    assert found is not None
+    assert isinstance(found.status, Assigning | Running)
+    assert (found.status.since if isinstance(found.status, Assigning) else found.status.started_at) == began
+
+
+def test_one_whose_end_is_not_told_has_ended_when_it_began() -> None:
+    found = task_of(container(task(), "exited", finished_at=None), "node1", NOW)
+    assert found is not None
+    assert isinstance(found.status, Ended)
+    assert (found.status.started_at, found.status.ended_at) == (NOW - 60, NOW - 60)
+
+
+def test_nobody_has_submitted_a_task_in_the_future() -> None:
+    found = task_of(container(task(created_at=NOW + 50)), "node1", NOW)
+    assert found is not None
+    assert found.created_at == NOW

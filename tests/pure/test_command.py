@@ -84,3 +84,7 @@ def test_a_section_without_end_is_cut_on_the_node_and_the_others_come(shell: tup
     assert [len(found[name].stdout) for name in ("endless", "no newline")] == [SECTION, SECTION]
     assert [found[name].ok for name in ("endless", "no newline")] == [False, False]
     assert found["last"] == Result(3, b"1\n")
+
+
+def test_a_command_may_say_as_much_as_all_sections_of_a_full_look() -> None:
+    assert Command(join_sections(Section(f"s{n}", "yes") for n in range(8))).most > 8 * SECTION

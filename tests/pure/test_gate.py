@@ -131,6 +131,48 @@ def test_heat_passes_by_itself_if_the_admin_says_so_and_not_before_a_minute_is_o
     assert watch.look(first(temperature_c=60), after=2) == ""
 
 
+def test_heat_that_is_over_passes_when_a_minute_is_over() -> None:
+    watch = Watch(AUTOMATIC)
+    watch.look(first(temperature_c=91))
+    assert watch.look(first(temperature_c=60), after=OUT_FOR) == ""
+
+
+def test_what_no_reading_shows_passes_by_itself_only_when_the_reading_is_whole() -> None:
+    watch = Watch(AUTOMATIC)
+    watch.look(first(needs_reset=True))
+    for unread in (first(memory_total_mib=None), GpuSample((), None, "the driver hangs")):
+        assert watch.look(unread, after=OUT_FOR) == "it needs a reset"
+    assert watch.look(first(), after=OUT_FOR) == ""
+
+
+def test_a_gpu_that_was_gone_comes_back_by_itself_if_the_admin_says_so() -> None:
+    watch = Watch(AUTOMATIC)
+    watch.look()
+    assert watch.look(GpuSample(GPUS[1:]))
+    assert watch.look(GpuSample((), None, "the driver hangs"), after=OUT_FOR) == "it was there and is gone"
+    assert watch.look(after=OUT_FOR) == ""
+
+
+def test_errors_of_two_kinds_in_the_log_are_two_troubles() -> None:
+    watch = Watch()
+    watch.look()
+    assert watch.look(xids=(xid(79, 1.0), xid(48, 2.0))) == (
+        "Xid 79: the GPU has fallen off the bus; Xid 48: double-bit ECC error"
+    )
+
+
+def test_what_a_gpu_is_stays_known_while_it_cannot_be_read_and_changes_when_it_does() -> None:
+    watch = Watch()
+    watch.look()
+    watch.look(first(name=None, pci_bus_id=None, memory_total_mib=None))
+    known = watch.record.gpus[FIRST].reading
+    assert (known.name, known.pci_bus_id, known.memory_total_mib) == ("NVIDIA L4", "0000:01:00.0", 23034)
+    watch.look(first(name="NVIDIA L40", pci_bus_id="0000:09:00.0", memory_total_mib=46068, index=5))
+    known = watch.record.gpus[FIRST].reading
+    assert (known.name, known.pci_bus_id, known.memory_total_mib) == ("NVIDIA L40", "0000:09:00.0", 46068)
+    assert known.index == 5
+
+
 @pytest.mark.parametrize("unread", [first(temperature_c=None), GpuSample((), None, "the driver hangs")])
 def test_nothing_passes_by_itself_while_it_cannot_be_read(unread: GpuSample) -> None:
     watch = Watch(AUTOMATIC)
@@ -485,3 +527,12 @@ def test_a_node_whose_gpus_are_others_at_every_look_has_none() -> None:
     assert len(sample.gpus) == MOST_GPUS
     _, sample = recognised(known, others(9), NOW + 2 * CHANGES_WITHIN)
     assert len(sample.gpus) == MOST_GPUS
+
+
+def test_all_gpus_of_a_node_may_be_other_ones_once_and_an_hour_later_again() -> None:
+    ever = [GpuSample(tuple(reading("node1", 100 * look + n) for n in range(MOST_GPUS))) for look in range(3)]
+    known, _ = recognised({}, ever[0], NOW)
+    known, sample = recognised(known, ever[1], NOW + 1)
+    assert (sample, len(known)) == (ever[1], 2 * MOST_GPUS)
+    assert recognised(known, ever[2], NOW + CHANGES_WITHIN - 1)[1].gpus == ()
+    assert recognised(known, ever[2], NOW + CHANGES_WITHIN)[1] == ever[2]

@@ -37,7 +37,7 @@ def test_nothing_speaks_against_healthy_gpus() -> None:
     assert health(GpuSample(GPUS), GPUS, (), temperature_limit=85) == ()
 
 
-@pytest.mark.parametrize(("errors", "words"), [(1, "1 uncorrected ECC error"), (3, "3 uncorrected ECC errors")])
+@pytest.mark.parametrize(("errors", "words"), [(1, "1 uncorrected ECC error"), (2, "2 uncorrected ECC errors")])
 def test_uncorrected_memory_errors_keep_a_gpu_out(errors: int, words: str) -> None:
     """Its memory has lost data since the driver was loaded."""
     assert reasons(first(ecc_uncorrected=errors)) == {FIRST: words}

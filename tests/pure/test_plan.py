@@ -332,6 +332,11 @@ def test_policies_choose_among_the_nodes_that_will_do(policy: str, place: str) -
     assert places(look(busy, wish("a", needs={"policy": policy}))) == {"a": place}
 
 
+def test_of_nodes_with_as_many_open_gpus_pack_takes_the_one_with_fewer_cores_left() -> None:
+    busy = two_nodes(runs("t", "node2", cores=8.0))
+    assert places(look(busy, wish("a", needs={"policy": "pack"}))) == {"a": "node2::0"}
+
+
 def test_best_fit_wastes_the_least_memory() -> None:
     assert places(look(mixed(), wish("a", "1x:20G", needs={"policy": "best_fit"}))) == {"a": "node1::0"}
     assert places(look(mixed(), wish("a", "1x:30G", needs={"policy": "best_fit"}))) == {"a": "node2::0"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,10 @@ from hypothesis import given
 from agentless.model.cluster import Cluster
 from agentless.model.task import Running, Task
 from agentless.rules.ahead import Ahead
-from agentless.rules.plan import plan
+from agentless.rules.plan import Promise, plan
 from agentless.rules.remedy import _without, remedies
 from agentless.rules.survey import survey
-from tests.pure.build import CID, NOW, cluster, process, seen
+from tests.pure.build import CID, NOW, cluster, process, seen, uuid
 from tests.pure.test_plan import POLICIES, boxed, clusters, later, look, runs, there, two_nodes, wish, wishes
 from tests.pure.test_reserved import HOUR, reserved
 from tests.pure.test_reserved import on as reserve
@@ -144,6 +145,85 @@ def test_cores_and_a_whole_node_are_promised_too() -> None:
     assert in_the_way(on, wish("a", "node1", cores=8.0), wish("w1", "node1", cores=30.0)) == [part]
     assert in_the_way(on, wish("a", "node1"), wish("w1", "node1", needs={"exclusive": True})) == [part]
     assert in_the_way(on, wish("a", "node1"), wish("w1", "node1", cores=30.0)) == []
+
+
+def promised(one: Task, *before: tuple[Task, Promise | None], lengths: dict[str, float] | None = None) -> list[str]:
+    """What is promised to those before it of a node with two GPUs, in words."""
+    ahead = Ahead([each for each, _ in before], {each.id: promise for each, promise in before}, POLICIES, lengths or {})
+    on = cluster(seen()).nodes["node1"]
+    return [f"{each.text}: {line}" for each in ahead.obstacles(on, one, NOW) for line in each.details]
+
+
+BOTH = (uuid("node1", 0), uuid("node1", 1))
+BEFORE = "what is free on node1 is promised to tasks before it"
+
+
+@pytest.mark.parametrize(
+    ("promise", "words"),
+    [
+        (Promise("node1", NOW + 0.9, BOTH), "promised to task w of me@here, any moment"),
+        (Promise("node1", NOW + 1, BOTH), "promised to task w of me@here, in 1s"),
+        (Promise("node1", NOW + 60, BOTH, about=True), "promised to task w of me@here, in about 1m 0s"),
+        (Promise("node1", None, BOTH), "promised to task w of me@here"),
+    ],
+)
+def test_it_is_said_for_when_a_gpu_is_promised(promise: Promise, words: str) -> None:
+    assert promised(wish("a"), (wish("w"), promise)) == [f"{BEFORE}: GPUs 0,1 are free and {words}"]
+
+
+@pytest.mark.parametrize(("limit", "length", "count"), [(60, None, 0), (61, None, 1), (None, 60, 0), (None, None, 1)])
+def test_who_is_over_when_a_promise_begins_may_go_first(limit: float | None, length: float | None, count: int) -> None:
+    found = promised(
+        wish("a", limit=limit),
+        (wish("w"), Promise("node1", NOW + 60, BOTH)),
+        lengths={"a": length} if length else None,
+    )
+    assert len(found) == count
+
+
+def test_of_gpus_that_are_promised_only_those_are_told_that_it_would_get() -> None:
+    before = (wish("w"), Promise("node1", None, BOTH))
+    words = "promised to task w of me@here"
+    assert promised(wish("a", "node1::1"), before) == [f"{BEFORE}: GPU 1 is free and {words}"]
+    assert promised(wish("a", "1xH100"), before) == []
+    assert promised(wish("a", "node1"), before) == []
+    assert promised(wish("a"), (wish("w"), Promise("node2", None, BOTH)), (wish("v"), None)) == []
+
+
+def test_one_who_comes_late_enough_does_not_hide_the_next() -> None:
+    before = [(wish(name), Promise("node1", NOW + start, BOTH[:1])) for name, start in (("late", 500), ("soon", 50))]
+    assert promised(wish("a", limit=100), *before) == [
+        f"{BEFORE}: GPU 0 is free and promised to task soon of me@here, in 50s"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "compete"),
+    [
+        ({}, {}, False),
+        ({"cores": 1.0}, {}, False),
+        ({}, {"memory": 1 << 30}, False),
+        ({"memory": 1 << 30}, {}, False),
+        ({"cores": 1.0}, {"memory": 1 << 30}, False),
+        ({"cores": 1.0}, {"cores": 2.0}, True),
+        ({"memory": 1 << 30}, {"memory": 1 << 30}, True),
+        ({"needs": {"exclusive": True}}, {}, True),
+        ({}, {"needs": {"exclusive": True}}, True),
+    ],
+)
+def test_without_gpus_two_are_in_each_others_way_where_they_want_the_same(
+    one: dict[str, Any], other: dict[str, Any], compete: bool
+) -> None:
+    found = promised(wish("a", "node1", **one), (wish("w", "node1", **other), Promise("node1", None)))
+    assert found == [f"{BEFORE}: a part of it is promised to task w of me@here"] * compete
+
+
+def test_what_is_promised_of_gpus_and_of_the_rest_is_told_together() -> None:
+    before = (wish("w"), Promise("node1", None, BOTH[:1])), (wish("v", "node1", cores=8.0), Promise("node1", None))
+    assert promised(wish("a", cores=1.0), *before) == [
+        f"{BEFORE}: GPU 0 is free and promised to task w of me@here",
+        f"{BEFORE}: a part of it is promised to task v of me@here",
+    ]
 
 
 def test_whose_end_would_only_help_those_before_it_is_not_named() -> None:

@@ -84,7 +84,7 @@ def test_what_is_not_known_is_not_shown_as_nothing():
     assert found["power_w_max"] == (None, 99.9, None, None, None, None)
 
 
-@pytest.mark.parametrize("lie", [-1, -(10**30), 2**31, 10**30, float("nan"), float("inf")])
+@pytest.mark.parametrize("lie", [-1, -(10**30), 2**28, 2**31, 10**30, float("nan"), float("inf")])
 def test_what_no_gpu_can_have_is_not_known(lie):
     found = shown(minutes([(1, replace(FULL, memory_used_mib=lie))]), 1, span=60)
     assert (found["memory_used_mib"], found["temperature_c"]) == ((None,), (40.0,))
@@ -108,6 +108,12 @@ def test_nothing_outside_the_span_is_shown():
     assert found["utilization_pct"] == (50.0,)
 
 
+def test_a_mean_is_shown_with_one_decimal_and_nothing_is_a_reading_too():
+    taken = [(second, replace(FULL, utilization_pct=percent)) for second, percent in ((1, 0), (2, 0), (3, 100))]
+    found = shown(minutes(taken), 1, span=60)
+    assert (found["utilization_pct"], found["utilization_pct_max"]) == ((33.3,), (100.0,))
+
+
 def test_two_blocks_of_the_same_time_add_up():
     one, other = Block(), Block()
     one.read(3, FULL)
@@ -121,7 +127,7 @@ def test_two_blocks_of_the_same_time_add_up():
     ("span", "points", "width"),
     [
         (60, 60, 1), (600, 600, 1), (600, 60, 10), (601, 601, 10), (3600, 60, 60), (3600, 3600, 10), (86400, 60, 600),
-        (86400, 1440, 60), (86401, 3600, 600), (30 * 86400, 10, 600),
+        (86400, 1440, 60), (86401, 3600, 600), (30 * 86400, 10, 600), (31 * 86400, 3600, 600),
     ],
 )  # fmt: skip
 def test_the_level_covers_the_span_and_is_not_finer_than_asked_for(span, points, width):
@@ -131,4 +137,5 @@ def test_the_level_covers_the_span_and_is_not_finer_than_asked_for(span, points,
 def test_the_points_and_the_blocks_of_a_level_make_up_those_of_the_next():
     for finer, level in pairwise(LEVELS):
         assert level.width % finer.width == level.block % finer.block == finer.block % level.width == 0
+        assert finer.kept < level.kept
         assert finer.kept >= level.block, "a crash must leave the points of which a block is made up again"

@@ -155,14 +155,32 @@ def test_spans_make_a_sweep():
     assert ask("train").request()["sweep"] == []
 
 
-def test_a_command_in_one_list_is_refused():
+@pytest.mark.parametrize("command", [(["python", "train.py"],), ("sleep", 7)])
+def test_a_command_that_is_not_all_words_is_refused(command):
     with pytest.raises(errors.UsageError, match="a command is words, one by one"):
-        ask(["python", "train.py"])
+        ask(*command)
 
 
 def test_a_submit_that_needs_nothing_is_refused():
     with pytest.raises(errors.UsageError, match="what does it need"):
         ask(targets=())
+
+
+@pytest.mark.parametrize(
+    ("targets", "word", "local"),
+    [
+        (("node1",), "x", "/out"),
+        (("1x", "2x"), "x", "/{id}/out"),
+        (("node1",), "span:{1..2}", "/{id}/out"),
+        (("1x", "2x"), "span:{1..2}", "/{id}/out"),
+    ],
+)
+def test_what_more_than_one_task_brings_goes_into_a_folder_for_each(targets, word, local):
+    assert ask("train", word, targets=targets, output="/data/out").spec.outputs[0].local == local
+
+
+def test_tasks_on_two_targets_may_be_held_to_so_many_at_a_time():
+    assert ask(targets=("1x", "2x"), max_parallel=1).spec.terms.max_parallel == 1
 
 
 def test_one_target_may_be_written_without_a_list():

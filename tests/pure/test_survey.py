@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from agentless.model.cluster import Gpu, Node, Observation
+from agentless.model.cluster import Allocation, Gpu, Node, Observation
 from agentless.model.container import Container
 from agentless.model.gpu import GpuProcess, GpuSample
 from agentless.model.node import EngineFacts
+from agentless.model.sharing import Sharing
 from agentless.rules.survey import STALE_AFTER, describe
 from tests.pure.build import CID, NOW, cluster, container, process, reading, seen, spec, task, uuid
 
@@ -220,3 +222,30 @@ def test_before_the_container_of_its_task_is_known_only_who_is_in_none_is_a_stra
 def test_a_gpu_that_no_task_could_use_is_not_free(changes: dict[str, object], words: str) -> None:
     found = gpu(seen(sample=GpuSample((reading("node1", 0, **changes),))))
     assert (found.state, words in found.reason) == ("unknown", True)
+
+
+@pytest.mark.parametrize(("since", "limit", "ends"), [(100, 20, 120), (100, None, None), (None, 20, None)])
+def test_a_task_ends_at_its_limit_where_both_its_begin_and_its_limit_are_known(
+    since: float | None, limit: float | None, ends: float | None
+) -> None:
+    assert Allocation("t1", "ann", since=since, limit=limit).ends_at == ends
+
+
+def test_of_several_holders_the_first_is_named_and_the_least_willing_allows() -> None:
+    both = tuple(Allocation(f"t{most}", "ann", sharing=Sharing(most, 1)) for most in (4, 3))
+    held, free = (Gpu(reading("node1", 0), "allocated", holders=holders) for holders in (both, ()))
+    assert (held.holder, held.shares) == (both[0], 3)
+    assert (free.holder, free.shares) == (None, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({}, 1),
+        ({"error": "no route"}, None),
+        ({"engine": None}, None),
+        ({"engine": EngineFacts("28", containers=None)}, None),
+    ],
+)
+def test_how_many_tasks_a_node_has_is_known_as_long_as_it_says_so(changes: Any, count: int | None) -> None:
+    assert node(seen(**changes), task("t1")).tasks == count
