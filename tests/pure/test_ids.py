@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.model.task_id import new_task_id, next_try, previous_try
-from tests.pure.build import CID, NOW, placement, task
+from tests.pure.build import CID, NOW, container, placement, task
 
 
 def test_an_id_is_eleven_characters_that_cannot_be_misread() -> None:
@@ -60,3 +60,9 @@ def test_a_place_is_written_as_it_would_be_typed() -> None:
 
 def test_a_container_is_called_by_its_id_and_by_its_name_as_long_as_none_is_known() -> None:
     assert [task(state=state).container_ref for state in ("running", "assigning")] == [CID, "agentless-t1"]
+
+
+def test_a_container_whose_name_is_not_trusted_is_called_by_twelve_digits_also_on_the_node_itself() -> None:
+    unit = container(task(), id="agentless-t1.service")
+    assert container(task()).short_id == CID[:12]
+    assert re.fullmatch("[0-9a-f]{12}", unit.short_id)

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from agentless.model.claim import labels_of
-from agentless.model.container import ContainerState
+from agentless.model.container import DATED_LATE, ContainerState
 from agentless.model.event import Assigned, Dated, Launched, LaunchFailed, Restarted, Vanished
 from agentless.model.signature import SIGNATURE
 from agentless.model.task import Ended
@@ -132,6 +132,11 @@ def test_a_process_that_ended_before_its_engine_dated_its_start_ran_for_no_time(
 @pytest.mark.parametrize("times", [{"started_at": NOW, "finished_at": NOW - 3600}, {"finished_at": None}])
 def test_an_end_whose_time_makes_no_sense_is_when_it_was_noticed(times: dict[str, float | None]) -> None:
     assert settle(task(state="running"), container(task(), "exited", **times)).status.ended_at == NOW
+
+
+@pytest.mark.parametrize(("seconds", "ran"), [(2.5, 2.5), (-DATED_LATE, 0.0), (-DATED_LATE - 0.5, None)])
+def test_a_run_is_known_unless_its_end_is_well_before_its_start(seconds: float, ran: float | None) -> None:
+    assert container(task(), "exited", started_at=NOW, finished_at=NOW + seconds).ran == ran
 
 
 def test_a_start_in_the_future_is_when_its_end_was_noticed() -> None:
