@@ -88,6 +88,7 @@ def test_who_needs_none_of_them_starts_without_any() -> None:
     on = cluster(without("memory", "cpu", "cpuset", "freezer"))
     found = starts(on, "node1::0")
     assert found.node == "node1"
+    assert refusal(on, spec(needs=parse_target("node1::0"))) is None
 
 
 @pytest.mark.parametrize(("controls", "cpus"), [((), "0-15"), (("cpuset",), None)])
