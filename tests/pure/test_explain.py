@@ -230,11 +230,13 @@ def test_memory_that_is_not_free_is_told_with_what_is() -> None:
     assert "GPU 0 has 10.8 GiB of memory free, not 16G" in str(why("1x:16G", cluster(crowded)))
 
 
-def test_who_wants_a_node_alone_is_told_who_is_there() -> None:
-    wanted = wish("a", needs={"exclusive": True}).spec
-    assert "it wants node1 alone, and there is task t7 of me@here" in str(
-        refusal(cluster(seen(), (runs("t7", "node1::0"),)), wanted)
-    )
+@pytest.mark.parametrize(
+    ("names", "words"), [(["t7"], "task t7 of me@here"), (["t7", "t8"], "task t7 of me@here and 1 more")]
+)
+def test_who_wants_a_node_alone_is_told_who_is_there(names: list[str], words: str) -> None:
+    on = cluster(seen(), tuple(runs(name, f"node1::{index}") for index, name in enumerate(names)))
+    found = refusal(on, wish("a", "node1", needs={"exclusive": True}).spec)
+    assert str(found) == f"node1 exclusive: it wants node1 alone, and there is {words}"
 
 
 @pytest.mark.parametrize(
