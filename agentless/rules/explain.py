@@ -151,15 +151,15 @@ def _reserved(reservation: Reservation, spec: TaskSpec, now: float) -> str:
 
 def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
     """What is to be added to why it is not free, for one who would share it; None when it may."""
-    total = (gpu.reading.memory_total_mib or 0) << 20
+    total = gpu.reading.memory_total_mib
     others = [holder.sharing for holder in gpu.holders]
-    if gpu.closed:
+    if gpu.closed or total is None:
         return f"; {gpu.closed}"
-    if gpu.intruders or gpu.shares == 1 or len(others) >= gpu.shares:
+    if gpu.intruders or len(others) >= gpu.shares:
         return ""
     if len(others) >= sharing.limit:
         return f", and it wants to be one of {sharing.limit} at most"
-    left = total - sum(other.floor for other in others)
+    left = (total << 20) - sum(other.floor for other in others)
     if sharing.floor > left:
         return f", {format_size(left)} of its memory not set aside, not {short_size(sharing.floor)}"
     return None

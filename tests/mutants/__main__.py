@@ -56,11 +56,17 @@ def explained() -> dict[tuple[str, str, str], str]:
 
 
 def tests_of(mutant: Mutant, ran: dict[str, Ran]) -> list[str]:
-    """The tests that run its function, the quickest first; of what is run at the import, all that run the module."""
+    """The tests that run its function, the quickest first; of what is run at the import, all that run the module.
+
+    Of a module without functions, those whose file names it.
+    """
     path, around = str(ROOT / mutant.file), set(mutant.change.functions)
     found = {name: each for name, each in ran.items() if not around.isdisjoint(each.functions.get(path, ()))}
     if not around:
         found = {name: each for name, each in ran.items() if path in each.functions}
+    if not around and not found:
+        module = mutant.file.removesuffix(".py").replace("/", ".")
+        found = {name: each for name, each in ran.items() if module in Path(name.partition("::")[0]).read_text()}
     return sorted(found, key=lambda name: found[name].seconds)
 
 

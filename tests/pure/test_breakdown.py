@@ -106,3 +106,8 @@ def test_explain_names_it_as_long_as_the_task_may_not_try(again: float, count: i
     wish = spec(needs=parse_target("node1::0"))
     found = [str(each) for each in obstacles(node(broken(again)), wish, "me", NOW)]
     assert found == [f"node1 is degraded: {NO_TOOLKIT}"] * count
+
+
+def test_explain_names_it_to_a_task_that_would_show_nothing() -> None:
+    (found,) = obstacles(node(broken()), spec(), "me", NOW)
+    assert found.text == f"node1 is degraded: {NO_TOOLKIT}"

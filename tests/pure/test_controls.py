@@ -10,7 +10,8 @@ import pytest
 from agentless.model.cluster import Cluster
 from agentless.model.gpu import GpuSample
 from agentless.model.needs import parse_target
-from agentless.model.node import EngineFacts, HostFacts, NumaNode
+from agentless.model.node import Control, EngineFacts, HostFacts, NodeConfig, NumaNode
+from agentless.rules.controls import in_words, lacking
 from agentless.rules.explain import never, obstacles, refusal
 from agentless.rules.plan import plan
 from agentless.rules.policies.pack import cost
@@ -65,10 +66,29 @@ def test_a_task_on_the_node_itself_needs_no_engine_for_it(
     assert not obstacles(cluster(without(control)).nodes["node1"], wish, "me", NOW)
 
 
+@pytest.mark.parametrize(
+    ("control", "option"), [("memory", "--memory"), ("cpu", "--cores"), ("cpuset", "the NUMA node")]
+)
+def test_who_cannot_have_it_is_told_what_to_leave_out(control: Control, option: str) -> None:
+    said = in_words(NodeConfig("node1", "node1.lab"), control)
+    assert said.endswith(f"it has no {control} control group; leave out {option} or take another node")
+
+
+def test_a_pause_that_cannot_be_had_is_nothing_to_leave_out() -> None:
+    said = in_words(NodeConfig("node1", "node1.lab"), "freezer")
+    assert said == "Docker on node1 cannot pause: it has no freezer control group"
+
+
+def test_however_little_of_it_is_wanted_it_is_lacking() -> None:
+    engine = EngineFacts("28.2.2", lacks=frozenset({"memory", "cpu"}))
+    assert lacking(engine, bare=False, cores=0.5, memory=1, numa=None) == ("memory", "cpu")
+
+
 def test_who_needs_none_of_them_starts_without_any() -> None:
     on = cluster(without("memory", "cpu", "cpuset", "freezer"))
     found = starts(on, "node1::0")
     assert found.node == "node1"
+    assert refusal(on, spec(needs=parse_target("node1::0"))) is None
 
 
 @pytest.mark.parametrize(("controls", "cpus"), [((), "0-15"), (("cpuset",), None)])

@@ -136,6 +136,11 @@ def test_the_nodes_tell_everything_when_nothing_is_remembered():
     }
 
 
+def test_the_versions_of_one_env_are_none_of_another():
+    found = learned({}, {"node1": Sight((image("torch", 1), image("jax", 2)))})
+    assert {name: list(each.versions) for name, each in found.items()} == {"torch": [1], "jax": [2]}
+
+
 def test_the_highest_version_is_current_until_somebody_goes_back():
     assert record(1, 2, 3).current == 3
     assert record(1, 2, 3, back=(1, 3)).current == 1
@@ -164,9 +169,10 @@ def test_a_newer_version_of_a_node_that_was_away_is_current_by_assumption_only()
     assert learned(before, {"node2": sight(2)})["torch"].assumed
 
 
-def test_a_version_that_is_saved_after_the_first_look_is_the_current_one():
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_version_that_is_saved_after_the_first_look_is_the_current_one(later):
     before = learned({}, {"node1": sight(1, 2)})
-    saved = Sight((*sight(1, 2).images, replace(image(number=3), at=NOW + 1)))
+    saved = Sight((*sight(1, 2).images, replace(image(number=3), at=NOW + later)))
     found = learned(before, {"node1": saved})["torch"]
     assert (found.current, found.assumed) == (3, False)
 
@@ -210,6 +216,17 @@ def test_a_strangers_image_with_a_number_of_ours_keeps_it():
     assert next_number(record(1), strange, "torch") == 8
 
 
+def test_a_number_that_nobody_could_have_given_is_not_counted_on():
+    strange = {"node1": Sight(strange=frozenset({"agentless/torch:999999999", "agentless/torch:1000000000"}))}
+    assert next_number(record(1), strange, "torch") == 1_000_000_000
+
+
+def test_of_two_new_images_with_one_number_the_older_one_has_it():
+    older, newer = (replace(image(image_id=name), at=at) for name, at in (("older", 5.0), ("newer", 6.0)))
+    found = learned({}, {"node1": Sight((newer,)), "node2": Sight((older,))})["torch"]
+    assert (found.versions[1].id, found.versions[1].nodes) == ("older", ("node2",))
+
+
 def test_of_two_images_with_one_number_the_one_that_was_known_stays():
     other = Sight((image(image_id="another"),))
     found = learned({"torch": record(1)}, {"node1": sight(1), "node2": other})["torch"]
@@ -219,7 +236,7 @@ def test_of_two_images_with_one_number_the_one_that_was_known_stays():
 def test_the_build_container_is_found_where_it_is_and_missed_when_it_is_gone():
     box = BuildContainer("torch", "c1", "running", "id-torch-1")
     found = learned({}, {"node1": Sight(containers=(box,))})
-    assert found["torch"].home == "node1"
+    assert (found["torch"].home, next_number(found["torch"], {}, "torch")) == ("node1", 1)
     assert learned(found, {"node2": Sight()})["torch"].home == "node1"
     assert learned(found, {"node1": Sight()})["torch"].home is None
 
@@ -271,7 +288,7 @@ def test_an_env_that_is_worked_on_is_left_alone():
 
 
 def test_a_leftover_is_pruned_once_it_is_old_enough_to_be_one():
-    seen = Sight(leftovers={"agentless/a:fresh-0123456789abcdef": NOW - 1000, "agentless-env-a-IMPORT": NOW - 10})
+    seen = Sight(leftovers={"agentless/a:fresh-0123456789abcdef": NOW - 301, "agentless-env-a-IMPORT": NOW - 300})
     assert prunable({}, seen, NOW) == ("agentless/a:fresh-0123456789abcdef",)
 
 

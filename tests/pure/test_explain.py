@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from agentless.model.node import HostFacts
 from agentless.model.task import Task
 from agentless.model.terms import Terms
 from agentless.rules.ahead import Ahead
-from agentless.rules.explain import MAX_NODES, never, refusal
+from agentless.rules.explain import MAX_DETAILS, MAX_NODES, Obstacle, brief, never, refusal
 from agentless.rules.explanation import explanation, when
 from agentless.rules.plan import Promise
 from agentless.rules.survey import survey
@@ -50,6 +51,13 @@ def test_half_a_core_too_many_is_refused_with_what_is_left() -> None:
 def test_no_core_left_is_said_as_none() -> None:
     held = task("t7", spec=spec(cores=32.0))
     assert told("node1", seen(), held, cores=1.0) == "node1: 1 cores are asked for and 0 of 32 are not set aside"
+
+
+@pytest.mark.parametrize(("holders", "left"), [(1, "28 GiB"), (2, "0 B")])
+def test_memory_that_is_set_aside_is_refused_with_what_is_left(holders: int, left: str) -> None:
+    held = [task(f"t{number}", "node1", spec=spec(memory=100 << 30)) for number in range(holders)]
+    words = f"node1: 64GiB of memory are asked for and {left} of 128 GiB are not set aside"
+    assert told("node1", seen(), *held, memory=64 << 30) == words
 
 
 def test_more_memory_than_there_is_is_never_had() -> None:
@@ -139,6 +147,7 @@ def test_sharing_is_not_with_tasks_and_not_with_the_unknown(changes: Any) -> Non
 
 def test_an_excluded_gpu_is_refused() -> None:
     assert told("node1::0", seen(), exclude=(0,)) == "node1::0: GPU 0 is excluded: excluded by the inventory"
+    assert never(cluster(seen(), exclude_gpus=(0,)), spec(needs=parse_target("node1::0")))
 
 
 def test_a_gpu_with_unknown_memory_is_refused() -> None:
@@ -163,6 +172,7 @@ def test_a_gpu_that_is_not_there_is_refused_with_what_is(gpus: int, have: str) -
 
 def test_a_numa_node_that_is_not_there_is_refused_with_what_is() -> None:
     assert told("node1:5", seen()) == "node1:5: NUMA node 5 is not there (node1 has 0, 1)"
+    assert never(cluster(seen()), spec(needs=parse_target("node1:5")))
     assert told("node1:0", seen(host=HostFacts(4, 1024))) == "node1:0: NUMA node 0 is not there (node1 has none)"
     assert told("node1:0", seen(host=None)) == "node1:0: NUMA node 0 is not there (node1 has none)"
 
@@ -220,16 +230,56 @@ def test_a_node_that_does_not_answer_is_named_once(error: str, sentence: str) ->
     assert (type(found), str(found)) == (Unreachable, told)
 
 
+def test_where_one_node_does_not_answer_and_another_is_busy_it_is_a_refusal() -> None:
+    found = why("1x", cluster({"node1": seen(error="no route to host"), "node2": seen("node2", gpus=0)}))
+    assert isinstance(found, Refused)
+
+
+@pytest.mark.parametrize(("count", "more"), [(MAX_NODES, []), (MAX_NODES + 2, ["  and 2 more nodes"])])
+def test_of_very_many_nodes_the_first_are_told_and_the_others_counted(count: int, more: list[str]) -> None:
+    nodes = cluster({f"n{number}": seen(f"n{number}", gpus=0) for number in range(count)})
+    _, *lines = str(why("1x", nodes)).split("\n")
+    assert [line.split()[0] for line in lines[:MAX_NODES]] == [f"n{number}:" for number in range(MAX_NODES)]
+    assert lines[MAX_NODES:] == more
+
+
+@pytest.mark.parametrize(("count", "last"), [(MAX_DETAILS, "three"), (MAX_DETAILS + 2, "three; and 2 more")])
+def test_of_very_many_details_the_first_are_told_and_the_others_counted(count: int, last: str) -> None:
+    details = ("zero", "one", "two", "three", "four", "five")[:count]
+    assert str(Obstacle("no", details=details)) == f"no (zero; one; two; {last})"
+
+
+def test_the_nearest_reason_is_that_of_the_node_where_the_least_is_in_the_way() -> None:
+    busy = {"node1": seen(gpus=1, error="no route"), "node2": seen("node2", gpus=1), "node3": seen("node3", gpus=0)}
+    on = cluster(busy, (runs("t7", "node2::0", cores=32.0), runs("t8", "node1::0")))
+    wish = spec(needs=parse_target("1x"), cores=1.0)
+    assert brief(on, wish) == "node1 cannot be reached: no route; 1 GPU is asked for and 0 of 1 on node1 are free"
+    assert brief(cluster(busy), wish) == ""
+
+
+def test_there_is_no_nearest_reason_where_no_node_will_ever_do() -> None:
+    assert brief(cluster(seen(gpus=0)), spec(needs=parse_target("1x"))) == ""
+
+
+@pytest.mark.parametrize("target", ["1x", "node1::0"])
+def test_exactly_as_much_gpu_memory_as_there_is_is_fine(target: str) -> None:
+    exact = seen(sample=GpuSample((reading("node1", 0, memory_total_mib=10, memory_used_mib=0),), ()))
+    needs = replace(parse_target(target), gpu_memory=10 << 20)
+    assert refusal(cluster(exact), spec(needs=needs)) is None
+
+
 def test_memory_that_is_not_free_is_told_with_what_is() -> None:
-    crowded = seen(sample=GpuSample((reading("node1", 0, memory_used_mib=20000),)))
-    assert "GPU 0 has 3 GiB of memory free, not 10G" in str(why("1x:10G", cluster(crowded)))
+    crowded = seen(sample=GpuSample((reading("node1", 0, memory_used_mib=12000),)))
+    assert "GPU 0 has 10.8 GiB of memory free, not 16G" in str(why("1x:16G", cluster(crowded)))
 
 
-def test_who_wants_a_node_alone_is_told_who_is_there() -> None:
-    wanted = wish("a", needs={"exclusive": True}).spec
-    assert "it wants node1 alone, and there is task t7 of me@here" in str(
-        refusal(cluster(seen(), (runs("t7", "node1::0"),)), wanted)
-    )
+@pytest.mark.parametrize(
+    ("names", "words"), [(["t7"], "task t7 of me@here"), (["t7", "t8"], "task t7 of me@here and 1 more")]
+)
+def test_who_wants_a_node_alone_is_told_who_is_there(names: list[str], words: str) -> None:
+    on = cluster(seen(), tuple(runs(name, f"node1::{index}") for index, name in enumerate(names)))
+    found = refusal(on, wish("a", "node1", needs={"exclusive": True}).spec)
+    assert str(found) == f"node1 exclusive: it wants node1 alone, and there is {words}"
 
 
 @pytest.mark.parametrize(

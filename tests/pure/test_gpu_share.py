@@ -254,14 +254,29 @@ def test_a_gpu_that_one_has_alone_is_shown_as_ever() -> None:
     ("there", "new", "words"),
     [
         (({},), shares(), "GPU 0 is allocated: held by task t0 of me@here"),
-        ((shares(2), shares(2)), shares(2), "GPU 0 is allocated: 2 of 2 shares held by task t0"),
+        ((shares(),), {}, "GPU 0 is allocated: 1 of 2 shares held by task t0 of me@here"),
+        ((shares(2), shares(2)), shares(2), "2 of 2 shares held by task t0 of me@here, task t1 of me@here"),
         ((shares(4), shares(4)), shares(2), "task t1 of me@here, and it wants to be one of 2 at most"),
         ((shares(4, 20),), shares(4, 4), "2.5 GiB of its memory not set aside, not 4GiB"),
     ],
 )
 def test_why_there_is_no_share_is_told(there: tuple[dict[str, Any], ...], new: dict[str, Any], words: str) -> None:
     on = one_gpu(*[on_gpu(f"t{n}", **needs) for n, needs in enumerate(there)])
-    assert words in str(refusal(on, spec(needs=Needs(gpus=1, **new))))
+    assert str(refusal(on, spec(needs=Needs(gpus=1, **new)))).endswith(f"{words})")
+
+
+@pytest.mark.parametrize(
+    ("there", "new"),
+    [
+        ((), shares()),
+        ((shares(2),), shares(2)),
+        ((shares(3), shares(3)), shares(3)),
+        ((shares(2, 22),), {"gpu_share": 2, "gpu_memory": (23034 << 20) - 22 * GIB}),
+    ],
+)
+def test_no_reason_is_told_where_there_is_a_share(there: tuple[dict[str, Any], ...], new: dict[str, Any]) -> None:
+    on = one_gpu(*[on_gpu(f"t{n}", **needs) for n, needs in enumerate(there)])
+    assert refusal(on, spec(needs=Needs(gpus=1, **new))) is None
 
 
 def test_why_nobody_may_join_is_told() -> None:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from agentless.model.claim import labels_of
-from agentless.model.container import ContainerState
+from agentless.model.container import DATED_LATE, ContainerState
 from agentless.model.event import Assigned, Dated, Launched, LaunchFailed, Restarted, Vanished
 from agentless.model.signature import SIGNATURE
 from agentless.model.task import Ended
@@ -101,7 +101,7 @@ def test_a_launch_without_an_answer_is_left_to_a_second_launch(state: str) -> No
 def test_a_stop_of_an_unanswered_launch_holds_once_no_launch_can_be_under_way(state: str) -> None:
     asked = task(state=state, stop="stop")
     since = asked.status.since
-    assert reconcile(asked, None, since + LAUNCH_BOUND - 1) == ()
+    assert reconcile(asked, None, since + LAUNCH_BOUND) == ()
     assert reconcile(asked, None, since + LAUNCH_BOUND + 1) == (LaunchFailed("stopped before it started"),)
 
 
@@ -132,6 +132,17 @@ def test_a_process_that_ended_before_its_engine_dated_its_start_ran_for_no_time(
 @pytest.mark.parametrize("times", [{"started_at": NOW, "finished_at": NOW - 3600}, {"finished_at": None}])
 def test_an_end_whose_time_makes_no_sense_is_when_it_was_noticed(times: dict[str, float | None]) -> None:
     assert settle(task(state="running"), container(task(), "exited", **times)).status.ended_at == NOW
+
+
+@pytest.mark.parametrize(("seconds", "ran"), [(2.5, 2.5), (-DATED_LATE, 0.0), (-DATED_LATE - 0.5, None)])
+def test_a_run_is_known_unless_its_end_is_well_before_its_start(seconds: float, ran: float | None) -> None:
+    assert container(task(), "exited", started_at=NOW, finished_at=NOW + seconds).ran == ran
+
+
+def test_a_start_in_the_future_is_when_its_end_was_noticed() -> None:
+    found = container(task(), "exited", started_at=NOW + 50, finished_at=None)
+    ended = settle(task(state="running"), found).status
+    assert (ended.started_at, ended.ended_at) == (NOW, NOW)
 
 
 @pytest.mark.parametrize("hours", [-26, 26])
@@ -198,6 +209,11 @@ def test_a_container_that_was_not_to_be_seen_for_a_while_is_its_task_again(shown
     assert reconcile(again, container(task(), shown), NOW) == ()
 
 
+def test_a_task_that_was_cancelled_in_the_queue_has_no_container() -> None:
+    cancelled = replace(task(state="ended"), status=Ended("cancelled", NOW - 1))
+    assert reconcile(cancelled, container(task()), NOW) == ()
+
+
 def test_another_container_does_not_revive_an_ended_task() -> None:
     assert reconcile(task(state="ended"), container(task(), id="another"), NOW) == ()
 
@@ -226,7 +242,7 @@ def test_a_stop_of_a_launch_that_died_before_the_start_ends_in_the_end() -> None
 @pytest.mark.parametrize("off", [0.0, 7200.0])
 def test_a_container_that_nobody_started_is_forsaken_after_a_grace_time(off: float) -> None:
     created = container(task(), "created", created_at=NOW + off, clock=off)
-    assert not is_forsaken(created, NOW + REAP_AFTER - 1)
+    assert not is_forsaken(created, NOW + REAP_AFTER)
     assert is_forsaken(created, NOW + REAP_AFTER + 1)
     assert not is_forsaken(container(task()), NOW + 86_400)
 
@@ -269,6 +285,11 @@ def test_without_a_signature_it_is_the_one_with_the_name_that_an_early_version_w
 
 def test_what_is_assigned_now_is_signed() -> None:
     assert apply(task(state="pending"), Assigned(placement()), NOW).signed
+
+
+def test_of_renamed_containers_with_one_label_the_oldest_is_the_tasks() -> None:
+    renamed, copy = (container(task(), id=name, name=name, created_at=at) for name, at in (("a", NOW - 9), ("b", NOW)))
+    assert container_of(task(state="assigning"), [copy, renamed]) == renamed
 
 
 def test_a_copy_of_a_container_is_not_taken_for_it() -> None:

@@ -22,7 +22,7 @@ from agentless.model.task import Task
 from agentless.model.terms import Terms
 from agentless.rules.explain import never, refusal
 from agentless.rules.plan import Plan, plan
-from agentless.rules.reservations import MAX_REASON, check, in_the_way, notice
+from agentless.rules.reservations import LATE, LATEST, MAX_REASON, check, in_the_way, notice
 from agentless.rules.survey import survey
 from agentless.stores.reservations import ReservationStore
 from agentless.stores.tinydb import TaskStore
@@ -252,7 +252,7 @@ def test_in_front_of_a_window_it_is_said_what_would_help() -> None:
 
 
 def test_what_is_reserved_soon_is_told_beside_its_gpus_and_what_is_later_is_not() -> None:
-    soon = reserved("node1::0", begin=23 * HOUR, end=30 * HOUR)
+    soon = reserved("node1::0", begin=24 * HOUR, end=30 * HOUR)
     later = reserved("node1::1", begin=25 * HOUR, end=30 * HOUR)
     (node,) = on(cluster(seen(gpus=2)), soon, later).nodes.values()
     assert (notice(node, 0, NOW), notice(node, 1, NOW)) == (str(soon), None)
@@ -272,7 +272,7 @@ def test_what_is_over_is_nobodys_concern() -> None:
 def test_tasks_of_others_that_may_still_be_there_are_in_the_way() -> None:
     tasks = (
         runs("endless", "node1::0"),
-        runs("short", "node1::1", 0, 50),
+        runs("short", "node1::1", 0, 100),
         runs("long", "node1::2", 0, 500),
         runs("elsewhere", "node1::3"),
         of("ann@a", runs("hers", "node1::0")),
@@ -292,7 +292,8 @@ def test_tasks_of_others_that_may_still_be_there_are_in_the_way() -> None:
     [
         (reserved("node1", begin=10, end=10), UsageError, "it would end at"),
         (reserved("node1", begin=-HOUR, end=HOUR), UsageError, "which is in the past"),
-        (reserved("node1", end=1e12), UsageError, "so far away that nobody can mean it"),
+        (reserved("node1", end=LATEST - NOW), UsageError, "so far away that nobody can mean it"),
+        (reserved("node1", begin=-LATEST - NOW), UsageError, "so far away that nobody can mean it"),
         (reserved("node1::0,2"), Refused, "node1::0,2: GPU 2 is not there; agentless gpus node1 shows what is"),
         (reserved("node1", ""), UsageError, "owner '': write USER@HOST"),
         (reserved("node1", "ann smith"), UsageError, "write USER@HOST, as agentless ps shows it, or USER"),
@@ -307,6 +308,10 @@ def test_what_cannot_be_meant_is_refused_with_what_is_wrong(
     with pytest.raises(error) as found:
         check(new, (), cluster(seen(gpus=2)).nodes["node1"], NOW)
     assert words in str(found.value)
+
+
+def test_a_begin_that_was_now_when_it_was_sent_is_not_in_the_past() -> None:
+    check(reserved("node1", begin=-LATE), (), cluster(seen()).nodes["node1"], NOW)
 
 
 def test_a_gpu_of_a_node_that_nobody_has_seen_is_not_reserved_but_the_whole_node_is() -> None:

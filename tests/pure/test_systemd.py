@@ -329,15 +329,15 @@ def test_the_command_does_not_ignore_what_a_background_job_does(node: Node) -> N
 @in_each_shell
 @pytest.mark.parametrize("holder", ["container", "process"])
 def test_a_gpu_that_is_held_by_whatever_is_refused_and_nothing_is_run(node: Node, holder: str) -> None:
-    claim = "x|agentless-t9|Up|GPU-node1-0||||t9|bob@there"
+    claim = "x|agentless-t9|Up|GPU-node1-6||||t9|bob@there"  # a GPU that no other test has: all see this process
     process = None
     if holder == "container":
         node.live.write_text(f"{claim}\n")
     else:
         process = subprocess.Popen(["/bin/sh", "-c", "read x", f"agentless-claim={claim}"], stdin=subprocess.PIPE)
     try:
-        with pytest.raises(Refused, match="GPU 0 is held by task t9 of bob@there"):
-            node.launch(assigning())
+        with pytest.raises(Refused, match="GPU 6 is held by task t9 of bob@there"):
+            node.launch(assigning(target="node1::6"))
     finally:
         if process:
             process.communicate()

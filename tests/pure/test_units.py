@@ -16,6 +16,7 @@ from agentless.model.units import (
     parse_duration,
     parse_size,
     short_duration,
+    short_size,
 )
 
 
@@ -65,6 +66,11 @@ def test_digits_and_units_are_ascii(text: str) -> None:
         parse_size(text)
 
 
+@pytest.mark.parametrize("text", ["3T", "3TiB", "40G", "16GiB", "512M", "768MiB", "1B", "1025B"])
+def test_a_size_is_said_again_as_it_was_typed(text: str) -> None:
+    assert short_size(parse_size(text)) == text
+
+
 @given(st.integers(1, 2**62))
 def test_a_formatted_size_reads_back_within_its_one_decimal(size: int) -> None:
     assert parse_size(format_size(size)) == pytest.approx(size, rel=0.051)
@@ -85,6 +91,7 @@ def test_any_number_with_a_unit_is_a_size_or_refused_as_usage(number: int, unit:
         (1023, "1023 B"),
         (1024, "1 KiB"),
         (1536, "1.5 KiB"),
+        (1048535, "1 MiB"),
         (2**20 - 1, "1 MiB"),
         (512 * 2**20, "512 MiB"),
         (3 * 2**30 // 2, "1.5 GiB"),
@@ -110,6 +117,7 @@ def test_a_size_is_shown_with_at_most_one_decimal(size: int, text: str) -> None:
         ("2h 30m", 9000),
         ("1D", 86400),
         ("1d2h3m4s", 93784),
+        ("1000000000", 10**9),
     ],
 )
 def test_durations_add_up(text: str, seconds: float) -> None:
@@ -117,7 +125,23 @@ def test_durations_add_up(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "-1", "soon", "1.5.5s", "5x", "2h30", "10 5", "s", "1h,2m", "9" * 400 + "d", "1\u017f", "inf", "nan"]
+    "text",
+    [
+        "",
+        "-1",
+        "soon",
+        "1.5.5s",
+        "5x",
+        "2h30",
+        "10 5",
+        "s",
+        "1h,2m",
+        "1000000001",
+        "9" * 400 + "d",
+        "1\u017f",
+        "inf",
+        "nan",
+    ],
 )
 def test_what_is_no_duration_is_refused_and_repeated(text: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -136,7 +160,17 @@ def test_any_text_is_a_finite_duration_or_refused_as_usage(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(-5, "0s"), (0.9, "0s"), (42, "42s"), (192, "3m 12s"), (7500, "2h 5m"), (356400, "4d 3h")],
+    [
+        (-5, "0s"),
+        (0.9, "0s"),
+        (42, "42s"),
+        (60, "1m 0s"),
+        (192, "3m 12s"),
+        (3600, "1h 0m"),
+        (7500, "2h 5m"),
+        (86400, "1d 0h"),
+        (356400, "4d 3h"),
+    ],
 )
 def test_a_duration_is_shown_in_two_units(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
@@ -147,6 +181,11 @@ def test_a_formatted_duration_reads_back_within_its_smaller_unit(seconds: int) -
     shown = parse_duration(format_duration(seconds))
     unit = 1 if seconds < 3600 else 60 if seconds < 86400 else 3600
     assert shown <= seconds < shown + unit
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(3600, "1h"), (4200, "1h10m"), (720, "12m")])
+def test_a_short_duration_is_as_people_type_it(seconds: float, text: str) -> None:
+    assert short_duration(seconds) == text
 
 
 @given(st.integers(0, 10**9))

@@ -96,6 +96,35 @@ def test_how_busy_gpus_were_is_weighted_by_the_time_that_was_seen():
     assert found.total.utilization_pct == pytest.approx(100 * 3600 / (3600 + 1200 + 3600), abs=0.05)
 
 
+def test_of_a_task_that_is_partly_in_the_span_as_much_of_its_busy_time_counts():
+    found = tally(spent(-1, 1, seen=7200, busy=7200), spent(1, 3, seen=3600, busy=0))
+    assert found.total.utilization_pct == 50.0
+
+
+def test_what_was_seen_of_a_task_that_ran_for_no_time_counts_as_it_is():
+    found = tally(spent(2, 2, seen=10, busy=10), spent(0, 1, seen=30, busy=0))
+    assert found.total.utilization_pct == 25.0
+
+
+def test_hours_have_three_decimals_and_shares_are_shown_to_a_tenth_and_a_hundredth_of_a_percent():
+    found = tally(spent(0, 5 / 3600, seen=3, busy=1), gpus=1, edges=[NOW, NOW + 15])
+    assert [period.gpu_hours for period in found.periods] == [found.total.gpu_hours] == [0.001]
+    assert (found.total.utilization_pct, found.total.share) == (33.3, 0.3333)
+
+
+def test_the_span_and_its_periods_are_named_by_their_times():
+    found = tally()
+    assert (found.begins_at, found.ends_at) == ("2027-01-15T08:00:00.000Z", "2027-01-15T11:00:00.000Z")
+    assert [period.begins_at for period in found.periods] == ["2027-01-15T08:00:00.000Z", "2027-01-15T09:00:00.000Z"]
+
+
+def test_rows_with_the_same_hours_are_in_the_order_of_their_names():
+    assert [row.name for row in tally(spent(0, 1, owner="bob@x"), spent(0, 1, owner="ann@x")).rows] == [
+        "ann@x",
+        "bob@x",
+    ]
+
+
 def test_of_very_many_rows_the_largest_are_shown_and_all_are_summed_up():
     found = tally(*(spent(0, 1, number % 7, f"t{number}") for number in range(ROWS + 5)), by="batch")
     assert (len(found.rows), found.more, found.total.tasks) == (ROWS, 5, ROWS + 5)
@@ -135,10 +164,12 @@ def test_a_task_holds_its_gpus_from_its_start_to_its_end_whatever_becomes_of_its
     ("changes", "others", "expected"),
     [
         ({}, (), Load(14.0, 5.0)),
+        ({"utilization_pct": 100}, (), Load(14.0, 6.0)),
         ({"utilization_pct": None}, (), Load(12.0, 4.0)),
+        ({"utilization_pct": 101}, (), Load(12.0, 4.0)),
         ({}, ("GPU-node1-0",), Load(12.0, 4.0)),
     ],
-    ids=["both", "one cannot be read", "a stranger uses one"],
+    ids=["both", "one is full", "one cannot be read", "one makes no sense", "a stranger uses one"],
 )
 def test_only_what_is_seen_of_the_task_itself_is_counted(changes, others, expected):
     gpus = (
