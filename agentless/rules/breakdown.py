@@ -24,4 +24,4 @@ def failed(before: Breakdown | None, error: NodeBroken, now: float, *, bare: boo
 
 def restarted(before: Breakdown) -> Breakdown:
     """The breakdown once the engine or the node has been away: what was wrong may be repaired."""
-    return replace(before, again=min(before.again, before.again - before.pause + FIRST), pause=FIRST)
+    return replace(before, again=before.again - before.pause + FIRST, pause=FIRST)

@@ -53,9 +53,9 @@ class Seat:
         if not others:
             return moment
         if sharing.limit > 1 and not self.closed:
-            ends = sorted([end for _, end, _ in others if now < end < math.inf])
+            ends = sorted([end for _, end, _ in others if end > now])
             return next((moment for moment in (now, *ends) if self._shares(moment, sharing)), math.inf)
-        for begin, end, _ in sorted(others, key=itemgetter(0, 1)):
+        for begin, end, _ in sorted(others, key=itemgetter(0)):
             if begin > moment:
                 break
             moment = max(moment, end)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agentless.controller.uploads import packed
 from agentless.errors import Refused, UsageError
-from agentless.model.files import Entry, Output, Upload, parse_snapshot, rows_of
+from agentless.model.files import MAX_FILES, Entry, Output, Upload, id_of, parse_snapshot, rows_of
 from agentless.model.spec import Mount, TaskSpec, check_spec
 from agentless.paths import template_dir
 from agentless.render import Renderer
@@ -221,6 +221,51 @@ def test_a_file_is_read_again_only_when_it_may_have_changed(folder: Path, monkey
 def test_a_snapshot_that_leads_elsewhere_is_none(rows: list[list[object]]) -> None:
     with pytest.raises(UsageError):
         parse_snapshot(rows)
+
+
+ROOT = ["", "d", 0o755, 0, ""]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ["x", "f", 0o644, -1, SHA],
+        ["x", "f", 0o644, 1, "abc"],
+        ["x", "?", 0o644, 1, SHA],
+        ["x", "f", 0o644, 1],
+        ["a\0b", "f", 0o644, 1, SHA],
+        ["./x", "f", 0o644, 1, SHA],
+        ["", "d", 0o755, 0, ""],
+    ],
+)
+def test_what_is_no_line_of_a_snapshot_is_said(row: list[object]) -> None:
+    with pytest.raises(UsageError, match="is no line of a snapshot"):
+        parse_snapshot([ROOT, row])
+
+
+def test_a_file_may_be_empty_and_its_mode_has_nine_bits() -> None:
+    assert parse_snapshot([ROOT, ["x", "f", 0o104755, 0, SHA]])["x"] == Entry("file", 0o755, 0, SHA)
+
+
+def test_so_many_files_and_bytes_are_uploaded_and_no_more() -> None:
+    rows = [ROOT, *([f"{number}", "l", 0, 0, "x"] for number in range(MAX_FILES - 1))]
+    assert len(parse_snapshot(rows)) == MAX_FILES
+    with pytest.raises(UsageError, match="more than 50,000 files"):
+        parse_snapshot([*rows, ["x", "l", 0, 0, "x"]])
+    assert parse_snapshot([ROOT, ["x", "f", 0, 1 << 30, SHA]])
+    with pytest.raises(UsageError, match="more than 1 GiB"):
+        parse_snapshot([ROOT, ["x", "f", 0, 1 << 30, SHA], ["y", "f", 0, 1, SHA]])
+
+
+def test_a_snapshot_begins_with_what_it_is_of() -> None:
+    assert parse_snapshot([["", "f", 0o644, 1, SHA]])
+    with pytest.raises(UsageError, match="begins with the folder or file that it is of"):
+        parse_snapshot([])
+
+
+def test_a_snapshot_has_an_id_whatever_its_names_are() -> None:
+    """A name that is no text comes from the disk as surrogates."""
+    assert len({id_of({"": FOLDER, name: FILE}) for name in ("a", "\u00e4", "\udce4")}) == 3
 
 
 def test_a_snapshot_is_kept_as_long_as_a_task_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

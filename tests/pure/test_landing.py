@@ -174,6 +174,12 @@ def test_where_nothing_is_in_the_way_it_lands(is_folder, kind):
         ("sh: 5: cd: can't cd to ./x", ["cd: can't cd to ./x"]),
         ("a/x: is a folder, which a file does not replace", ["a/x: is a folder, which a file does not replace"]),
         ("\n\n", []),
+        (
+            "\ntar: Exiting with failure status due to previous errors\n\ntar: ./x: Cannot open: Permission denied\n",
+            ["x: Permission denied"],
+        ),
+        ("?" * 400, ["?" * 300]),
+        ("tar: " + "?" * 400, ["?" * 300]),
     ],
 )
 def test_complaints_are_sentences(words, found):

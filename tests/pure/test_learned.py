@@ -51,6 +51,11 @@ def test_at_most_one_of_twenty_took_longer(seconds: list[float]) -> None:
     assert sum(one > found for one in last) <= len(last) / 20
 
 
+@pytest.mark.parametrize(("took", "found"), [(0.5, 1), (1.5, 1.5)])
+def test_it_is_a_second_at_least(took: float, found: float) -> None:
+    assert learned([took] * 5) == found
+
+
 def test_a_kind_is_owner_image_gpus_and_the_first_words() -> None:
     one = task(spec=spec("python", "train.py", "--lr", "0.1", needs=parse_target("1x")))
     assert kind_of_task(one) == kind_of_task(replace(one, spec=replace(one.spec, command=(*one.spec.command[:3], "1"))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -183,6 +184,39 @@ def test_a_stop_that_was_asked_keeps_its_grace_and_a_kill_is_not_taken_back() ->
     asked = apply(task(), StopAsked("stop", 3600.0), NOW)
     assert (asked.stop, asked.grace) == ("stop", 3600.0)
     assert apply(apply(task(), StopAsked("kill"), NOW), StopAsked("stop"), NOW).stop == "kill"
+
+
+def test_a_stop_keeps_the_reason_of_the_first_who_asked_for_it() -> None:
+    idle = apply(task(), StopAsked("stop", reason="it did nothing"), NOW)
+    assert idle.stop_reason == "it did nothing"
+    assert apply(idle, StopAsked("kill", reason="maintenance"), NOW).stop_reason == "it did nothing"
+
+
+@pytest.mark.parametrize("began", [NOW - 60, None])
+def test_one_that_ended_unseen_and_lives_runs_since_it_began(began: float | None) -> None:
+    over = task(state="ended")
+    over = replace(over, status=replace(over.status, exit_code=None, started_at=began))  # type: ignore[arg-type, call-arg]
+    status = apply(over, Launched(CID), NOW).status
+    assert isinstance(status, Running)
+    assert status.started_at == (began or NOW)
+
+
+@pytest.mark.parametrize(("at_once", "since"), [(True, None), (False, NOW)])
+def test_one_that_a_node_has_refused_waits_unless_it_is_known_what_was_in_the_way(
+    at_once: bool, since: float | None
+) -> None:
+    refused = apply(task(state="assigning"), Unplaced("held by another", at_once), NOW)
+    assert refused.status == Pending("held by another", since)
+
+
+@pytest.mark.parametrize(("unfit", "exclude"), [(None, ()), ("node1", ("node1",))])
+def test_a_node_that_can_never_start_a_task_is_left_out_from_then_on(unfit: str | None, exclude: tuple[str]) -> None:
+    refused = apply(task(state="assigning"), Unplaced("it has no such engine", unfit=unfit), NOW)
+    assert refused.spec.needs.exclude == exclude
+
+
+def test_what_is_assigned_is_signed_from_then_on() -> None:
+    assert apply(task(state="pending"), Assigned(placement()), NOW).signed
 
 
 def test_an_end_without_a_duration_is_when_it_was_noticed() -> None:

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from agentless.model.cluster import Cluster
 from agentless.model.task import Task
-from agentless.rules.batches import is_held_back
+from agentless.rules.batches import Stay, Turns, is_held_back
 from agentless.rules.plan import Plan, plan
+from agentless.rules.room import Room
+from agentless.rules.seat import FAR
 from tests.pure.build import NOW, cluster, seen, task
 from tests.pure.test_plan import POLICIES, later, places, promises, runs, wish
 
@@ -84,6 +86,43 @@ def test_whether_one_is_held_back_now(most: int | None, held: bool) -> None:
     placed = of(runs("a1", "node1::0"), 2)
     waiting = wish("a2") if most is None else of(wish("a2"), most)
     assert is_held_back(waiting, [placed, waiting, of(wish("a3"), 2)]) is held
+
+
+@pytest.mark.parametrize("state", ["ended", "pending"])
+def test_one_without_a_place_holds_nobody_back(state: str) -> None:
+    assert not is_held_back(of(wish("a2")), [of(task("a1", state=state))])
+
+
+def test_one_of_another_batch_holds_nobody_back() -> None:
+    assert not is_held_back(of(wish("a2")), [of(runs("a1", "node1::0"), batch="other")])
+
+
+def test_of_several_the_end_counts_after_which_there_are_fewer_than_may_be() -> None:
+    turns, waiting = Turns((), {}), of(wish("a"), 2)
+    for end in (20, 10):
+        assert turns.before(waiting) is None
+        turns.add(waiting, Stay(end))
+    turns.add(waiting, Stay(30))
+    assert turns.before(waiting) == Stay(20)
+    assert turns.before(of(wish("a"), 3)) == Stay(10)
+    assert turns.before(of(wish("a"), 4)) is None
+    assert turns.before(of(wish("a"), 1, "other")) is None
+    assert turns.before(replace(wish("a"), batch="b")) is None
+
+
+def test_those_that_have_a_place_have_it_up_to_their_end_on_their_gpus() -> None:
+    sure, unsure, ended = of(runs("a1", "node1::1", 0, HOUR)), of(runs("a2", "node1::0")), of(task("a3", state="ended"))
+    free = replace(runs("a4", "node1::0"), batch="b")
+    room = Room(node(sure, unsure).nodes["node1"], 0, NOW, {"a2": 2 * HOUR})
+    turns = Turns([sure, unsure, ended, free], {"node1": room})
+    assert turns.before(of(wish("a"), 1)) == Stay(NOW + 2 * HOUR, room, [room.seats[0]], sure=False)
+    assert turns.before(of(wish("a"), 2)) == Stay(NOW + HOUR, room, [room.seats[1]])
+    assert turns.before(of(wish("a"), 3)) is None
+
+
+def test_one_that_its_node_does_not_know_of_has_its_place_for_nobody_knows_how_long() -> None:
+    turns = Turns([of(runs("a1", "node1::0", 0, HOUR))], {"node1": Room(node().nodes["node1"], 0, NOW)})
+    assert turns.before(of(wish("a2"))) == Stay(FAR)
 
 
 lengths = st.integers(1, 100).map(float)

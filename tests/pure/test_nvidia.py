@@ -305,3 +305,14 @@ def test_any_bytes_make_a_sample_without_invented_memory(stdout: bytes) -> None:
         for field in MEMORY:
             value = getattr(gpu, field)
             assert value is None or str(value).encode() in stdout
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "used", "unused"),
+    [(5, 100, 10, 5), (5, None, None, 5), (None, 100, 10, 90), (None, None, 10, None), (None, 100, None, None)],
+)
+def test_memory_that_nobody_uses_is_what_the_driver_says_or_what_is_left(
+    free: int | None, total: int | None, used: int | None, unused: int | None
+) -> None:
+    found = GpuReading(0, "GPU-0", memory_total_mib=total, memory_used_mib=used, memory_free_mib=free)
+    assert found.memory_unused_mib == unused

@@ -10,9 +10,10 @@ import pytest
 from agentless.model.cluster import Allocation, Gpu, Node, Observation
 from agentless.model.container import Container
 from agentless.model.gpu import GpuProcess, GpuSample
-from agentless.model.node import EngineFacts
+from agentless.model.node import EngineFacts, NodeConfig
+from agentless.model.reservation import Reservation
 from agentless.model.sharing import Sharing
-from agentless.rules.survey import STALE_AFTER, describe
+from agentless.rules.survey import STALE_AFTER, describe, survey
 from tests.pure.build import CID, NOW, cluster, container, process, reading, seen, spec, task, uuid
 
 
@@ -63,6 +64,41 @@ def test_the_container_of_another_controller_holds_its_gpus(state: str) -> None:
 @pytest.mark.parametrize("state", ["exited", "dead", "removing"])
 def test_a_container_that_has_ended_holds_nothing(state: str) -> None:
     assert gpu(seen(containers=[container(task("t9"), state)])).state == "free"
+
+
+@pytest.mark.parametrize("wants", [{}, {"cores": 2.5, "memory": 3 << 30}])
+def test_a_task_takes_the_same_by_its_record_and_by_its_container(wants: dict[str, float]) -> None:
+    """What it does not name it takes nothing of."""
+    mine = task(spec=spec(**wants))
+    (allocation,) = node(seen(), mine).allocations
+    assert (allocation.cores, allocation.memory) == (wants.get("cores", 0), wants.get("memory", 0))
+    assert allocation.since == NOW - 60
+    assert node(seen(containers=[container(mine)])).allocations == (allocation,)
+
+
+@pytest.mark.parametrize(("state", "since"), [("running", NOW - 60), ("created", NOW - 61)])
+def test_a_container_that_was_not_started_yet_counts_from_when_it_was_made(state: str, since: float) -> None:
+    found = node(seen(containers=[container(task(), state)]))
+    assert [allocation.since for allocation in found.allocations] == [since]
+
+
+def test_the_last_start_on_a_node_is_that_of_whatever_started_last() -> None:
+    """By our clock; also of what has ended."""
+    assert node(seen()).last_start == 0
+    over = container(task("t1"), "exited", started_at=NOW - 20, clock=5.0)
+    assert node(seen(containers=[over]), task("t2", state="running")).last_start == NOW - 25
+    assert node(seen(), task("t2", state="running")).last_start == NOW - 60
+
+
+def test_a_reservation_is_over_at_its_end_and_the_first_to_begin_comes_first() -> None:
+    found = survey(
+        {"node1": NodeConfig("node1", "h")},
+        {"node1": seen()},
+        (),
+        NOW,
+        reservations=[Reservation(f"r{end}", "node1", (), None, NOW - end, NOW + end) for end in (0, 1, 2)],
+    )
+    assert [each.id for each in found.nodes["node1"].reservations] == ["r2", "r1"]
 
 
 def test_a_container_without_our_labels_holds_nothing() -> None:
@@ -138,6 +174,11 @@ def test_an_error_of_one_gpu_does_not_take_the_others_along() -> None:
     assert (found.state, found.gpus[0].state) == ("online", "free")
 
 
+def test_a_sample_may_be_as_old_as_that_and_no_older() -> None:
+    assert node(seen(sampled_at=NOW - STALE_AFTER)).state == "online"
+    assert node(seen(sampled_at=NOW - STALE_AFTER - 0.1)).state == "degraded"
+
+
 def test_a_gpu_of_a_lost_node_is_still_held_by_its_task() -> None:
     assert gpu(seen(error="cut off"), task("t1", state="lost")).state == "allocated"
 
@@ -147,9 +188,6 @@ def test_a_node_without_gpus_is_online() -> None:
 
 
 def test_a_node_that_was_never_heard_of_is_offline() -> None:
-    from agentless.model.node import NodeConfig
-    from agentless.rules.survey import survey
-
     assert survey({"node1": NodeConfig("node1", "h")}, {}, (), NOW).nodes["node1"].state == "offline"
 
 
@@ -159,7 +197,7 @@ def test_a_foreign_process_is_described_by_what_is_known() -> None:
     assert describe(replace(plain, user=None, command=None)) == "process 4711 (python, 2 GiB)"
     unknown = replace(plain, user=None, command=None, name=None, memory_mib=None)
     assert describe(unknown) == "process 4711 (unknown program)"
-    assert len(describe(replace(plain, command="x" * 1000))) < 100
+    assert describe(replace(plain, command="x" * 1000)) == f"bob's process 4711 ({'x' * 60}, 2 GiB)"
 
 
 # ------------------------------------------------------------------ intruders

@@ -63,6 +63,10 @@ def test_more_nvlinks_are_nearer_and_every_nvlink_is_nearer_than_pcie() -> None:
     assert all(closeness(farther) < closeness(nearer) for farther, nearer in pairwise(kinds))
 
 
+def test_the_first_nvlink_is_one_step_nearer_than_pcie_and_so_is_each_one_more() -> None:
+    assert [closeness(kind) - closeness("PIX") for kind in ("NV1", "NV2", "NV12")] == [1, 2, 12]
+
+
 def test_what_old_drivers_call_soc_is_as_far_as_sys() -> None:
     """The same path got another name."""
     assert closeness("SOC") == closeness("SYS")
