@@ -21,9 +21,10 @@ class Ignore:
         """The patterns in these lines; `!` before one takes back what one before it has left out."""
         found = []
         for number, line in enumerate(lines):
-            text = (line.removeprefix("\ufeff") if number == 0 else line).strip()
-            if not text or line.startswith("#"):
+            plain = line.removeprefix("\ufeff") if number == 0 else line
+            if plain.startswith("#"):
                 continue
+            text = plain.strip()
             back = text.startswith("!")
             path = posixpath.normpath(text.removeprefix("!").strip().lstrip("/") or ".")
             if path != ".":
@@ -76,7 +77,7 @@ def _regex(pattern: str) -> str:
             out += "[^/]"
         elif char == "[" and (end := pattern.find("]", at + 1)) > 0:
             inside = pattern[at:end].replace("\\", "\\\\")
-            out += f"[^{inside[1:]}]" if inside.startswith("^") else f"[{inside}]"
+            out += f"[{inside}]"
             at = end + 1
         elif char == "\\" and at < len(pattern):
             out += re.escape(pattern[at])

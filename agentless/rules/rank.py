@@ -41,4 +41,4 @@ def move(queue: Sequence[Task], task: Task, position: int) -> Mapping[str, Rank]
     if by_hand([other for other in queue if other.id != task.id] + [wanted[position - 1]]) == wanted:
         return {task.id: rank}
     ids = [other.id for other in wanted]
-    return {other.id: Rank(tuple(ids[:at]), turn + at) for at, other in enumerate(wanted) if other.rank}
+    return {other.id: Rank(tuple(ids[:at]), turn) for at, other in enumerate(wanted) if other.rank}

@@ -35,15 +35,37 @@ from agentless.rules.dockerignore import Ignore, bases
         (["# a", "", "  b  "], "a", False),
         (["# a", "", "  b  "], "b", True),
         (["."], "a", False),
+        (["#a"], "#a", False),
+        ([" #a"], "#a", True),
+        (["\ufeff*.key"], "a.key", True),
+        (["\ufeff#a"], "#a", False),
+        (["x", "\ufeffa"], "a", False),
         (["a/../b"], "b", True),
         ([r"\*"], "*", True),
         ([r"\*"], "a", False),
         (["docs/**"], "docs/x/y", True),
         (["docs/**"], "docsx", False),
+        (["a**b"], "ax/yb", True),
+        (["a**b"], "ax", False),
+        (["a/**/b"], "a/b", True),
+        (["a/**/b"], "a/x/y/b", True),
+        (["[ab]"], "b", True),
+        (["[a]"], "a", True),
+        (["[^a]"], "b", True),
+        (["[a^]"], "^", True),
+        (["[]a]"], "]", True),
+        (["[a"], "[a", True),
+        (["a\\"], "a\\", True),
+        ([r"\*a"], "*a", True),
     ],
 )
 def test_what_a_dockerignore_leaves_out(patterns, path, out):
     assert Ignore.read(patterns).leaves_out(path) is out
+
+
+@pytest.mark.parametrize(("patterns", "back"), [(["*", "!a"], True), (["*", "a"], False), ([], False)])
+def test_a_folder_that_is_left_out_is_looked_into_only_where_a_pattern_may_take_back(patterns, back):
+    assert Ignore.read(patterns).takes_back is back
 
 
 def test_images_of_ours_that_a_dockerfile_names_are_found():

@@ -344,7 +344,19 @@ def test_files_of_another_image_or_user_are_others() -> None:
 
 @pytest.mark.parametrize(
     ("user", "owner"),
-    [("", Owner()), ("1000:100", Owner(1000, 100)), ("7", Owner(7)), ("ann", None), ("1000:ann", Owner(1000))],
+    [
+        ("", Owner()),
+        ("1000:100", Owner(1000, 100)),
+        ("7", Owner(7)),
+        ("ann", None),
+        ("1000:ann", Owner(1000)),
+        ("999999999:999999999", Owner(999999999, 999999999)),
+        ("1000000000", None),
+        ("7:1000000000", Owner(7)),
+        ("٣", None),
+        ("7:٣", Owner(7)),
+        (":7", Owner()),
+    ],
 )
 def test_the_owner_is_known_by_number(user: str, owner: Owner | None) -> None:
     assert owner_of(user) == owner

@@ -92,6 +92,13 @@ def test_who_stood_behind_one_that_is_moved_away_stays_where_it_is() -> None:
     assert str(queue) == "urgent c b a"
 
 
+def test_only_who_is_moved_is_ranked_where_the_others_stay_in_their_order_without() -> None:
+    queue = line("a b c d")
+    queue.move("d", 1)
+    queue.move("c", 1)
+    assert move(queue.queue, queue.tasks["a"], 1).keys() == {"a"}
+
+
 @pytest.mark.parametrize("position", [0, -1, 3])
 def test_a_position_that_is_not_there_is_refused_with_those_that_are(position: int) -> None:
     with pytest.raises(UsageError, match=f"no position {position}: 2 tasks wait; write one from 1 to 2"):

@@ -27,9 +27,14 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(sent, cuts):
     assert found == sent
 
 
-def test_a_frame_that_is_too_long_is_refused_before_it_has_arrived():
+@pytest.mark.parametrize("size", [FRAME + 1, 1 << 24, (1 << 32) - 1])
+def test_a_frame_that_is_too_long_is_refused_before_it_has_arrived(size):
     with pytest.raises(UsageError, match="1,048,576 bytes"):
-        list(Frames().feed(b"\1" + (FRAME + 1).to_bytes(4, "big")))
+        list(Frames().feed(b"\1" + size.to_bytes(4, "big")))
+
+
+def test_the_longest_frame_that_is_allowed_comes_through():
+    assert list(Frames().feed(frame(1, bytes(FRAME)))) == [(1, bytes(FRAME))]
 
 
 @given(st.integers(1, 9999), st.integers(1, 9999))

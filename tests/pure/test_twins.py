@@ -49,6 +49,19 @@ def test_a_node_whose_driver_or_engine_does_not_answer_has_given_up_nothing() ->
     assert not may_have(gone, engine)
 
 
+def test_who_names_it_has_it() -> None:
+    well = machine(gpus=1)
+    assert all(may_have(well, mark) for mark in marks(well))
+
+
+def test_a_driver_that_hangs_says_nothing_of_the_engine_and_an_engine_that_is_down_nothing_of_the_gpus() -> None:
+    gpu, engine = marks(machine(gpus=1))
+    hangs = replace(machine(boot="b2"), sample=GpuSample((), None, "the driver hangs"))
+    assert (may_have(hangs, gpu), may_have(hangs, engine)) == (True, False)
+    down = replace(machine(), sample=GpuSample(), engine=EngineFacts(error="it is down"))
+    assert (may_have(down, gpu), may_have(down, engine)) == (False, True)
+
+
 def test_machines_from_one_image_are_two() -> None:
     """They may have one engine ID; they were not booted at one time."""
     homes = taken("one", marks(machine()), {}, always)
