@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 
 from agentless.errors import UsageError
@@ -177,6 +176,10 @@ class Options(TypedDict, total=False):
     no_queue: bool
 
 
+_KINDS: Mapping[str, Any] = get_type_hints(Options, include_extras=True)
+"""What is written after the colon of each, with how it is read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outside:
     """What a submit needs of the world: Unix seconds, the user's variables, and the lines of files that spans name.
@@ -220,8 +223,8 @@ class Submission:
 def submission(command: Iterable[str], targets: Iterable[str], options: Options, outside: Outside) -> Submission:
     """Read the options, and check all that can be checked without a cluster; raises UsageError."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    for name in given.keys() - _kinds().keys():
-        raise UsageError(f"there is no option {name!r}{nearest(name, _kinds())}")
+    for name in given.keys() - _KINDS.keys():
+        raise UsageError(f"there is no option {name!r}{nearest(name, _KINDS)}")
     wanted = _texts(targets, "--target")
     needed = any(name in given for name in ("gpus", "cores", "memory", "node", "on")) or given.get("exclusive")
     if not wanted and not needed:
@@ -293,17 +296,12 @@ def _reads(read: Callable[[], object]) -> bool:
 def _spec(given: Mapping[str, Any]) -> TaskSpec:
     parts: dict[type, dict[str, Any]] = {TaskSpec: {}, Needs: {}, Terms: {}}
     for name, value in given.items():
-        kind, option = _kinds()[name], f"--{name.replace('_', '-')}"
+        kind, option = _KINDS[name], f"--{name.replace('_', '-')}"
         for part, values in parts.items():
             known = {field.name for field in fields(part)}
             for field in {name, f"{name}s"} & known:
                 values[field] = _read(kind, value, option)
     return TaskSpec((), **parts[TaskSpec], needs=Needs(**parts[Needs]), terms=Terms(**parts[Terms]))
-
-
-@cache
-def _kinds() -> dict[str, Any]:
-    return get_type_hints(Options, include_extras=True)
 
 
 def _read(kind: Any, value: Any, option: str) -> Any:
