@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -94,6 +95,12 @@ def test_a_link_decides_before_the_numa_node() -> None:
     assert chosen(2, GpuTopology({(0, 1): "SYS", (0, 2): "NV4", (1, 2): "SYS"}), seats([0, 0, 1])) == (0, 2)
 
 
+def test_one_fast_link_is_worth_nothing_beside_a_slow_one() -> None:
+    """A task over three is as fast as the slowest link between them."""
+    links = {(0, 1): "NV12", (0, 2): "SYS", (0, 3): "SYS", (1, 2): "PIX", (1, 3): "PIX", (2, 3): "PIX"}
+    assert chosen(3, GpuTopology(links), seats([0] * 4)) == (1, 2, 3)
+
+
 def test_of_equal_links_the_same_numa_node_decides() -> None:
     """Its CPUs can be pinned then."""
     joined = dict.fromkeys(combinations(range(4), 2), "NV12") | {(0, 1): "PHB"}
@@ -132,6 +139,26 @@ def test_pairs_are_whole_on_sixteen_gpus_too() -> None:
     found = chosen(6, bridged(16), open_ones)
     assert slowest(found, bridged(16)) == GpuTopology({(0, 1): "NODE"}).closeness(0, 1)
     assert {gpu ^ 1 for gpu in found} == set(found)
+
+
+def test_a_single_gpu_leaves_the_fast_links_to_others() -> None:
+    """GPU 4 has no slow link and no fast one."""
+    links = dict.fromkeys(combinations(range(5), 2), "SYS") | {(n, 4): "PHB" for n in range(4)}
+    assert chosen(1, GpuTopology(links | {(0, 1): "NV4", (2, 3): "NV4"}), seats([0] * 5)) == (4,)
+
+
+def test_of_few_gpus_all_sets_are_compared() -> None:
+    """Grown from one GPU, the set with the most fast links would not be found."""
+    fast = [(0, 1), (0, 4), (0, 5), (1, 2), (1, 5), (2, 5), (3, 4), (3, 5), (3, 6), (4, 5), (4, 6)]
+    links = dict.fromkeys(combinations(range(7), 2), "PHB") | dict.fromkeys(fast, "NV1")
+    assert chosen(4, GpuTopology(links), seats([0, 1, 1, 1, 1, 1, 1])) == (3, 4, 5, 6)
+
+
+def test_of_many_gpus_sets_are_grown_by_what_is_nearest() -> None:
+    """Twelve, joined at random."""
+    dice = random.Random(0)
+    links = {pair: dice.choice(["NODE", "SYS"]) for pair in combinations(range(12), 2)}
+    assert chosen(4, GpuTopology(links), seats([None] * 12)) == (4, 5, 6, 9)
 
 
 # ---------------------------------------------------------------------- of the best type, and alike
