@@ -284,6 +284,11 @@ def test_who_has_used_next_to_nothing_is_not_listed() -> None:
     assert [share.owner for share in shares({"ann": 0.005, "bob": 0.0049}, [], [], NOW, HALF_LIFE)] == ["ann"]
 
 
+def test_who_only_waits_has_used_nothing() -> None:
+    (share,) = shares({}, [], [waits("t1", "bob")], NOW, HALF_LIFE)
+    assert (share.owner, share.gpu_hours, share.running, share.waiting, share.counted) == ("bob", 0, 0, 1, 0)
+
+
 def test_what_is_held_is_told_in_tasks_and_in_whole_gpus() -> None:
     held = [Use("ann", gpus, NOW - 1, NOW + 1) for gpus in (CPU_ONLY, 1, 2)]
     (share,) = shares({}, [*held, Use("bob", 4, NOW - 1, NOW + 1)], [], NOW, HALF_LIFE)[:1]
