@@ -33,8 +33,8 @@ def choose(seats: list[Seat], shape: Shape, topology: GpuTopology) -> list[Seat]
     if shape.gpu_types:
         worst = sorted([shape.rank(seat.name) or 0 for seat in seats])[shape.gpus - 1]
         seats = [seat for seat in seats if (shape.rank(seat.name) or 0) <= worst]
-    alike = _groups(seats, lambda seat: (shape.rank(seat.name) or 0, seat.total, seat.name))
-    ranked = _groups(seats, lambda seat: (shape.rank(seat.name) or 0, 0, ""))
+    alike = _groups(seats, lambda seat: (seat.total, seat.name))
+    ranked = _groups(seats, lambda seat: (shape.rank(seat.name) or 0, ""))
     for groups in (alike, ranked):
         if enough := [key for key in groups if len(groups[key]) >= shape.gpus]:
             return _joined(groups[min(enough)], shape, topology)
@@ -48,7 +48,7 @@ def _near(seats: list[Seat], shape: Shape) -> list[Seat]:
         key=lambda group: (
             group[0].numa != shape.numa,
             len(group) < shape.gpus,
-            len(group) if len(group) >= shape.gpus else -len(group),
+            abs(len(group) - shape.gpus),
             group[0].index,
         ),
     )

@@ -124,7 +124,7 @@ class Search:
     def later(self, amounts: Amounts, since: float = -math.inf) -> tuple[float, Room, list[Seat]] | None:
         """The first place, from `since` on, that will be free so long; of several the one where the least is missing.
 
-        The least is the fewest GPUs, as of now.
+        The least is the fewest GPUs, as of now. Of several that are there at `since` it is the first to open.
         """
         best: tuple[Later, Room, list[Seat]] | None = None
         for soonest, room in self._soonest():

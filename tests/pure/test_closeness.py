@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from agentless.model.cluster import Gpu
 from agentless.model.gpu import GpuSample, GpuTopology
 from agentless.model.needs import parse_target
+from agentless.model.sharing import Sharing
 from agentless.model.task import Placement
 from agentless.rules.closeness import choose
 from agentless.rules.seat import Seat
@@ -93,6 +95,12 @@ def test_a_link_decides_before_the_numa_node() -> None:
     assert chosen(2, GpuTopology({(0, 1): "SYS", (0, 2): "NV4", (1, 2): "SYS"}), seats([0, 0, 1])) == (0, 2)
 
 
+def test_one_fast_link_is_worth_nothing_beside_a_slow_one() -> None:
+    """A task over three is as fast as the slowest link between them."""
+    links = {(0, 1): "NV12", (0, 2): "SYS", (0, 3): "SYS", (1, 2): "PIX", (1, 3): "PIX", (2, 3): "PIX"}
+    assert chosen(3, GpuTopology(links), seats([0] * 4)) == (1, 2, 3)
+
+
 def test_of_equal_links_the_same_numa_node_decides() -> None:
     """Its CPUs can be pinned then."""
     joined = dict.fromkeys(combinations(range(4), 2), "NV12") | {(0, 1): "PHB"}
@@ -131,6 +139,115 @@ def test_pairs_are_whole_on_sixteen_gpus_too() -> None:
     found = chosen(6, bridged(16), open_ones)
     assert slowest(found, bridged(16)) == GpuTopology({(0, 1): "NODE"}).closeness(0, 1)
     assert {gpu ^ 1 for gpu in found} == set(found)
+
+
+def test_a_single_gpu_leaves_the_fast_links_to_others() -> None:
+    """GPU 4 has no slow link and no fast one."""
+    links = dict.fromkeys(combinations(range(5), 2), "SYS") | {(n, 4): "PHB" for n in range(4)}
+    assert chosen(1, GpuTopology(links | {(0, 1): "NV4", (2, 3): "NV4"}), seats([0] * 5)) == (4,)
+
+
+def test_of_few_gpus_all_sets_are_compared() -> None:
+    """Grown from one GPU, the set with the most fast links would not be found."""
+    fast = [(0, 1), (0, 4), (0, 5), (1, 2), (1, 5), (2, 5), (3, 4), (3, 5), (3, 6), (4, 5), (4, 6)]
+    links = dict.fromkeys(combinations(range(7), 2), "PHB") | dict.fromkeys(fast, "NV1")
+    assert chosen(4, GpuTopology(links), seats([0, 1, 1, 1, 1, 1, 1])) == (3, 4, 5, 6)
+
+
+def test_of_many_gpus_sets_are_grown_by_what_is_nearest() -> None:
+    """Twelve, joined at random."""
+    dice = random.Random(0)
+    links = {pair: dice.choice(["NODE", "SYS"]) for pair in combinations(range(12), 2)}
+    assert chosen(4, GpuTopology(links), seats([None] * 12)) == (4, 5, 6, 9)
+
+
+# ---------------------------------------------------------------------- of the best type, and alike
+
+
+def pick(target: str, *kinds: str, of: Any = None) -> tuple[int, ...] | None:
+    """What a task gets of GPUs with these names, each with more memory after a space: `A 40`."""
+    everyone = [
+        replace_index(seats([None], name=kind.split()[0], memory_total_mib=1024 * int(kind.split()[1]))[0], index)
+        for index, kind in enumerate(kinds)
+    ]
+    found = choose(everyone, of or shape_of(spec(needs=parse_target(target))), NOTHING)
+    return found and tuple(seat.index for seat in found)
+
+
+@pytest.mark.parametrize(
+    ("target", "kinds", "gpus"),
+    [
+        ("2x", ["A 40"], None),
+        ("2x", ["A 40", "B 80"], (0, 1)),
+        ("2x", ["B 80", "A 40", "B 80"], (0, 2)),
+        ("2x", ["A 80", "A 80", "A 40", "A 40"], (2, 3)),
+        ("2x", ["A 40", "B 80", "C 24"], (0, 1)),
+        ("2xA,B", ["B 40", "B 40", "A 40", "A 80"], (2, 3)),
+        ("2xA,B", ["A 40", "B 40", "B 80"], (1, 2)),
+        ("3xA,B", ["B 40", "B 40", "A 40", "A 40"], (0, 2, 3)),
+        ("1xB,A", ["A 40", "B 80"], (1,)),
+        ("2xA,B,C", ["C 24", "C 24", "B 40", "A 40"], (2, 3)),
+        ("node1::1,0", ["A 40", "B 40"], (1, 0)),
+    ],
+)
+def test_gpus_are_of_the_best_type_and_alike_if_that_goes(
+    target: str, kinds: list[str], gpus: tuple[int, ...] | None
+) -> None:
+    assert pick(target, *kinds) == gpus
+
+
+# ---------------------------------------------------------------------- near, as far as the NUMA nodes say
+
+
+@pytest.mark.parametrize(
+    ("numas", "count", "gpus"),
+    [
+        ([0, 0, 0, 1, 1], 2, (3, 4)),
+        ([0, 0, 0, 1, 1], 1, (3,)),
+        ([0, 0, 1, 1], 1, (0,)),
+        ([0, 0, 1, 1, 1], 3, (2, 3, 4)),
+        ([0, 1, 1, 1, 2, 2], 4, (1, 2, 3, 4)),
+        ([0, 1, 1, 2, 2, 2], 5, (1, 2, 3, 4, 5)),
+        ([1, 0, 0, 1], 2, (0, 3)),
+    ],
+)
+def test_on_one_numa_node_with_few_to_spare_or_on_as_few_as_possible(
+    numas: list[int | None], count: int, gpus: tuple[int, ...]
+) -> None:
+    assert chosen(count, NOTHING, seats(numas)) == gpus
+
+
+def test_of_a_numa_node_that_was_asked_for_all_are_taken_before_any_other() -> None:
+    shape = shape_of(spec(needs=replace(parse_target("node1:1"), gpus=3)))
+    found = choose(seats([0, 0, 0, 1, 1]), shape, NOTHING)
+    assert found is not None
+    assert [seat.index for seat in found] == [0, 3, 4]
+
+
+def test_a_gpu_of_no_known_numa_node_is_not_taken_for_one_that_was_asked_for() -> None:
+    joined = GpuTopology({(0, 1): "SYS", (0, 2): "SYS", (1, 2): "NV4"})
+    assert chosen(2, joined, seats([None, 0, 0])) == (1, 2)
+
+
+# ---------------------------------------------------------------------- shared
+
+
+def sharing(limit: int, begun: tuple[int, ...]) -> tuple[int, ...]:
+    """What one that wants two of four GPUs gets, with two at most or alone, where some are taken for a time to come."""
+    everyone = seats([0, 0, 0, 0])
+    for index in begun:
+        everyone[index].taken.append((1e12, 2e12, Sharing(2, 1)))
+    shape = replace(shape_of(spec(needs=parse_target("2x"))), sharing=Sharing(limit, 1))
+    found = choose(everyone, shape, NOTHING)
+    assert found is not None
+    return tuple(seat.index for seat in found)
+
+
+def test_who_shares_goes_where_so_many_share_and_who_does_not_goes_anywhere() -> None:
+    assert sharing(2, (2, 3)) == (2, 3)
+    assert sharing(2, (1, 2, 3)) == (1, 2)
+    assert sharing(2, (3,)) == (0, 1)
+    assert sharing(1, (2, 3)) == (0, 1)
 
 
 # ---------------------------------------------------------------------- over all of them

@@ -264,6 +264,43 @@ def test_shares_tell_what_the_queue_goes_by() -> None:
     assert (round(second.gpu_hours * 3600), second.counted) == (61, pytest.approx(1, rel=1e-3))
 
 
+@pytest.mark.parametrize(("limit", "end"), [(None, NOW - 60 + TURN), (365 * 24 * HOUR, NOW + 24 * HOUR)])
+def test_what_has_no_limit_is_expected_to_take_an_hour_and_nothing_more_than_a_day(
+    limit: float | None, end: float
+) -> None:
+    running = task("t1", spec=spec(needs=parse_target("node1::0"), terms=Terms(time_limit=limit)))
+    assert [use.end for use in live_uses([running], NOW)] == [end]
+
+
+@pytest.mark.parametrize("began", [NOW + 30, None])
+def test_nothing_counts_from_a_time_to_come(began: float | None) -> None:
+    """The clock of a node may be ahead, or its start is not known yet."""
+    running = task("t1")
+    running = replace(running, status=replace(running.status, started_at=began))  # type: ignore[arg-type, call-arg]
+    assert [use.begin for use in live_uses([running], NOW)] == [NOW]
+
+
+def test_who_has_used_next_to_nothing_is_not_listed() -> None:
+    assert [share.owner for share in shares({"ann": 0.005, "bob": 0.0049}, [], [], NOW, HALF_LIFE)] == ["ann"]
+
+
+def test_who_only_waits_has_used_nothing() -> None:
+    (share,) = shares({}, [], [waits("t1", "bob")], NOW, HALF_LIFE)
+    assert (share.owner, share.gpu_hours, share.running, share.waiting, share.counted) == ("bob", 0, 0, 1, 0)
+
+
+def test_what_is_held_is_told_in_tasks_and_in_whole_gpus() -> None:
+    held = [Use("ann", gpus, NOW - 1, NOW + 1) for gpus in (CPU_ONLY, 1, 2)]
+    (share,) = shares({}, [*held, Use("bob", 4, NOW - 1, NOW + 1)], [], NOW, HALF_LIFE)[:1]
+    assert (share.owner, share.running, share.gpus, share.waiting) == ("ann", 3, 3, 0)
+
+
+def test_hours_are_told_to_the_thousandth_up_to_now_and_counted_up_to_the_end() -> None:
+    """Two GPUs, 1000 s ago to 1000 s from now."""
+    (share,) = shares({"ann": 1.0}, [Use("ann", 2, NOW - 1000, NOW + 1000)], [], NOW, 1e12)
+    assert (share.gpu_hours, share.counted) == (1.556, 2.111)
+
+
 # ------------------------------------------------------------------- the history
 
 
