@@ -455,9 +455,24 @@ def test_a_promise_that_was_not_looked_at_any_more_names_the_time_at_which_it_co
 
 def test_whoever_is_next_takes_the_place_that_is_free_of_several_that_are_promised() -> None:
     busy = two_nodes(runs("t", "node1::0", 0, 10), gpus=1)
-    before = {"b": Promise("node1", NOW + 10), "c": Promise("node2", NOW + 20, (uuid("node2", 0),))}
-    queue = [wish("a"), wish("b", "node1::0", 10), wish("c", "node2::0", 10)]
-    assert places(plan(busy, queue, NOW, POLICIES, Plan({}, {"a": None, **before}))) == {"a": "node2::0"}
+    there_ = {name: Promise(node, NOW + 20, (uuid(node, 0),)) for name, node in (("b", "node1"), ("c", "node2"))}
+    queue = [wish("a", needs={"exclude": ("node1",)}), wish("b", "node1::0", 10), wish("c", "node2::0", 10)]
+    assert places(plan(busy, queue, NOW, POLICIES, Plan({}, {"a": None, **there_}))) == {"a": "node2::0"}
+
+
+def test_whoever_is_next_takes_no_place_on_a_node_that_it_does_not_want() -> None:
+    busy = two_nodes(runs("t", "node2::0", 0, 10), gpus=1)
+    queue = [wish("a", needs={"exclude": ("node1",)}), wish("b", limit=10)]
+    before = {"a": None, "b": Promise("node1", NOW + 10, (uuid("node1", 0),))}
+    assert places(plan(busy, queue, NOW, POLICIES, Plan({}, before))) == {"b": "node1::0"}
+
+
+def test_who_starts_before_its_promise_is_promised_nothing_any_more() -> None:
+    """Although one in front has tried to take the place that was promised."""
+    busy = cluster(seen(gpus=2), (runs("t", "node1::0", 0, 100, cores=1.0),))
+    before = {"a": None, "b": Promise("node1", NOW + 30, (uuid("node1", 1),))}
+    found = plan(busy, [wish("a", limit=10, cores=32.0), wish("b", limit=10)], NOW, POLICIES, Plan({}, before))
+    assert (places(found), promises(found)) == ({"b": "node1::1"}, {"a": ("node1", 100)})
 
 
 def test_nothing_is_promised_on_a_node_that_cannot_be_reached() -> None:
