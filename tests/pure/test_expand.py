@@ -155,6 +155,8 @@ def test_zipped_spans_of_unequal_length_are_refused_with_their_lengths():
         (["t", "sh A=1; span:[1,2]"], ["arg1"]),
         (["t", "--size", "span:[1,2]xspan:[1,2]"], ["size", "size_2"]),
         (["t", "a=span:[1,2]", "a_2=span:[1,2]", "a=span:[1,2]"], ["a", "a_2", "a_3"]),
+        (["t", "--" + "x" * 98, "span:[1,2]"], ["x" * 98]),
+        (["t", "--" + "x" * 99, "span:[1,2]"], ["arg2"]),
         (["t"], []),
     ],
 )
@@ -220,6 +222,10 @@ def test_a_span_that_the_shell_took_apart_is_told_to_be_quoted(text):
     assert "put it in quotes, like 'span:{1..3}'" in complaint("t", *words.splitlines())
 
 
+def test_a_span_without_a_bracket_before_a_whole_one_was_not_taken_apart():
+    assert "this is no span" in complaint("t", "span:", "span:{1..2}")
+
+
 @pytest.mark.parametrize("zipped", [False, True])
 def test_the_largest_sweep_is_made(zipped):
     assert len(argvs(f"span:{{1..{LIMIT}}}", zipped=zipped)) == LIMIT
@@ -229,6 +235,7 @@ def test_the_largest_sweep_is_made(zipped):
     ("words", "count"),
     [
         ([f"span:{{1..{LIMIT + 1}}}"], "10,001"),
+        ([f"span:{{1..{LIMIT + 1}}}", "span:{1..2}"], "10,001"),
         (["span:{1..200}", "span:{1..200}"], "40,000"),
         (["span:{0..999999999999999999..0.001}"], "countless"),
         (["span:{1..1000}"] * 100, "countless"),

@@ -20,9 +20,22 @@ from agentless.model.files import MAX_FILES, Entry, Output, Upload, id_of, parse
 from agentless.model.spec import Mount, TaskSpec, check_spec
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from agentless.rules.files import Owner, added, changed_paths, key_of, owner_of, reused, tree_of
+from agentless.rules.files import (
+    MOST_COPIES,
+    MOST_PIECES,
+    Owner,
+    added,
+    bytes_of,
+    changed_paths,
+    files_of,
+    key_of,
+    line_of,
+    owner_of,
+    reused,
+    tree_of,
+)
 from agentless.rules.options import Options, Outside, Submission, submission
-from agentless.rules.running import in_folder
+from agentless.rules.running import in_folder, needs_nothing
 from agentless.runtimes.workspace import FilesImage, Workspace
 from agentless.stores.arrivals import arrive, unpack
 from agentless.stores.outputs import OutputStore
@@ -119,6 +132,16 @@ def test_run_takes_the_folder_along_and_brings_back_what_changes_in_it() -> None
     spec = in_folder(ask(targets=(), gpus=1), "/home/ann/my project").spec
     assert (spec.workdir, spec.uploads) == ("/workspace/my-project", (Upload("/home/ann/my project", "."),))
     assert spec.outputs == (Output(".", "/home/ann/my project", changed=True),)
+
+
+@pytest.mark.parametrize(
+    ("options", "targets", "nothing"),
+    [({}, (), True), ({"gpus": None}, (), True), ({"gpus": 0}, (), False), ({}, ("node1",), False)],
+)
+def test_run_takes_a_gpu_only_where_nothing_is_said_of_what_it_needs(
+    options: dict[str, object], targets: tuple[str, ...], nothing: bool
+) -> None:
+    assert needs_nothing(options, targets) is nothing
 
 
 @pytest.mark.parametrize(
@@ -330,6 +353,27 @@ def test_of_a_folder_where_something_is_gone_the_folders_below_are_copied() -> N
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(("count", "copied"), [(MOST_COPIES, MOST_COPIES), (MOST_COPIES + 1, 0)])
+def test_where_too_many_folders_would_be_copied_all_is_sent(count: int, copied: int) -> None:
+    tree = {"/w/gone": FILE}
+    for number in range(count):
+        tree |= {f"/w/{number}": FOLDER, f"/w/{number}/x": FILE}
+    now = {path: entry for path, entry in tree.items() if path != "/w/gone"}
+    copies, sent = reused(tree, now)
+    assert (len(copies), sent) == (copied, {} if copied else now)
+
+
+def test_what_is_sent_is_told_by_its_files_and_bytes() -> None:
+    tree = {"/w": FOLDER, "/w/d": FOLDER, "/w/a": FILE, "/w/b": FILE, "/w/l": Entry("link", 0o777, 0, "a")}
+    assert (files_of(tree), bytes_of(tree)) == (3, 2)
+
+
+def test_the_names_of_files_in_an_image_stay_what_they_were() -> None:
+    """With other names, everything would be sent again after an update, and what is there would never be removed."""
+    assert key_of({"/a": FILE}, Owner(7, 8), "busybox") == "7576a111e953f0d49b9dbfb7"
+    assert line_of("c1", "ann@x", [Upload("/h/p", ".")]) == "ce62d6f7b7e17021"
+
+
 def test_folders_of_the_image_stay_as_they_are_and_two_uploads_do_not_fight() -> None:
     tree = tree_of([(Upload("/h", "/"), {"": FOLDER, "etc": FOLDER, "etc/x": FILE})], "/w")
     assert tree == {"/etc/x": FILE}
@@ -414,6 +458,8 @@ def test_what_has_changed_is_told_by_its_topmost_paths() -> None:
     assert changed_paths(diff, "/workspace/p") == ("new", "sub/a b", "sub/file")
     many = "".join(f"A /w/{n}\n" for n in range(300))
     assert changed_paths(many, "/w") == (".",)
+    most = many[: many.index(f"A /w/{MOST_PIECES}\n")]
+    assert len(changed_paths(most, "/w")) == MOST_PIECES
     assert changed_paths("A /w\nA /w/x", "/w") == (".",)
 
 

@@ -31,6 +31,25 @@ def shares(limit: int = 2, floor: int = 4, **more: Any) -> dict[str, Any]:
     return {"gpu_share": limit, "gpu_memory": floor * GIB, **more}
 
 
+@pytest.mark.parametrize(
+    ("terms", "rough"),
+    [
+        (Sharing(2, 5 * GIB), Sharing(2, 4 * GIB)),
+        (Sharing(2, 4 * GIB), Sharing(2, 4 * GIB)),
+        (Sharing(3, 1), Sharing(3, 1)),
+        (Sharing(3, 0, strangers=True), Sharing(3, 0)),
+        (Sharing(1, 0, strangers=True), Sharing(1, 0, strangers=True)),
+    ],
+)
+def test_rough_terms_fit_wherever_the_terms_do(terms: Sharing, rough: Sharing) -> None:
+    assert terms.rough == rough
+
+
+@pytest.mark.parametrize(("total", "fits"), [(8 * GIB, True), (8 * GIB - 1, False)])
+def test_all_that_is_there_may_be_asked_for_and_no_more(total: int, fits: bool) -> None:
+    assert Sharing(2, 5 * GIB).fits([Sharing(2, 3 * GIB)], total) is fits
+
+
 def on_gpu(name: str, target: str = "node1::0", began: float = 0.0, limit: float | None = None, **needs: Any) -> Task:
     """A task that has run there for `began` seconds."""
     meant = parse_target(target)

@@ -59,6 +59,11 @@ def test_a_path_of_a_node_begins_in_the_home_folder_and_is_never_an_option(path,
     assert there(path)[0] in "./"
 
 
+@pytest.mark.parametrize("path", ["", ".", "./", "~", "~/"])
+def test_the_home_folder_is_a_dot(path):
+    assert there(path) == "."
+
+
 @given(st.binary(min_size=1, max_size=50).filter(lambda data: b"\0" not in data))
 def test_a_path_of_any_bytes_comes_over(data):
     path = os.fsdecode(data)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from agentless.model.cluster import Cluster
 from agentless.model.task import Task
 from agentless.rules.batches import Stay, Turns, is_held_back
-from agentless.rules.plan import Plan, plan
+from agentless.rules.plan import Plan, Promise, plan
 from agentless.rules.room import Room
 from agentless.rules.seat import FAR
-from tests.pure.build import NOW, cluster, seen, task
+from tests.pure.build import NOW, cluster, seen, task, uuid
 from tests.pure.test_plan import POLICIES, later, places, promises, runs, wish
 
 HOUR = 3600.0
@@ -57,6 +57,15 @@ def test_one_that_is_held_back_keeps_nobody_from_what_it_may_not_use_yet() -> No
     first = of(runs("a1", "node1::0"))
     found = look(node(first), of(wish("a2")), wish("other"), placed=(first,))
     assert (places(found), promises(found)) == ({"other": "node1::1"}, {"a2": ("node1", None)})
+
+
+def test_what_one_was_promised_that_is_held_back_for_longer_now_is_kept_from_nobody() -> None:
+    """Its promise was for the end of `other`, and the one of its batch has more time by now."""
+    first, other = of(runs("a1", "node2::0", 0, 100)), runs("u", "node1::0", 0, 50)
+    both = cluster({name: seen(name, gpus=1) for name in ("node1", "node2")}, (first, other))
+    before = Plan({}, {"new": None, "a2": Promise("node1", NOW + 50, (uuid("node1", 0),))})
+    queue = [wish("new", "node1::0", 60), of(wish("a2", "node1::0", 10))]
+    assert promises(look(both, *queue, placed=(first,), before=before))["new"] == ("node1", 50)
 
 
 def test_those_that_have_a_place_count_whatever_their_state() -> None:

@@ -19,7 +19,7 @@ from agentless.model.needs import parse_target
 from agentless.model.node import EngineFacts, HostFacts, NodeConfig, NumaNode
 from agentless.model.task import Placement, Running, Task
 from agentless.model.terms import Terms
-from agentless.rules.plan import Plan, plan
+from agentless.rules.plan import Plan, Promise, plan
 from agentless.rules.search import Cost
 from agentless.rules.shape import shape_of
 from agentless.rules.survey import survey
@@ -427,6 +427,57 @@ def test_whoever_is_next_gets_what_is_free_first_whatever_was_promised_to_those_
     for ended in (one, other):
         left = two_nodes(*(task_ for task_ in (one, other) if task_ != ended), gpus=1)
         assert list(plan(left, queue, NOW, POLICIES, first).starts) == ["a"]
+
+
+def promised(on: Cluster, queue: list[Task], **before: Promise | None) -> dict[str, tuple[str, float | None]]:
+    """What is promised after a look with these promises."""
+    return promises(plan(on, queue, NOW, POLICIES, Plan({}, before)))
+
+
+@pytest.mark.parametrize(("late", "kept"), [(0.0, True), (5.0, True), (5.1, False)])
+def test_a_promise_is_kept_although_it_is_a_little_late(late: float, kept: bool) -> None:
+    """From one in front, too, which was promised nothing before, and could have the place otherwise."""
+    busy = cluster(seen(gpus=1), (runs("t", "node1::0", 0, 10),))
+    queue = [wish("a", limit=100), wish("b", limit=50)]
+    before = Promise("node1", NOW + 10 - late, (uuid("node1", 0),))
+    found = promised(busy, queue, a=None, b=before)
+    assert found == {"a": ("node1", 60 if kept else 10), "b": ("node1", 10 if kept else 110)}
+
+
+def test_a_promise_on_a_node_that_is_gone_is_made_anew_and_those_behind_give_way() -> None:
+    busy = cluster(seen(gpus=1), (runs("t", "node1::0", 0, 10),))
+    queue = [wish("a", limit=100), wish("b", limit=50)]
+    gone, here = Promise("node9", NOW + 5), Promise("node1", NOW + 10, (uuid("node1", 0),))
+    assert promised(busy, queue, a=gone, b=here) == {"a": ("node1", 10), "b": ("node1", 110)}
+
+
+def test_a_promise_that_was_not_looked_at_any_more_names_the_time_at_which_it_comes_true_now() -> None:
+    busy = cluster(seen(gpus=2), (runs("t", "node1::0", 0, 10),))
+    before = Plan({}, {"a": None, "b": Promise("node1", NOW + 7, (uuid("node1", 0),))})
+    found = plan(busy, [wish("a", limit=5), wish("b", "node1::0")], NOW, POLICIES, before, starts=1)
+    assert (list(found.starts), promises(found)) == (["a"], {"b": ("node1", 10)})
+
+
+def test_whoever_is_next_takes_the_place_that_is_free_of_several_that_are_promised() -> None:
+    busy = two_nodes(runs("t", "node1::0", 0, 10), gpus=1)
+    there_ = {name: Promise(node, NOW + 20, (uuid(node, 0),)) for name, node in (("b", "node1"), ("c", "node2"))}
+    queue = [wish("a", needs={"exclude": ("node1",)}), wish("b", "node1::0", 10), wish("c", "node2::0", 10)]
+    assert places(plan(busy, queue, NOW, POLICIES, Plan({}, {"a": None, **there_}))) == {"a": "node2::0"}
+
+
+def test_whoever_is_next_takes_no_place_on_a_node_that_it_does_not_want() -> None:
+    busy = two_nodes(runs("t", "node2::0", 0, 10), gpus=1)
+    queue = [wish("a", needs={"exclude": ("node1",)}), wish("b", limit=10)]
+    before = {"a": None, "b": Promise("node1", NOW + 10, (uuid("node1", 0),))}
+    assert places(plan(busy, queue, NOW, POLICIES, Plan({}, before))) == {"b": "node1::0"}
+
+
+def test_who_starts_before_its_promise_is_promised_nothing_any_more() -> None:
+    """Although one in front has tried to take the place that was promised."""
+    busy = cluster(seen(gpus=2), (runs("t", "node1::0", 0, 100, cores=1.0),))
+    before = {"a": None, "b": Promise("node1", NOW + 30, (uuid("node1", 1),))}
+    found = plan(busy, [wish("a", limit=10, cores=32.0), wish("b", limit=10)], NOW, POLICIES, Plan({}, before))
+    assert (places(found), promises(found)) == ({"b": "node1::1"}, {"a": ("node1", 100)})
 
 
 def test_nothing_is_promised_on_a_node_that_cannot_be_reached() -> None:

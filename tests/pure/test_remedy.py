@@ -12,10 +12,11 @@ from agentless.model.cluster import Cluster
 from agentless.model.task import Running, Task
 from agentless.rules.ahead import Ahead
 from agentless.rules.plan import Promise, plan
-from agentless.rules.remedy import _without, remedies
+from agentless.rules.remedy import MOST_AHEAD, _without, remedies
 from agentless.rules.survey import survey
 from tests.pure.build import CID, NOW, cluster, process, seen, uuid
-from tests.pure.test_plan import POLICIES, boxed, clusters, later, look, runs, there, two_nodes, wish, wishes
+from tests.pure.test_gpu_share import on_gpu, shares
+from tests.pure.test_plan import POLICIES, boxed, clusters, later, look, mixed, runs, there, two_nodes, wish, wishes
 from tests.pure.test_reserved import HOUR, reserved
 from tests.pure.test_reserved import on as reserve
 
@@ -77,6 +78,56 @@ def test_cores_and_memory_that_are_left() -> None:
     assert size == "--memory 8G"
 
 
+@pytest.mark.parametrize(
+    ("taken", "words"), [(30.0, ["--cores 2"]), (31.0, ["--cores 1"]), (31.5, ["--cores 0.5"]), (32.0, [])]
+)
+def test_as_many_cores_are_named_as_are_left(taken: float, words: list[str]) -> None:
+    holder = replace(runs("t1", "node1"), spec=replace(runs("t1", "node1").spec, cores=taken))
+    found = told(two_nodes(holder), wish("a", "node1", cores=8.0))
+    assert [text for text in found if text.startswith("--cores")] == words
+
+
+@pytest.mark.parametrize(("left_mib", "words"), [(953.5, "--memory 999M"), (1430.5, "--memory 1G")])
+def test_memory_that_is_left_is_named_in_a_round_number_that_fits(left_mib: float, words: str) -> None:
+    plain = runs("t1", "node1")
+    holder = replace(plain, spec=replace(plain.spec, memory=int((131072 - left_mib) * 2**20)))
+    assert words in told(two_nodes(holder), wish("a", "node1", memory=20 << 30))
+
+
+def test_the_gpu_with_the_most_memory_is_named() -> None:
+    assert told(mixed(), wish("a", "1x:900G"), "node2") == ["--gpu-memory 42G"]
+
+
+def test_each_option_that_would_do_is_named() -> None:
+    on = cluster(seen(gpus=2, processes=(process("node1", 0),)))
+    assert told(on, wish("a", "node1::0")) == ["--gpus 1 in place of exactly this one", "--share"]
+    on = reserve(cluster(seen(gpus=2)), reserved("node1::0", begin=2 * HOUR, end=3 * HOUR))
+    assert told(on, wish("a", "node1::0")) == [
+        "--gpus 1 in place of exactly this one", "--time-limit 1h59m or less"
+    ]  # fmt: skip
+
+
+def test_any_gpus_in_place_of_exactly_these() -> None:
+    on = cluster(seen(gpus=4), BUSY[:1])
+    assert told(on, wish("a", "node1::0,1"))[0] == "--gpus 2 in place of exactly these"
+
+
+def test_one_gpu_is_named_where_two_are_too_many() -> None:
+    assert told(cluster(seen(gpus=2), BUSY[:1]), wish("a", "2x"))[0] == "--gpus 1"
+
+
+@pytest.mark.parametrize(("count", "words"), [(MOST_AHEAD, ["--gpu-type 'NVIDIA L4'"]), (MOST_AHEAD + 1, [])])
+def test_behind_too_many_nothing_is_said_to_help(count: int, words: list[str]) -> None:
+    queue = [wish(f"w{number}", "1xH100") for number in range(count)]
+    found = remedies(two_nodes(), "node1", wish("a", "1xT4"), Ahead(queue, {}, POLICIES))
+    assert [remedy.text for remedy in found] == words
+
+
+def test_who_shares_with_tasks_alone_is_not_told_to_share_with_strangers() -> None:
+    on = cluster(seen(gpus=1, processes=(process("node1", 0),)))
+    assert told(on, wish("a", "node1::0", needs={"gpu_share": 2, "gpu_memory": 1 << 30})) == []
+
+
 def test_a_stranger_is_shared_with() -> None:
     on = cluster(seen(gpus=1, processes=(process("node1", 0),)))
     assert told(on, wish("a", "node1::0")) == ["--share"]
@@ -103,6 +154,27 @@ def test_a_grace_time_is_a_part_of_the_time() -> None:
     on = reserve(two_nodes(gpus=1), reserved("node1::0", begin=2 * HOUR, end=3 * HOUR))
     slow = wish("a", "node1::0")
     assert told(on, replace(slow, spec=replace(slow.spec, stop_grace=1800.0)))[-1] == "--time-limit 1h29m or less"
+
+
+def test_a_task_that_is_warned_before_its_end_needs_no_grace() -> None:
+    on = reserve(two_nodes(gpus=1), reserved("node1::0", begin=2 * HOUR, end=3 * HOUR))
+    warned = wish("a", "node1::0")
+    terms = replace(warned.spec.terms, time_limit=5 * HOUR, signal_before=600.0)
+    warned = replace(warned, spec=replace(warned.spec, terms=terms, stop_grace=1800.0))
+    assert told(on, warned)[-1] == "--time-limit 1h59m or less"
+    early = replace(terms, signal_before=7140.0)
+    assert told(on, replace(warned, spec=replace(warned.spec, terms=early))) == []
+
+
+def test_of_two_time_limits_that_would_do_the_longer_one_is_named() -> None:
+    soon = reserved("node1::0", begin=HOUR, end=2 * HOUR)
+    late = reserved("node1::1", begin=5 * HOUR, end=6 * HOUR)
+    assert told(reserve(two_nodes(gpus=2), soon, late), wish("a", "1x"))[-1] == "--time-limit 4h59m or less"
+
+
+def test_a_minute_is_the_shortest_time_limit_that_is_named() -> None:
+    on = reserve(two_nodes(gpus=1), reserved("node1::0", begin=120.0, end=3 * HOUR))
+    assert told(on, wish("a", "1x")) == ["--time-limit 1m or less"]
 
 
 def test_no_time_limit_is_named_that_would_be_too_short_to_be_typed() -> None:
@@ -230,6 +302,23 @@ def test_whose_end_would_only_help_those_before_it_is_not_named() -> None:
     on = two_nodes(runs("t1", "node1::0", 60, 3600), runs("t2", "node1::1", 60, 7200), gpus=2)
     ends = behind(on, wish("a", "node1", needs={"gpus": 1}), wish("w1", "node1", needs={"gpus": 1}))
     assert ends == ["once task t1 of me@here, task t2 of me@here have ended, in 1h 59m at the latest"]
+
+
+def test_whose_end_is_not_needed_is_not_named() -> None:
+    on = cluster(seen(gpus=3), tuple(runs(f"t{n}", f"node1::{n}", 60, 3600 + n) for n in range(3)))
+    ends = "once task t1 of me@here, task t2 of me@here have ended, in 59m 2s at the latest"
+    assert told(on, wish("a", "node1::1,2"))[-1] == ends
+
+
+def test_who_wants_a_gpu_alone_waits_for_all_who_share_it() -> None:
+    on = cluster(seen(gpus=1), (on_gpu("t1", **shares()), on_gpu("t2", **shares())))
+    assert told(on, wish("a", "node1::0")) == ["once task t1 of me@here, task t2 of me@here have ended"]
+
+
+def test_the_end_of_a_task_gives_all_memory_of_its_gpu_back() -> None:
+    on = cluster(seen(gpus=1), BUSY[:1])
+    wanted = wish("a", "node1::0", needs={"gpu_memory": 23034 << 20})
+    assert told(on, wanted)[-1] == "once task t1 of me@here has ended, in 59m 0s at the latest"
 
 
 @given(clusters(), wishes())

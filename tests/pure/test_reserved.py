@@ -98,6 +98,34 @@ def test_in_her_time_an_owner_does_not_wait_for_what_others_were_promised_for_af
     assert places(again) == {"a1": "node1::0"}
 
 
+def test_each_owner_has_what_is_reserved_for_her() -> None:
+    node = on(cluster(seen(gpus=2)), reserved("node1::0", "ann"), reserved("node1::1", "bob", id="r2"))
+    found = look(node, of("ann@a", wish("a", "node1::0")), of("bob@b", wish("b", "node1::1")))
+    assert places(found) == {"a": "node1::0", "b": "node1::1"}
+
+
+@pytest.mark.parametrize(
+    ("windows", "first", "hers"),
+    [
+        ([reserved("node1::0"), reserved("node1::1", "cat", 5 * HOUR, 6 * HOUR, id="r2")],
+         wish("b", "node1::0"), wish("a", "node1::0")),
+        ([reserved("node1::0")], wish("b", "node1::0,1"), wish("a", "node1::0")),
+        ([reserved("node1")], wish("b", "node1", cores=32.0), wish("a", "node1", cores=32.0)),
+    ],
+    ids=["another GPU is reserved for another", "one of two GPUs is hers", "cores of the whole node"],
+)  # fmt: skip
+def test_what_is_promised_to_others_for_afterwards_gives_way_to_her(
+    windows: list[Reservation], first: Task, hers: Task
+) -> None:
+    node = on(cluster(seen(gpus=2)), *windows)
+    assert list(look(node, of("bob@b", first), of("ann@a", hers)).starts) == ["a"]
+
+
+def test_from_the_end_of_her_time_on_an_owner_waits_for_those_in_front() -> None:
+    node = on(cluster(seen(gpus=2), (runs("t", "node1::0", 0, 10),)), reserved("node1", begin=-HOUR, end=0.0))
+    assert look(node, of("bob@b", wish("b", "2x")), of("ann@a", wish("a"))).starts == {}
+
+
 def test_among_the_tasks_of_one_owner_the_queue_is_in_force_in_her_time_too() -> None:
     node = on(cluster(seen(gpus=2), (runs("t", "node1::0"),)), reserved("node1"))
     found = look(node, of("ann@a", wish("large", "2x")), of("ann@a", wish("endless")))

@@ -18,7 +18,7 @@ from agentless.errors import StateError, UsageError
 from agentless.model.gate import GpuRecord, NodeRecord
 from agentless.model.spent import Load, Spent, spent_of
 from agentless.model.task import Ended
-from agentless.rules.periods import periods
+from agentless.rules.periods import LONGEST, period_of, periods
 from agentless.rules.usage import ROWS, Tally, gpus_of, observed
 from agentless.stores.history import History
 from tests.pure.build import NOW, STATES, cluster, placement, reading, seen, task
@@ -160,6 +160,12 @@ def test_a_task_holds_its_gpus_from_its_start_to_its_end_whatever_becomes_of_its
         assert found.end == (NOW - 1 if state == "ended" else NOW)
 
 
+def test_a_task_whose_place_is_not_known_any_more_had_no_gpus():
+    ended = task(state="ended")
+    found = spent_of(replace(ended, status=replace(ended.status, placement=None)), Load(), NOW)
+    assert found.gpus == 0
+
+
 @pytest.mark.parametrize(
     ("changes", "others", "expected"),
     [
@@ -212,11 +218,33 @@ def at(text: str) -> float:
         ("2026-10-24T12:00", "2026-10-26T12:00", ["2026-10-24T22:00", "2026-10-25T23:00"]),
         ("2026-10-25T00:30", "2026-10-25T03:30", ["2026-10-25T01:00", "2026-10-25T02:00", "2026-10-25T03:00"]),
         ("2026-05-01T12:00", "2026-05-01T12:30", []),
+        ("2026-05-01T12:20:30", "2026-05-01T14:00", ["2026-05-01T13:00"]),
+        ("2026-05-01T12:00", "2026-05-03T22:00", ["2026-05-01T22:00", "2026-05-02T22:00"]),
     ],
-    ids=["hours", "a day of 23 hours", "a day of 25 hours", "an hour that comes twice", "less than an hour"],
+    ids=[
+        "hours",
+        "a day of 23 hours",
+        "a day of 25 hours",
+        "an hour that comes twice",
+        "less than an hour",
+        "until a full hour",
+        "until midnight",
+    ],
 )
 def test_periods_are_by_the_clock_on_the_wall(berlin, begin, end, edges):
     assert periods(at(begin), at(end)) == [at(begin), *map(at, edges), at(end)]
+
+
+@pytest.mark.parametrize(
+    ("span", "period"),
+    [(25 * HOUR, "hour"), (25 * HOUR + 1, "day"), (62 * 24 * HOUR, "day"), (62 * 24 * HOUR + 1, "week")],
+)
+def test_the_longer_the_span_the_longer_its_periods(span, period):
+    assert period_of(NOW, NOW + span) == period
+
+
+def test_the_longest_span_is_one():
+    assert len(periods(NOW - LONGEST, NOW)) > 700
 
 
 def test_weeks_begin_on_monday(berlin):
