@@ -82,7 +82,6 @@ class _Zstd:
         self._wanted = 5
         self._hop = 0
         self._in_blocks = self._is_last = False
-        self._check = 0
 
     def feed(self, data: bytes) -> int:
         at = 0

@@ -49,10 +49,17 @@ def all_mutants() -> list[Mutant]:
     ]
 
 
-def explained() -> dict[tuple[str, str, str], str]:
-    """Why a mutant does what the original does, by file and expressions."""
+def explained(mutants: list[Mutant]) -> list[Mutant]:
+    """Those that do what the original does, as it is written there with the reason."""
     with EXPLAINED.open("rb") as file:
-        return {(each["file"], each["before"], each["after"]): each["why"] for each in tomllib.load(file)["equivalent"]}
+        entries = tomllib.load(file)["equivalent"]
+
+    def is_meant(mutant: Mutant, entry: dict[str, str]) -> bool:
+        line = (ROOT / mutant.file).read_text().splitlines()[mutant.change.line - 1]
+        same = (mutant.file, mutant.change.before, mutant.change.after)
+        return same == (entry["file"], entry["before"], entry["after"]) and entry.get("within", "") in line
+
+    return [mutant for mutant in mutants if any(is_meant(mutant, entry) for entry in entries)]
 
 
 def tests_of(mutant: Mutant, ran: dict[str, Ran]) -> list[str]:
@@ -133,8 +140,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         trials = Trials(ran, Path(folder))
         trials.run(chosen, arguments.at_once)
-    reasons = explained()
-    equal = [each for each in trials.unnoticed if (each.file, each.change.before, each.change.after) in reasons]
+    equal = explained(trials.unnoticed)
     survivors = [each for each in trials.unnoticed if each not in equal]
     killed = len(chosen) - len(trials.unnoticed)
     rate = killed / max(1, len(chosen) - len(equal))

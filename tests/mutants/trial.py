@@ -23,9 +23,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
+from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 ROOT = Path(__file__).parents[2]
 SHELLS = ("script", "crash", "screens", "store", "history", "render", "signals", "span_command", "archive", "log_store")
@@ -35,8 +36,12 @@ OURS = ("agentless", "tests", "test_", "conftest", "__")
 
 
 def pytest_words(*words: str) -> list[str]:
-    """Hypothesis looks at few examples, and always at the same ones: what dies today dies tomorrow."""
-    settings.register_profile("mutants", max_examples=30, derandomize=True, database=None, deadline=None)
+    """Hypothesis looks at few examples, and always at the same ones: what dies today dies tomorrow.
+
+    It looks for no smaller one: the first that fails is enough.
+    """
+    few: dict[str, Any] = {"max_examples": 30, "derandomize": True, "phases": (Phase.explicit, Phase.generate)}
+    settings.register_profile("mutants", database=None, deadline=None, **few)
     return ["-q", "-x", "--no-header", "-p", "no:cacheprovider", "--hypothesis-profile=mutants", *words]
 
 
