@@ -48,6 +48,7 @@ ROW = (
     "Default"
 )
 OTHERWISE = '*) exec "$REAL" "$@" ;; esac'
+FLOODS = "offline: {} (sends endless errors|prints more than 1 MiB|said more than 12 MiB|did not finish a command)"
 # By kind: the program in the place of which this stands, what it does, and, as a pattern, what is said of the node.
 KINDS: dict[str, tuple[str, str, str]] = {
     "many-gpus": (
@@ -90,8 +91,8 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "case $1 in info) while :; do printf x; sleep 0.1; done ;; " + OTHERWISE,
         "offline: {} did not finish a command within 6 s",
     ),
-    # Which of its limits it meets first is a matter of the moment.
-    "flooding-stderr": ("sh", 'yes >&2 &\nexec /bin/sh "$@"', "offline: {} (sends endless|prints more than)"),
+    # Which of our limits it meets first is a matter of the moment.
+    "flooding-stderr": ("sh", 'yes >&2 &\nexec /bin/sh "$@"', FLOODS),
     "flooding-shell": ("sh", "exec yes", "offline: {} prints more than 1 MiB before its shell"),
 }  # fmt: skip
 
