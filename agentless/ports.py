@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agentless.model.command import Command, Result, Section
 from agentless.model.container import Container
 from agentless.model.files import Prepared
 from agentless.model.gpu import GpuSample, GpuTopology, Xid
+from agentless.model.launch import Launch
 from agentless.model.log_query import LogQuery
 from agentless.model.node import EngineFacts
 from agentless.model.task import Placement, Task
@@ -90,8 +91,11 @@ Reading = Callable[[int, bytes], Iterable[tuple[int, bytes]]]
 class Runtime(Protocol):
     """A way to run tasks on a node: what it is asked is a command, what it answers is parsed. No I/O.
 
-    `container` is what `parse_launch` gave, or the name that the task's container has.
+    `container` is what `parse_launch` gave, or the name that the task's container has. `at_once` is how many launches
+    are one script.
     """
+
+    at_once: int
 
     def launch(
         self,
@@ -105,6 +109,12 @@ class Runtime(Protocol):
 
         `prepared` has the files of a task that has some, `engine` is what the node has last said of its engine.
         """
+
+    def launches(self, wanted: Sequence[Launch]) -> Command:
+        """Likewise several, `at_once` at most, that have the same secrets."""
+
+    def answers(self, count: int, result: Result) -> list[Result]:
+        """The answers to so many launches in one script, each as if it had been alone."""
 
     def parse_launch(self, task: Task, result: Result) -> str:
         """What has been started. Raises Refused or RuntimeFailed when nothing of it is there, or NoAnswer."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from agentless.controller.core import Core
 from agentless.controller.env_moves import Moves
+from agentless.controller.launches import Launches
 from agentless.controller.link import Link
 from agentless.controller.together import Together
 from agentless.controller.uploads import Uploads
@@ -25,6 +27,7 @@ from agentless.errors import (
 )
 from agentless.model.env import EnvRef, is_ours, parse_ref
 from agentless.model.event import Event, Launched, LaunchFailed, Step, Unplaced
+from agentless.model.launch import Launch
 from agentless.model.task import Assigning, Lost, Pending, Task
 from agentless.model.transfer import Progress
 from agentless.model.units import format_duration, format_size
@@ -54,6 +57,7 @@ class Launcher:
         self._moves = moves
         self._uploads = uploads
         self._together = Together(core)
+        self._launches: defaultdict[str, Launches] = defaultdict(Launches)
         self._background: set[asyncio.Task[None]] = set()
         core.relaunch = self._relaunch
 
@@ -199,9 +203,9 @@ class Launcher:
             )
         runtime = link.runtime_of(task)
         secrets, engine = self._core.secrets.get(task.id), link.observation.engine
-        command = runtime.launch(task, task.placement, secrets, prepared, engine)
+        launch = Launch(task, task.placement, secrets, prepared, engine)
         try:
-            return runtime.parse_launch(task, await link.run(command))
+            return runtime.parse_launch(task, await self._launches[link.node.name].run(link, runtime, launch))
         except Unseen:
             # The node is degraded before the task is put back: nothing goes there again.
             with contextlib.suppress(AgentlessError):

@@ -169,6 +169,6 @@ def _values(words: Sequence[str], option: str) -> Iterator[str]:
             yield word.removeprefix(option)
 
 
-def claims(placement: Placement, node: NodeConfig, asked_format: str) -> Mapping[str, Any]:
+def claims(gpu_uuids: Sequence[str], node: NodeConfig, asked_format: str) -> Mapping[str, Any]:
     """What a launch script has to know of other engines, see `others.sh.j2`."""
-    return {**asking(node), "named_gpus": named(placement.gpu_uuids), "asked_format": asked_format}
+    return {**asking(node), "named_gpus": named(gpu_uuids), "asked_format": asked_format}

@@ -10,18 +10,20 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import get_args
+from typing import Any, get_args
 
 import orjson
 
 from agentless.errors import AgentlessError, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed
-from agentless.model.claim import GPUS, SPEC, TASK, labels_of
+from agentless.model.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, OWNER, SPEC, TASK, labels_of
 from agentless.model.command import SECTION, Command, Result, Section
 from agentless.model.container import Container
 from agentless.model.files import Prepared
+from agentless.model.launch import Launch
 from agentless.model.log_query import LogQuery
 from agentless.model.node import Control, EngineFacts, NodeConfig
 from agentless.model.signature import COVERED, SIGNATURE, Signer
+from agentless.model.spec import TaskSpec
 from agentless.model.task import Placement, Task
 from agentless.model.text import cut
 from agentless.ports import Reading
@@ -46,6 +48,7 @@ LIVE = (
     '|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}'
     '|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}'
 )
+SIGNED = f'{{{{.Label "{SIGNATURE}"}}}}'
 _STATE = "{{.State.Status}}"
 _ID = "{{.Id}}"
 _LISTING = "{{.ID}} {{.Status}}"
@@ -80,6 +83,7 @@ _INFO = (
     ',"time":{{json .SystemTime}},"id":{{json .ID}}{{end}}}'
 )
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+_ANSWER = re.compile(r"^([1-9][0-9]{0,3})([|=])(.*)$", re.MULTILINE)
 
 
 class ImageMissing(RuntimeFailed):
@@ -102,13 +106,15 @@ class Docker:
     """The Docker engine of one node, spoken to by the `docker` command as the inventory writes it.
 
     What another engine with much the same command does otherwise, its class overrides: see there from `_template` on.
-    `keeps_envs`: whether it can keep environments, as images of ours.
+    `keeps_envs`: whether it can keep environments, as images of ours. `at_once`: how many launches are one script.
     """
 
     keeps_envs = True
+    at_once = 8
     _volumes = VolumeWords
+    _makes_volumes = False
     _live, _state, _inspected, _info = LIVE, _STATE, _INSPECT, _INFO
-    _signed = f'{{{{.Label "{SIGNATURE}"}}}}'
+    _signed = SIGNED
 
     def __init__(self, node: NodeConfig, renderer: Renderer, signer: Signer) -> None:
         self._node = node
@@ -263,23 +269,57 @@ class Docker:
         prepared: Prepared | None = None,
         engine: EngineFacts | None = None,
     ) -> Command:
-        """Lock, check, `docker run -d` as one script; `parse_launch` reads its answer.
+        """A single launch; `prepared` has the task's files, `engine` is the node's as it has answered last."""
+        return self.launches([Launch(task, placement, secrets, prepared, engine)])
 
-        `prepared` has the files of a task that has some, `engine` is the node's as it has answered last.
-        Raises RuntimeFailed when the value of a secret is gone: docker would leave the variable out without a word.
+    def launches(self, wanted: Sequence[Launch]) -> Command:
+        """Lock, check, create, and start without the lock, as one script; `parse_launch` reads its answer.
+
+        Several must have the same secrets; `answers` takes their answer apart. Raises RuntimeFailed when the value of a
+        secret is gone: docker would leave the variable out without a word.
         """
-        spec = task.spec
-        if missing := sorted(set(spec.secret_env).difference(secrets)):
-            raise RuntimeFailed(f"the value of the secret {missing[0]} is gone; submit the task again")
+        secrets = wanted[0].secrets
+        for each in wanted:
+            check_secrets(each.task.spec, each.secrets)
         docker = self._docker
         if secrets and docker[0].rpartition("/")[2] == "sudo":
             docker = [docker[0], f"--preserve-env={','.join(sorted(secrets))}", *docker[1:]]
+        docker = self._under_lock(docker)
+        creations = [self._creation(each, docker) for each in wanted]
+        engine = {
+            "format": self._live,
+            "many": len(wanted) > 1,
+            "clear": self._template("docker-clear.sh.j2"),
+            "begin": self._template("docker-begin.sh.j2"),
+        }
+        gpus = dict.fromkeys(uuid for each in wanted for uuid in each.placement.gpu_uuids)
+        script = self._renderer.script(
+            "docker-launch.sh.j2",
+            docker=self._under_lock(self._docker),
+            lock_wait=LOCK_WAIT,
+            live=self._template("docker-live.sh.j2"),
+            live_format=f"{self._signed}|{self._live}",
+            state_format=self._state,
+            **_beside.claims(list(gpus), self._node, LIVE),
+            volume_format=MARK,
+            makes_volumes=self._makes_volumes,
+            image_format=_ID,
+            launches=creations,
+            start=self._renderer.script("docker-start.sh.j2", docker=self._docker, **engine),
+            **engine,
+        )
+        return Command(script, secrets=dict(secrets), timeout=LOCK_WAIT + 100.0)
+
+    def _creation(self, wanted: Launch, docker: list[str]) -> dict[str, Any]:
+        """What the script has to know of one launch; `docker` are the words that create its container."""
+        task, placement, prepared = wanted.task, wanted.placement, wanted.prepared
+        spec = task.spec
         name = self._name(task, placement)
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
-        parent = engine.cgroup_parent if engine else None
-        run = self._renderer.words(
+        parent = wanted.engine.cgroup_parent if wanted.engine else None
+        create = self._renderer.words(
             self._template("docker-run.j2"),
-            docker=self._under_lock(docker),
+            docker=docker,
             name=name,
             labels=labels,
             gpu_uuids=placement.gpu_uuids,
@@ -305,29 +345,43 @@ class Docker:
             image=prepared.image if prepared else spec.image,
             command=spec.command,
         )
-        script = self._renderer.script(
-            self._template("docker-launch.sh.j2"),
-            docker=self._under_lock(self._docker),
-            lock_wait=LOCK_WAIT,
-            format=self._live,
-            live_format=f"{self._signed}|{self._live}",
-            state_format=self._state,
-            name=name,
-            signature=labels[SIGNATURE],
-            gpu_uuids=placement.gpu_uuids,
-            exclusive=spec.needs.exclusive,
-            sharing=spec.needs.sharing,
-            gpu_total=placement.gpu_total,
-            **_beside.claims(placement, self._node, LIVE),
-            volumes=[volume.name for volume in spec.volumes],
-            volume_format=MARK,
-            owner=task.owner,
-            run=run,
-            image=spec.image,
-            image_id=spec.image_id,
-            image_format=_ID,
-        )
-        return Command(script + "\n", secrets=dict(secrets), timeout=LOCK_WAIT + 100.0)
+        if create[len(docker)] == "run" and "--detach" in create:
+            # An own template of before, when what it says was run at once.
+            create[len(docker)] = "create"
+            create.remove("--detach")
+        claim = (GPUS, EXCLUSIVE, GPU_SHARE, GPU_MEMORY, TASK, OWNER)
+        return {
+            "create": create,
+            "name": name,
+            "signature": labels[SIGNATURE],
+            "claimed": "|".join(labels[label] for label in claim),
+            "gpu_uuids": placement.gpu_uuids,
+            "gpu_total": placement.gpu_total,
+            "exclusive": spec.needs.exclusive,
+            "sharing": spec.needs.sharing,
+            "volumes": [volume.name for volume in spec.volumes],
+            "owner": task.owner,
+            "image": spec.image,
+            "image_id": spec.image_id,
+        }
+
+    def answers(self, count: int, result: Result) -> list[Result]:
+        """The answers to so many launches in one script, each as if it had been alone."""
+        if count == 1:
+            return [result]
+        words: list[list[str]] = [[] for _ in range(count)]
+        codes: dict[int, int] = {}
+        for number, kind, rest in _ANSWER.findall(result.out):
+            at = int(number) - 1
+            if at < count and kind == "|":
+                words[at].append(rest)
+            elif at < count and rest.isdecimal():
+                codes[at] = int(rest[:3])
+        if not codes:
+            return [result] * count
+        texts = ["\n".join(lines).encode() for lines in words]
+        # One that says nothing any more, after others have answered, has broken off.
+        return [Result(codes.get(at, _UNCLEAR), text, text) for at, text in enumerate(texts)]
 
     def parse_launch(self, task: Task, result: Result) -> str:
         """The id of the started container.
@@ -459,6 +513,12 @@ class Docker:
 
 def _as_it_is(fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
     return ((fd, data),)
+
+
+def check_secrets(spec: TaskSpec, secrets: Mapping[str, str]) -> None:
+    """Raise RuntimeFailed when the value of a secret that the task is to have is gone."""
+    if missing := sorted(set(spec.secret_env).difference(secrets)):
+        raise RuntimeFailed(f"the value of the secret {missing[0]} is gone; submit the task again")
 
 
 def check_claims(task: Task, node: NodeConfig, result: Result) -> None:

@@ -21,7 +21,7 @@ from agentless.model.claim import TASK
 from agentless.model.command import Command, Result
 from agentless.model.container import Container, ContainerState
 from agentless.model.env import is_ours
-from agentless.model.files import Prepared
+from agentless.model.launch import Launch
 from agentless.model.node import Control, EngineFacts
 from agentless.model.signature import SIGNATURE
 from agentless.model.spec import Volume
@@ -38,7 +38,20 @@ DOWN = 255
 """The exit code of what ran when the node went down, as Docker has it."""
 
 _CLAIM = re.compile(r"^(agentless-[^.]*)\..*")
-_OWN = frozenset({"cp.j2", "events.j2", "facts.sh.j2", "launch.sh.j2", "reap.sh.j2", "rm.j2", "run.j2", "shell.sh.j2"})
+_OWN = frozenset(
+    {
+        "begin.sh.j2",
+        "clear.sh.j2",
+        "cp.j2",
+        "events.j2",
+        "facts.sh.j2",
+        "live.sh.j2",
+        "reap.sh.j2",
+        "rm.j2",
+        "run.j2",
+        "shell.sh.j2",
+    }
+)
 _INFO = (
     '{"version":{{json .Version.Version}},"rootless":{{json .Host.Security.Rootless}}'
     ',"cgroups":{{json .Host.CgroupsVersion}},"controllers":{{json .Host.CgroupControllers}}}'
@@ -52,6 +65,7 @@ LIVE = (
     '|{{index .Labels "agentless.gpu_share"}}|{{index .Labels "agentless.gpu_memory"}}'
     '|{{index .Labels "agentless.task"}}|{{index .Labels "agentless.owner"}}'
 )
+SIGNED = f'{{{{index .Labels "{SIGNATURE}"}}}}'
 _STATE = (
     '{{if not .State.StartedAt.IsZero}}begun{{else if eq .State.Status "initialized"}}created'
     "{{else}}{{.State.Status}}{{end}}"
@@ -80,9 +94,10 @@ class Podman(Docker):
     """The podman of one user of a node."""
 
     keeps_envs = False
+    _makes_volumes = True
     _volumes = PodmanVolumes
     _live, _state, _inspected, _info = LIVE, _STATE, _INSPECTED, _INFO
-    _signed = f'{{{{index .Labels "{SIGNATURE}"}}}}'
+    _signed = SIGNED
 
     def events(self, since: float) -> Command:
         """As Docker's; a line of a container that is none of ours is empty."""
@@ -93,20 +108,13 @@ class Podman(Docker):
         words = result.err.lower()
         return all(re.search(rf'no such (object: "?|container:? "?){re.escape(one)}', words) for one in missing)
 
-    def launch(
-        self,
-        task: Task,
-        placement: Placement,
-        secrets: Mapping[str, str],
-        prepared: Prepared | None = None,
-        engine: EngineFacts | None = None,
-    ) -> Command:
+    def launches(self, wanted: Sequence[Launch]) -> Command:
         """As Docker's; raises RuntimeFailed also for an env."""
-        if is_ours(task.spec.image or ""):
+        if any(is_ours(each.task.spec.image or "") for each in wanted):
             raise RuntimeFailed(
                 f"{self._node.name} has podman, which keeps no envs; take a node with Docker, or --image"
             )
-        return super().launch(task, placement, secrets, prepared, engine)
+        return super().launches(wanted)
 
     def complaint(self, words: str) -> str:
         """What podman complains of, as a sentence with the fix."""

@@ -12,7 +12,7 @@ import base64
 import re
 import shlex
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -23,6 +23,7 @@ from agentless.model.claim import labels_of
 from agentless.model.command import Command, Result, Section
 from agentless.model.container import Container, ContainerState
 from agentless.model.files import Prepared
+from agentless.model.launch import Launch
 from agentless.model.log_query import LogQuery
 from agentless.model.node import EngineFacts, NodeConfig
 from agentless.model.sharing import ALONE
@@ -79,6 +80,8 @@ _STATUSES = {
 
 class Systemd:
     """The service managers of one node, the system's and the user's own; a `ports.Runtime`."""
+
+    at_once = 1
 
     def __init__(self, node: NodeConfig, renderer: Renderer, signer: Signer) -> None:
         self._node = node
@@ -165,9 +168,9 @@ class Systemd:
         Raises RuntimeFailed when the value of a secret is gone.
         """
         del prepared, engine  # a task without a container has no files of its own, and claims by a process
+        other = podman if self._node.has_podman else docker
         spec = task.spec
-        if missing := sorted(set(spec.secret_env).difference(secrets)):
-            raise RuntimeFailed(f"the value of the secret {missing[0]} is gone; submit the task again")
+        docker.check_secrets(spec, secrets)
         name, user = task.container_name, (spec.user or "").partition(":")
         program = self._renderer.script(
             "systemd-task.sh.j2",
@@ -188,15 +191,14 @@ class Systemd:
             docker=["unlocked", *self._node.docker] if self._node.has_podman else list(self._node.docker),
             lock_wait=docker.LOCK_WAIT,
             live="podman-live.sh.j2" if self._node.has_podman else "docker-live.sh.j2",
-            live_format=podman.LIVE if self._node.has_podman else docker.LIVE,
-            signature="",
+            live_format=f"{other.SIGNED}|{other.LIVE}",
             unit=f"{name}.service",
             name=name,
             gpu_uuids=placement.gpu_uuids,
             exclusive=spec.needs.exclusive,
             sharing=spec.needs.sharing,
             gpu_total=placement.gpu_total,
-            **_beside.claims(placement, self._node, docker.LIVE),
+            **_beside.claims(placement.gpu_uuids, self._node, docker.LIVE),
             properties=[*_properties(task, placement, user[2]), f"--setenv={LABELS}={self._packed(task, placement)}"],
             user=user[0],
             controllers=[*["cpu"] * (spec.cores is not None), *["memory"] * (spec.memory is not None)],
@@ -205,6 +207,15 @@ class Systemd:
             claim=_claim(task, placement),
         )
         return Command(script + "\n", secrets=dict(secrets), timeout=docker.LOCK_WAIT + 100.0)
+
+    def launches(self, wanted: Sequence[Launch]) -> Command:
+        """That of a single one: systemd-run takes no time."""
+        (one,) = wanted
+        return self.launch(one.task, one.placement, one.secrets)
+
+    def answers(self, count: int, result: Result) -> list[Result]:
+        """The one answer."""
+        return [result] * count
 
     def parse_launch(self, task: Task, result: Result) -> str:
         """The unit that was started.

@@ -100,12 +100,12 @@ def test_a_launch_runs_the_container_and_says_its_id(node: Node) -> None:
 
 
 @pytest.mark.parametrize("node", [["bash"]], indirect=True, ids=" ".join)
-def test_a_shell_that_has_no_room_to_look_at_who_holds_what_starts_nothing(node: Node) -> None:
-    """Bash puts a long list into a file, older ones any list."""
+def test_a_shell_that_has_no_room_on_a_disk_sees_who_holds_what_all_the_same(node: Node) -> None:
+    """Bash would put a long list into a file, older ones any list."""
     node.launch(assigning("t1", owner="a" * 100_000))
     (node.state / "runs").unlink()
     node.shell = ["bash", "-c", "trap '' XFSZ; ulimit -f 64; exec bash"]
-    with pytest.raises(NodeBroken):
+    with pytest.raises(Refused, match="GPU 0 is held by task t1"):
         node.launch(assigning("t2"))
     assert node.runs() == []
 

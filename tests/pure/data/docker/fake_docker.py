@@ -1,6 +1,6 @@
 """A stand-in for `docker` that keeps its containers as files in `$FAKE_DOCKER`.
 
-It knows what the launch script says to it, and can break in the middle of a `run` as `$FAKE_BREAK` says: `ps`, `rm`,
+It knows what the launch script says to it, and can break in the middle of a launch as `$FAKE_BREAK` says: `ps`, `rm`,
 `create` (dies when the container is created), `start` (the engine cannot start it), `answer` (dies when it runs). With
 `late` a start that was under way comes through, and the container has ended, before `inspect` answers; with `stuck` a
 container that was created before can never be started.
@@ -68,7 +68,7 @@ def ps(words):
             print(line)
 
 
-def run(words):
+def create(words):
     with (FOLDER / "runs").open("ab") as runs:
         runs.write(b"\0".join(os.fsencode(word) for word in words) + b"\n\0\n")
     options, (image, *command) = parse(words)
@@ -80,35 +80,36 @@ def run(words):
             env[key] = text if equals else os.environ[key]
     labels = dict(value.partition("=")[::2] for option, value in options if option == "--label")
     if image == "nosuch":
-        fail("docker: Error response from daemon: No such image: nosuch:latest.\nSee 'docker run --help'.", 125)
+        fail("docker: Error response from daemon: No such image: nosuch:latest.\nSee 'docker create --help'.", 125)
     if (FOLDER / f"{name}.json").exists():
         fail(f'docker: Error response from daemon: Conflict. The container name "/{name}" is already in use.', 125)
     time.sleep(0.03)  # a real engine takes longer; the wider the gap, the surer a lock that does not hold is found out
     container = {"id": secrets.token_hex(32), "name": name, "state": "created", "labels": labels, "env": env}
+    if BREAK == "stuck":
+        container["late"] = True  # not one of those that were created before
     write(container | {"command": command})
     if BREAK == "create":
         fail("docker: error during connect: EOF.", 125)
     print(container["id"])
-    start(container | {"command": command})
 
 
 def start(container):
     if BREAK == "start":
-        fail('docker: Error response from daemon: unable to start: exec: "x": executable file not found in $PATH.', 127)
+        fail('Error response from daemon: unable to start: exec: "x": executable file not found in $PATH.', 1)
     write(container | {"state": "running"})
     if BREAK == "answer":
-        fail("docker: error during connect: EOF.", 125)
+        fail("error during connect: EOF.", 1)
 
 
 def main():
     verb, *words = sys.argv[1:]
     with (FOLDER / "mutex").open("w") as mutex:
-        if verb != "run":
+        if verb != "create":
             fcntl.flock(mutex, fcntl.LOCK_EX)
         if verb == "ps":
             ps(words)
-        elif verb == "run":
-            run(words)
+        elif verb == "create":
+            create(words)
         elif verb == "inspect":
             (container,) = (c for c in read() if c["id"] == words[-1])
             if BREAK == "late":
@@ -117,7 +118,7 @@ def main():
             print(container["state"])
         elif verb == "start":
             (container,) = (c for c in read() if c["id"] == words[0])
-            if BREAK == "stuck":
+            if BREAK == "stuck" and "late" not in container:
                 fail("Error response from daemon: failed to start shim: mkdir /run/x: file exists: unknown", 1)
             start(container)
             print(words[0])
