@@ -7,7 +7,7 @@ import contextlib
 import logging
 import math
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agentless import hostfacts
@@ -30,7 +30,7 @@ from agentless.model.task import Task
 from agentless.ports import Clock, Probe, Runtime
 from agentless.rules import breakdown
 from agentless.rules.gate import recognised
-from agentless.runtimes.docker import Docker
+from agentless.runtimes.docker import Docker, is_container_id
 from agentless.runtimes.systemd import Systemd
 from agentless.session import Allowance, Session, Stream, backoff
 
@@ -67,6 +67,10 @@ LOOKS = 500, 20
 
 One costs a node 50 ms and us 3: by that a node full of restarting containers cannot take the time of the others."""
 
+SETTLE = 0.25
+"""Seconds for which a start alone is not looked at: it says little that the launch has not, and its end may come."""
+
+_UNIT = "unit"
 _FRAME_END = "@@agentless ."
 _SAMPLES = """\
 while :; do
@@ -437,34 +441,66 @@ class Link:
             self._restarted()
 
     async def _follow_events(self) -> None:
-        """Look at each container that something happens to, until the stream ends: the engine went away."""
+        """Look at each container that something happens to, until the stream ends: the engine went away.
+
+        What happens while it looks is looked at together afterwards.
+        """
         events = self.units.watch(self.runtime.events(max(0.0, self._refreshed_at - OVERLAP)))
         async with self.stream(events) as stream:
-            buffer, allowed, looks = b"", Allowance(*EVENT_BYTES), Allowance(*LOOKS)
+            changes, looks = _Changes(), Allowance(*LOOKS)
+            reading = asyncio.create_task(self._read_events(stream, changes))
+            try:
+                while some := await changes.take():
+                    await asyncio.sleep(looks.take(len(some)))
+                    await self._look_at(some)
+                await reading  # raises what has broken
+            except RuntimeFailed:
+                return  # the engine goes away; what else the link carries goes on
+            finally:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+
+    async def _read_events(self, stream: Stream, changes: _Changes) -> None:
+        buffer, allowed = b"", Allowance(*EVENT_BYTES)
+        try:
             async for fd, data in stream:
                 if allowed.take(len(data)) or len(buffer) > EVENT:
                     raise self._flooded(fd, "endless events of its containers")
                 if fd != 1:
                     continue
                 *lines, buffer = (buffer + data).split(b"\n")
-                for task, runtime in sorted(self._concerned(lines), key=lambda one: one[0]):
-                    await asyncio.sleep(looks.take(1))
-                    try:
-                        await self.look(task, runtime)
-                    except RuntimeFailed:
-                        return  # the engine goes away; what else the link carries goes on
+                over = {_task_of(container) for container in self.containers if container.over}
+                for line in (raw.decode("utf-8", "replace") for raw in lines if raw.strip()):
+                    watched = self.units.parse_watched(line)
+                    if watched is None:
+                        action, _, rest = line.partition(" ")
+                        await changes.put(rest, at_once=action != "start")
+                    elif watched[0] != "over" or watched[1] not in over:
+                        await changes.put(f"{_UNIT} {watched[1]}")
+        finally:
+            changes.end()
 
-    def _concerned(self, lines: list[bytes]) -> set[tuple[str, Runtime]]:
-        """The tasks that lines of the stream are about, without those whose end is known."""
-        over = {_task_of(container) for container in self.containers if container.over}
-        found = set[tuple[str, Runtime]]()
-        for line in (raw.decode("utf-8", "replace") for raw in lines if raw.strip()):
-            watched = self.units.parse_watched(line)
-            if watched is None:
-                found.add((line.partition(" ")[2], self.runtime))
-            elif watched[0] != "over" or watched[1] not in over:
-                found.add((watched[1], self.units))
-        return found
+    async def _look_at(self, changes: Collection[str]) -> None:
+        """Look at what has changed: at units one by one, at containers together."""
+        ids = dict[str, str]()
+        for container, _, task in sorted(change.partition(" ") for change in changes):
+            if container == _UNIT:
+                await self.look(task, self.units)
+            elif is_container_id(container):
+                ids[container] = task
+        if not ids:
+            return
+        async with self._asking:
+            asked = self._clock.now()
+            engine = self.observation.engine
+            found = [each async for more in self._described(list(ids), engine.clock if engine else 0.0) for each in more]
+            for task in sorted({*ids.values(), *filter(None, map(_task_of, found))}):
+                others = (c for c in self.containers if _task_of(c) == task and c.id not in ids)
+                these = (*others, *(c for c in found if _task_of(c) == task))
+                if problem := self.runtime.excess((*self.containers, *these)):
+                    raise RuntimeFailed(f"{self.node.name}: {problem}")
+                self._remember(task, these)
+                self._on_sighting(self, Sighting(these, asked, task))
 
     async def _refreshes(self) -> None:
         while True:
@@ -501,6 +537,42 @@ class Link:
     def _observe(self, observation: Observation) -> None:
         self.observation = observation
         self._on_change(self)
+
+
+class _Changes:
+    """What the stream of events has named and nobody has looked at yet."""
+
+    def __init__(self) -> None:
+        self._pending: dict[str, None] = {}
+        self._news, self._urgent = asyncio.Event(), asyncio.Event()
+        self._ended = False
+
+    async def put(self, change: str, *, at_once: bool = True) -> None:
+        """One more; waits while there are many."""
+        while len(self._pending) >= INSPECTED:
+            await asyncio.sleep(0.1)
+        self._pending[change] = None
+        self._news.set()
+        if at_once:
+            self._urgent.set()
+
+    def end(self) -> None:
+        """There are no more."""
+        self._ended = True
+        self._news.set()
+        self._urgent.set()
+
+    async def take(self) -> Collection[str]:
+        """Those that there are, once there are some; none when there will be no more."""
+        await self._news.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE):
+                await self._urgent.wait()
+        found, self._pending = self._pending, {}
+        if not self._ended:
+            self._news.clear()
+            self._urgent.clear()
+        return found
 
 
 def _task_of(container: Container) -> str | None:

@@ -220,14 +220,14 @@ class Docker:
         return container.state == "exited" and status.startswith(f"Exited ({container.exit_code})")
 
     def events(self, since: float) -> Command:
-        """The stream of changes to our containers, each a line that ends with the task's id.
+        """The stream of changes to our containers, each a line: what has happened, the container's id, the task's.
 
         `since` is Unix seconds by the node's own clock.
         """
         return self._words(
             "docker-events.j2",
             since=f"{since:.3f}",
-            format=f'{{{{.Action}}}} {{{{printf "%.200s" (index .Actor.Attributes "{TASK}")}}}}',
+            format=f'{{{{.Action}}}} {{{{.Actor.ID}}}} {{{{printf "%.200s" (index .Actor.Attributes "{TASK}")}}}}',
         )
 
     def logs(self, container: str, query: LogQuery) -> Command:
@@ -509,6 +509,11 @@ class Docker:
 
     def _script(self, template: str, **values: object) -> Command:
         return Command(self._renderer.script(self._template(template), **{"docker": self._docker, **values}) + "\n")
+
+
+def is_container_id(word: str) -> bool:
+    """Whether an engine gives such an id."""
+    return _CONTAINER_ID.fullmatch(word) is not None
 
 
 def _as_it_is(fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:

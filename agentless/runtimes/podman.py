@@ -71,7 +71,7 @@ _STATE = (
     "{{else}}{{.State.Status}}{{end}}"
 )
 _INSPECTED = inspected(".ID")
-_EVENT = f'{{{{with index .Attributes "{TASK}"}}}}{{{{$.Status}}}} {{{{printf "%.200s" .}}}}{{{{end}}}}'
+_EVENT = f'{{{{with index .Attributes "{TASK}"}}}}{{{{$.Status}}}} {{{{$.ID}}}} {{{{printf "%.200s" .}}}}{{{{end}}}}'
 _STATES = {"initialized": "created", "configured": "created", "stopping": "running", "stopped": "exited"}
 
 
