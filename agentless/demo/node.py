@@ -16,7 +16,7 @@ from agentless.demo.gpus import Gpus
 from agentless.demo.processes import NULL, Child, Children
 from agentless.demo.ssh import Sshd
 
-Moment = Literal["before", "halfway", "after"]
+Moment = Literal["before", "after"]
 """When a connection breaks: before `docker` has done what it was asked for; when it has created the container that it
 was to run, and not started it; when it has done all and nobody has been told."""
 
@@ -136,9 +136,6 @@ class SimulatedNode:
         moment = self._breaks.pop(call.words[0], None) if call.words else None
         if moment == "before":
             await self._break()
-        if moment == "halfway":
-            call.words[0] = "create"
-            call.words.remove("--detach")
         code = await docker(self.engine, call)
         if moment:
             await self._break()

@@ -288,6 +288,7 @@ class Docker:
         creations = [self._creation(each, docker) for each in wanted]
         engine = {
             "format": self._live,
+            "state_format": self._state,
             "many": len(wanted) > 1,
             "clear": self._template("docker-clear.sh.j2"),
             "begin": self._template("docker-begin.sh.j2"),
@@ -299,7 +300,6 @@ class Docker:
             lock_wait=LOCK_WAIT,
             live=self._template("docker-live.sh.j2"),
             live_format=f"{self._signed}|{self._live}",
-            state_format=self._state,
             **_beside.claims(list(gpus), self._node, LIVE),
             volume_format=MARK,
             makes_volumes=self._makes_volumes,

@@ -25,6 +25,7 @@ PEOPLE = {"ann": 60.0, "bob": 3.0}
 often that a look meets whatever is under way."""
 CHANGES = ["stop", "kill", "pause", "resume", "rm", "rm --force"]
 ANSWERS = ["ps", "inspect", "kill", "pause", "unpause", "rm", "info"]
+MOMENTS = ["before", "after"]
 HANDS = ["rm", "kill", "stop", "pause", "unpause", "rename", "restart", "start"]
 
 Step = tuple[str, dict[str, Any]]
@@ -57,8 +58,8 @@ ASKED = mix(
 )
 FATE = mix(
     (3, does("crash", person=person)),
-    (2, does("lose_answer", node=node, verb=st.just("run"), moment=st.sampled_from(["before", "halfway", "after"]))),
-    (2, does("lose_answer", node=node, verb=st.sampled_from(ANSWERS), moment=st.sampled_from(["before", "after"]))),
+    (2, does("lose_answer", node=node, verb=st.sampled_from(["create", "start"]), moment=st.sampled_from(MOMENTS))),
+    (2, does("lose_answer", node=node, verb=st.sampled_from(ANSWERS), moment=st.sampled_from(MOMENTS))),
     (6, does("by_hand", verb=st.sampled_from(HANDS), pick=pick)),
     (2, does("cut", node=node)),
     (2, does("reboot", node=node)),

@@ -30,7 +30,7 @@ async def test_who_kills_a_task_whose_launch_got_no_answer_is_told_so_and_it_is_
         node.cut()
 
     async with desk.running() as controller:
-        node.lose_answer("run", "after")
+        node.lose_answer("start", "after")
         node._sshd.drop = gone
         task = await desk.submit("sleep 60", "n1::0")
         with pytest.raises(NoAnswer, match=f"task {task} may have been started: it is ended when n1 answers"):

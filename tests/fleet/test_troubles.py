@@ -104,7 +104,7 @@ async def test_of_a_batch_every_target_is_answered_although_one_task_is_removed_
         run, gate = link.run, asyncio.Event()
 
         async def slowly(command):
-            if "run --detach" in command.script:
+            if "docker create" in command.script:
                 await gate.wait()
             return await run(command)
 

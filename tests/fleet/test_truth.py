@@ -129,7 +129,7 @@ class Truthful(RuleBasedStateMachine):
     def forsake(self, person: str, node: str) -> None:
         """A launch dies between create and start, and its controller with it: another one has to free the GPU."""
         self._count("launches forsaken", person, node)
-        self.world.do(self.world.nodes[node].lose_answer, "run", "halfway")
+        self.world.do(self.world.nodes[node].lose_answer, "create", "after")
         (request,) = self.submit(person, [f"{node}::0"], "stays", queue=False)
         mark = str(self.submits)
         while not (created := self.world.unstarted(mark)) and not request.wait(0.01):

@@ -122,7 +122,7 @@ def test_a_task_without_gpus_says_nothing_of_gpus_but_that_it_has_none() -> None
 def test_a_container_stays_after_its_end_and_is_never_pulled_under_the_lock() -> None:
     script = launched()
     assert "--rm" not in script
-    assert " run --detach --pull never " in script
+    assert " create --pull never " in script
 
 
 def test_the_task_knows_itself_by_its_environment() -> None:
@@ -145,7 +145,7 @@ def test_a_secret_is_in_the_script_by_its_name_only() -> None:
 def test_sudo_lets_the_secrets_through_and_nothing_else(sudo: str) -> None:
     values = {"B": "2", "A": "1"}
     script = launched(spec(secret_env=("B", "A")), None, sudo, "-n", "docker", secrets=values)
-    assert f"{sudo} --preserve-env=A,B -n docker run " in script
+    assert f"{sudo} --preserve-env=A,B -n docker create " in script
     assert f"{sudo} -n docker ps " in script
     assert "--preserve-env" not in launched(None, None, sudo, "docker")
 

@@ -7,17 +7,20 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentless.errors import NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed
+from agentless.errors import AgentlessError, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
+from agentless.model.launch import Launch
 from agentless.model.node import NodeConfig
 from agentless.model.task import Placement, Task
 from agentless.paths import template_dir
@@ -47,7 +50,9 @@ class Node:
     def start(
         self, of: Task, secrets: dict[str, str] | None = None, at: Placement | None = None, **env: str
     ) -> subprocess.Popen[bytes]:
-        command: Command = self.engine.launch(of, at or placement(str(of.spec.needs)), secrets or {})
+        return self.begin(self.engine.launch(of, at or placement(str(of.spec.needs)), secrets or {}), **env)
+
+    def begin(self, command: Command, **env: str) -> subprocess.Popen[bytes]:
         path = f"{self.bin}:{os.environ['PATH']}"
         running = subprocess.Popen(
             self.shell,
@@ -55,6 +60,7 @@ class Node:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={"PATH": path, "FAKE_DOCKER": str(self.state), "LANG": "C.UTF-8", **env},
+            start_new_session=True,
         )
         assert running.stdin is not None
         running.stdin.write(command.text().encode())
@@ -71,6 +77,10 @@ class Node:
 
     def containers(self) -> dict[str, Any]:
         return {path.stem: json.loads(path.read_text()) for path in self.state.glob("*.json")}
+
+    def started(self) -> list[str]:
+        file = self.state / "started"
+        return file.read_text().split() if file.exists() else []
 
     def runs(self) -> list[list[str]]:
         file = self.state / "runs"
@@ -401,6 +411,153 @@ def test_two_launches_of_one_task_at_once_start_it_once(node: Node) -> None:
     ids = {node.engine.parse_launch(assigning(), node.result(process)) for process in running}
     assert ids == {node.containers()["agentless-t1"]["id"]}
     assert len(node.runs()) == 1
+
+
+# ------------------------------------------------------------------ between create and start
+
+
+@contextlib.contextmanager
+def in_the_gap(node: Node, of: Task) -> Iterator[Callable[[], None]]:
+    """A launch that has created its container and does not come to start it; gives what kills it with all it began."""
+    launcher = node.start(of, FAKE_BREAK="hang")
+
+    def kill() -> None:
+        os.killpg(launcher.pid, signal.SIGKILL)
+        launcher.communicate()
+
+    try:
+        while not starts(of):
+            assert launcher.poll() is None
+            time.sleep(0.01)
+        yield kill
+    finally:
+        if launcher.poll() is None:
+            kill()
+
+
+def starts(of: Task) -> bool:
+    """Whether a process on this machine says that it starts the container of this task."""
+    words = f"|{of.id}|{of.owner}".encode()
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            claim, *_ = [each for each in file.read_bytes().split(b"\0") if each.startswith(b"agentless-claim=")] or [b""]
+            if claim.endswith(words):
+                return True
+    return False
+
+
+@in_each_shell
+def test_a_container_that_waits_for_its_start_holds_its_gpus_and_nobody_waits_for_it(node: Node) -> None:
+    with in_the_gap(node, assigning("t1")):
+        with pytest.raises(Refused, match="GPU 0 is held by task t1 of me@here$"):
+            node.launch(assigning("t2"))
+        assert node.launch(assigning("t3", "node1::1"))
+    assert node.started() == ["agentless-t3"]
+
+
+@in_each_shell
+def test_a_launcher_that_is_killed_before_the_start_leaves_it_to_the_next_launch_of_the_task(node: Node) -> None:
+    with in_the_gap(node, assigning()) as kill:
+        kill()
+        with pytest.raises(Refused, match="GPU 0 is held by task t1"):
+            node.launch(assigning("t2"))
+        assert node.launch(assigning()) == node.containers()["agentless-t1"]["id"]
+    assert node.started() == ["agentless-t1"]
+    assert len(node.runs()) == 1
+
+
+@in_each_shell
+def test_a_second_launch_of_a_task_that_is_being_started_starts_nothing(node: Node) -> None:
+    """It waits for the first, and if that dies it is not known what became of it until the node is asked again."""
+    with in_the_gap(node, assigning()) as kill:
+        second = node.start(assigning())
+        kill()
+        with contextlib.suppress(NoAnswer):  # where it looked before the first was dead
+            assert node.engine.parse_launch(assigning(), node.result(second)) in str(node.containers())
+        assert node.launch(assigning()) == node.containers()["agentless-t1"]["id"]
+    assert node.started() == ["agentless-t1"]
+    assert len(node.runs()) == 1
+
+
+def test_a_second_launch_waits_for_the_first_to_start_the_task(node: Node) -> None:
+    with in_the_gap(node, assigning()) as kill:
+        second = node.start(assigning())
+        with pytest.raises(subprocess.TimeoutExpired):
+            second.wait(1)
+        container = node.containers()["agentless-t1"]
+        (node.state / "agentless-t1.json").write_text(json.dumps(container | {"state": "running"}))
+        kill()
+        assert node.engine.parse_launch(assigning(), node.result(second)) == container["id"]
+    assert node.started() == []
+
+
+def test_what_is_being_started_is_not_removed_and_what_nobody_starts_is(node: Node) -> None:
+    with in_the_gap(node, assigning()) as kill:
+        reap = node.engine.reap(node.containers()["agentless-t1"]["id"])
+        assert node.result(node.begin(reap)).ok
+        assert list(node.containers()) == ["agentless-t1"]
+        kill()
+        assert node.result(node.begin(reap)).ok
+    assert node.containers() == {}
+
+
+# ------------------------------------------------------------------ several in one script
+
+
+def together(node: Node, *tasks: Task, **env: str) -> list[str | Exception]:
+    """Launches in one script: the id of each, or why not."""
+    wanted = [Launch(each, placement(str(each.spec.needs))) for each in tasks]
+    result = node.result(node.begin(node.engine.launches(wanted), **env))
+    found: list[str | Exception] = []
+    for each, answer in zip(tasks, node.engine.answers(len(tasks), result), strict=True):
+        try:
+            found.append(node.engine.parse_launch(each, answer))
+        except AgentlessError as error:
+            found.append(error)
+    return found
+
+
+@in_each_shell
+def test_of_several_launches_in_one_script_each_has_its_own_answer(node: Node) -> None:
+    node.launch(assigning("t9", "node1::3"))
+    one, held, missing, other = together(
+        node,
+        assigning("t1", "node1::0"),
+        assigning("t2", "node1::3"),
+        assigning("t3", "node1::1", spec=spec(image="nosuch")),
+        assigning("t4", "node1"),
+    )
+    there = node.containers()
+    assert (one, other) == (there["agentless-t1"]["id"], there["agentless-t4"]["id"])
+    assert str(held) == "node1::3: GPU 3 is held by task t9 of me@here"
+    assert isinstance(missing, ImageMissing)
+    assert sorted(node.started()) == ["agentless-t1", "agentless-t4", "agentless-t9"]
+
+
+@in_each_shell
+def test_two_in_one_script_do_not_get_the_same_gpu(node: Node) -> None:
+    one, other = together(node, assigning("t1"), assigning("t2"))
+    assert isinstance(one, str)
+    assert str(other) == "node1::0: GPU 0 is held by task t1 of me@here"
+
+
+def test_where_the_lock_is_not_to_be_had_all_are_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(docker, "LOCK_WAIT", 1)
+    root = os.open("/", os.O_RDONLY)
+    try:
+        fcntl.flock(root, fcntl.LOCK_EX)
+        errors = together(node, assigning("t1"), assigning("t2", "node1::1"))
+    finally:
+        os.close(root)
+    assert all("held this node's lock" in str(error) for error in errors)
+    assert node.runs() == []
+
+
+def test_one_that_the_script_did_not_come_to_answer_may_have_been_started(node: Node) -> None:
+    answers = node.engine.answers(2, Result(137, b"2|" + b"a" * 64 + b"\n2=0\n"))
+    assert node.engine.parse_launch(assigning(), answers[1]) == "a" * 64
+    with pytest.raises(NoAnswer):
+        node.engine.parse_launch(assigning(), answers[0])
 
 
 def test_a_stranger_to_the_placement_is_named_by_its_uuid(node: Node) -> None:

@@ -40,7 +40,7 @@ Case = tuple[dict[str, Any], Callable[[dict[str, Any]], list[str]]]
 
 
 def _run(v: dict[str, Any]) -> list[str]:
-    argv = [*v["docker"], "run", "--detach", "--pull", "never", "--name", v["name"]]
+    argv = [*v["docker"], "create", "--pull", "never", "--name", v["name"]]
     argv += [word for key, value in v["labels"].items() for word in ("--label", f"{key}={value}")]
     uuids = ",".join(v["gpu_uuids"])
     argv += ["--gpus", f'"device={uuids}"'] if v["gpu_uuids"] else []
@@ -67,7 +67,7 @@ def _create(v: dict[str, Any]) -> list[str]:
     gpus += ["--env", "NVIDIA_VISIBLE_DEVICES=void"]
     return [
         *v["docker"], "create", "--pull", "never", "--name", v["name"], *labels, *gpus,
-        "--log-driver", "k8s-file", "--pids-limit", "-1", *run[8:],
+        "--log-driver", "k8s-file", "--pids-limit", "-1", *run[7:],
     ]  # fmt: skip
 
 
@@ -180,14 +180,31 @@ ASKING: dict[str, st.SearchStrategy[Any]] = {
 LIVE = {"named_gpus": st.lists(st.tuples(values.filter(bool), values.filter(bool)), max_size=3), **ASKING}
 SIGNATURES = st.just("1:" + "0" * 64)
 CLAIMS: dict[str, st.SearchStrategy[Any]] = {
-    "name": values.filter(bool),
-    "signature": SIGNATURES,
     "gpu_uuids": st.lists(values.filter(bool), max_size=3),
     "exclusive": st.booleans(),
     "sharing": st.just(Sharing(3, 8 << 30)),
     "gpu_total": st.just(16 << 30),
 }
 UNIT: dict[str, st.SearchStrategy[Any]] = {"unit": values.filter(bool), "missing": st.integers(0, 1)}
+ENGINE: dict[str, st.SearchStrategy[Any]] = {
+    "docker": lists,
+    "format": values,
+    "state_format": values,
+    "many": st.booleans(),
+    "clear": st.sampled_from(["docker-clear.sh.j2", "podman-clear.sh.j2"]),
+    "begin": st.sampled_from(["docker-begin.sh.j2", "podman-begin.sh.j2"]),
+}
+LAUNCH: dict[str, st.SearchStrategy[Any]] = {
+    **CLAIMS,
+    "name": values.filter(bool),
+    "signature": SIGNATURES,
+    "claimed": values,
+    "create": some,
+    "volumes": st.just(()),
+    "owner": values,
+    "image": values,
+    "image_id": st.none(),
+}
 SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "docker-containers.sh.j2": {"docker": lists, "filters": lists, "format": values},
     "docker-facts.sh.j2": {"docker": lists, "format": values},
@@ -208,22 +225,24 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     },
     "docker-log-ends.sh.j2": {"docker": lists, "container": values, "of_stdout": some, "of_stderr": some},
     "docker-launch.sh.j2": {
-        "docker": lists,
-        "lock_wait": st.just(60),
-        "format": values,
-        "state_format": values,
-        **CLAIMS,
-        "live_format": values,
+        **ENGINE,
         **LIVE,
-        "volumes": st.just(()),
+        "lock_wait": st.just(60),
+        "live": st.sampled_from(["docker-live.sh.j2", "podman-live.sh.j2"]),
+        "live_format": values,
         "volume_format": values,
-        "run": some,
-        "image_id": st.none(),
+        "image_format": values,
+        "makes_volumes": st.booleans(),
+        "start": values,
+        "launches": st.lists(st.fixed_dictionaries(LAUNCH), min_size=1, max_size=3),
     },
-    "claims.sh.j2": CLAIMS,
-    "signed.sh.j2": {"signature": SIGNATURES},
-    "docker-live.sh.j2": {"docker": lists, "live_format": values, "signature": SIGNATURES, **LIVE},
-    "podman-live.sh.j2": {"docker": lists, "live_format": values, "signature": SIGNATURES, **LIVE},
+    "docker-start.sh.j2": ENGINE,
+    "docker-answer.sh.j2": {"many": st.booleans()},
+    "docker-clear.sh.j2": {"docker": lists, "format": values, "state_format": values},
+    "docker-begin.sh.j2": {"docker": lists},
+    "claims.sh.j2": {},
+    "docker-live.sh.j2": {"docker": lists, "live_format": values, **LIVE},
+    "podman-live.sh.j2": {"docker": lists, "live_format": values, **LIVE},
     "others.sh.j2": LIVE,
     "groups.sh.j2": {"named_gpus": LIVE["named_gpus"]},
     "rootless.sh.j2": ASKING,
@@ -394,8 +413,7 @@ WORDS |= {
     ),
     "podman-run.j2": ({key: way for key, way in WORDS["docker-run.j2"][0].items() if key != "cgroup_parent"}, _create),
 }  # fmt: skip
-SCRIPTS |= {f"podman-{name}.sh.j2": SCRIPTS[f"docker-{name}.sh.j2"] for name in ("launch", "reap", "shell")}
-SCRIPTS["podman-launch.sh.j2"] = {**SCRIPTS["docker-launch.sh.j2"], "volumes": some, "owner": values}
+SCRIPTS |= {f"podman-{name}.sh.j2": SCRIPTS[f"docker-{name}.sh.j2"] for name in ("begin", "clear", "reap", "shell")}
 SCRIPTS["podman-volume-sizes.sh.j2"] = {"docker": lists, "format": values}
 ALL = {**{name: case[0] for name, case in WORDS.items()}, **SCRIPTS}
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
@@ -421,8 +439,9 @@ def test_a_template_of_words_gives_every_value_back_as_it_was(name: str, data: s
 @settings(max_examples=10)
 def test_every_value_of_a_template_has_to_be_there(name: str, data: st.DataObject) -> None:
     drawn = data.draw(st.fixed_dictionaries(ALL[name]))
-    # `numa` comes with `cpus`, which may be None, and so does `volume_format` with `volumes`.
-    missing = data.draw(st.sampled_from(sorted(set(drawn) - {"numa", "volume_format"})))
+    # `numa` comes with `cpus`, which may be None, and the others with volumes and images that a launch may not have.
+    optional = {"numa", "volume_format", "makes_volumes", "image_format"}
+    missing = data.draw(st.sampled_from(sorted(set(drawn) - optional)))
     del drawn[missing]
     with pytest.raises(TemplateError, match=f"'{missing}' is undefined"):
         renderer.script(name, **drawn)
@@ -481,19 +500,22 @@ def test_a_script_is_one_that_shells_can_read(shell: list[str], name: str, data:
 @given(data=st.data())
 @settings(max_examples=20)
 def test_a_launch_gives_docker_every_value_as_it_was(fake: FakeDocker, shell: list[str], data: st.DataObject) -> None:
-    v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-launch.sh.j2"]))
-    run = {"docker": [str(fake.docker), *v["docker"]], "run": [str(fake.bad), *v["run"]]}
+    engine = {"clear": "docker-clear.sh.j2", "begin": "docker-begin.sh.j2", "live": "docker-live.sh.j2"}
+    v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-launch.sh.j2"])) | engine
     # Who wants this machine alone would find what tests beside this one have claimed of it.
-    script = renderer.script("docker-launch.sh.j2", **v | run | {"exclusive": False})
-    code, calls = fake.run(script, shell)
+    one = v["launches"][0] | {"exclusive": False}
+    one["create"] = [str(fake.bad), *one["create"]]
+    v |= {"docker": [str(fake.docker), *v["docker"]], "many": False, "launches": [one]}
+    code, calls = fake.run(renderer.script("docker-launch.sh.j2", **v), shell)
     assert code == 3
+    v["docker"] = v["docker"][1:]
     looked, ran, looked_again = calls
     assert looked[: len(v["docker"]) + 1] == [*v["docker"], "ps"]
     assert looked[-2:] == ["--format", v["live_format"]]
-    assert ran == v["run"]
+    assert ran == one["create"][1:]
     assert looked_again[len(v["docker"]) + 1 :] == [
-        "--all", "--no-trunc", "--filter", f"name=^/?{v['name']}$",
-        "--filter", f"label=agentless.signature={v['signature']}", "--format", v["format"],
+        "--all", "--no-trunc", "--filter", f"name=^/?{one['name']}$",
+        "--filter", f"label=agentless.signature={one['signature']}", "--format", v["format"],
     ]  # fmt: skip
 
 

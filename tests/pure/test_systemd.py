@@ -332,7 +332,7 @@ def test_a_gpu_that_is_held_by_whatever_is_refused_and_nothing_is_run(node: Node
     claim = "x|agentless-t9|Up|GPU-node1-6||||t9|bob@there"  # a GPU that no other test has: all see this process
     process = None
     if holder == "container":
-        node.live.write_text(f"{claim}\n")
+        node.live.write_text(f"|{claim}\n")
     else:
         process = subprocess.Popen(["/bin/sh", "-c", "read x", f"agentless-claim={claim}"], stdin=subprocess.PIPE)
     try:

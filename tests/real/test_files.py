@@ -187,7 +187,7 @@ def template(alone):
 
 
 def test_an_admins_template_is_used(alone, template):
-    template.write_text((template_dir() / template.name).read_text().replace("run --detach", "run --detach --init"))
+    template.write_text((template_dir() / template.name).read_text().replace(" create ", " create --init "))
     task = alone.submit("node1", "--", "sleep", "60")
     assert inspect(alone.lab.nodes["node1"], task)["HostConfig"]["Init"] is True
 

@@ -40,7 +40,7 @@ def exact(alone):
     template = alone.config / "templates" / "docker-run.j2"
     template.parent.mkdir()
     text = (template_dir() / template.name).read_text()
-    template.write_text(text.replace("run --detach", "run --detach --log-driver local"))
+    template.write_text(text.replace(" create ", " create --log-driver local "))
     return alone
 
 

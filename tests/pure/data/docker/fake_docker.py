@@ -3,7 +3,8 @@
 It knows what the launch script says to it, and can break in the middle of a launch as `$FAKE_BREAK` says: `ps`, `rm`,
 `create` (dies when the container is created), `start` (the engine cannot start it), `answer` (dies when it runs). With
 `late` a start that was under way comes through, and the container has ended, before `inspect` answers; with `stuck` a
-container that was created before can never be started.
+container that was created before can never be started; with `hang` a start never begins. What has been started is in
+the file `started`.
 """
 
 import fcntl
@@ -96,6 +97,8 @@ def create(words):
 def start(container):
     if BREAK == "start":
         fail('Error response from daemon: unable to start: exec: "x": executable file not found in $PATH.', 1)
+    with (FOLDER / "started").open("a") as started:
+        started.write(container["name"] + "\n")
     write(container | {"state": "running"})
     if BREAK == "answer":
         fail("error during connect: EOF.", 1)
@@ -103,6 +106,8 @@ def start(container):
 
 def main():
     verb, *words = sys.argv[1:]
+    if (verb, BREAK) == ("start", "hang"):
+        time.sleep(60)
     with (FOLDER / "mutex").open("w") as mutex:
         if verb != "create":
             fcntl.flock(mutex, fcntl.LOCK_EX)

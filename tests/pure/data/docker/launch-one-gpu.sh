@@ -1,26 +1,60 @@
-# Lock, check, run: a GPU is handed out once, whoever else launches on this node at this moment.
+# Lock, check, create; start without the lock: a GPU is handed out once, whoever else launches here at this moment.
 # The lock is the kernel's, on the root folder, and goes with the processes that hold it.
 exec 9< /
-tries=0
-# Tried in turns, since BusyBox's flock cannot wait for a limited time.
-until flock -n 9; do
+flock -n 9
+code=$?
+if [ "$code" -eq 1 ]; then
+  # BusyBox's flock cannot wait for a limited time.
+  flock 9 &
+  waiter=$!
+  (
+    trap '[ "$!" = "$waiter" ] || kill "$!"; exit' TERM
+    sleep 20 &
+    wait "$!" && kill "$waiter"
+  ) > /dev/null 2>&1 9<&- &
+  wait "$waiter"
   code=$?
-  if [ "$code" -ne 1 ]; then
-    exit "$code"
-  fi
-  tries=$((tries + 1))
-  if [ "$tries" -gt 200 ]; then
-    exit 76
-  fi
-  sleep 0.1
-done
+  kill "$!"
+  [ "$code" -le 128 ] || code=76
+fi 2> /dev/null
+[ "$code" -eq 0 ] || exit "$code"
 # Nobody may be listening any more: then another try may have come meanwhile, and its task may be over and removed.
 printf ' ' >&2 || exit 76
-live=$(docker ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.Label "agentless.signature"}}|{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 77
-# A signature is this launch's alone: before it nobody could write it. A line that is part of a label begins with none.
-own="
-$(printf '%s\n' "$live" | sed -n 's/^1:0880d2bf27fbab287719ca4739d5d14786d37fcf4e3f4c3703bc3cbc8250accb|//p')"
-live=$(printf '%s\n' "$live" | sed 's/^[^|]*|//')
+# Lines `/proc/PID/comm:NAME`. Only these programs are looked into: who asks a process that a driver has hung may hang as
+# well. What is inside a container has a PID more than we have, one in each namespace that it is in.
+programs() {
+  grep -Hsx -e sh -e dockerd -e rootlesskit /proc/[0-9]*/comm
+}
+programs=$(programs)
+# What a status file of the kernel has under a name. A shell reads it faster than it starts a program for that.
+status_of() {
+  while read -r field words; do
+    [ "$field" != "$2" ] || { printf '%s\n' "$words"; return; }
+  done 2> /dev/null < "$1"
+} 2> /dev/null
+depth() {
+  set -- $(status_of "$1" NSpid:)
+  echo "$#"
+}
+ours=$(depth /proc/self/status)
+# Those who hold GPUs without an engine that can be asked say so in an argument of a process that lives as long as they
+# do: a task of systemd, and what starts a container, until it runs.
+holders() {
+  set --
+  for each in $programs; do
+    case $each in *:sh) set -- "$@" "${each%comm:*}cmdline" ;; esac
+  done
+  found=$(grep -ls agentless-claim= "$@" /dev/null)
+  set --
+  for each in $found; do
+    [ "$(depth "${each%cmdline}status")" -ne "$ours" ] || set -- "$@" "$each"
+  done
+  [ "$#" -eq 0 ] || cat "$@" | tr '\000\n' '\n ' | sed -n -e 's/^agentless-claim=//p' -e '/^agentless-start=/p' | sort -u
+} 2> /dev/null
+holders=$(holders)
+marked=$(docker ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.Label "agentless.signature"}}|{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 77
+live=
+[ -z "$marked" ] || live=$(printf '%s\n' "$marked" | sed 's/^[^|]*|//')
 # Whom the engine that was asked has listed. What a process says of itself may be anybody's words: it adds a claim, and
 # takes none away.
 listed="
@@ -32,34 +66,13 @@ $1|"*) ;;
     *) return 1 ;;
   esac
 }
-# Lines `/proc/PID/comm:NAME`. Only these programs are looked into: who asks a process that a driver has hung may hang as
-# well. What is inside a container has a PID more than we have, one in each namespace that it is in.
-programs=$(grep -Hsx -e sh -e conmon -e dockerd -e rootlesskit /proc/[0-9]*/comm)
-depth() {
-  sed -n 's/^NSpid://p' "$1" 2> /dev/null | wc -w
-}
-ours=$(depth /proc/self/status)
-# Those who hold GPUs without Docker say so in an argument of a process that lives as long as they do.
-holders() {
-  set --
-  for each in $programs; do
-    case $each in
-      *:sh | *:conmon) set -- "$@" "${each%comm:*}cmdline" ;;
-    esac
-  done
-  set -- $(grep -ls agentless-claim= "$@" /dev/null)
-  for each; do
-    if [ "$(depth "${each%cmdline}status")" -eq "$ours" ]; then
-      tr '\000\n' '\n ' < "$each" | sed -n 's/^agentless-claim=//p'
-    fi
-  done | sort -u
-} 2> /dev/null
-live="$live
-$(holders)"
+[ -z "$holders" ] || live="$live
+$(printf '%s\n' "$holders" | sed '/^agentless-start=/d')"
+running=$(grep -Hsm 1 -e '^conmon$' -e 'agentless_claim[^/]*/' /proc/[0-9]*/comm /proc/[0-9]*/cgroup)
 # Each user's podman knows his own containers alone; their `conmon` processes are there for everybody to see. A name says
 # what its container claims: agentless-TASK.OWNER.ALONE.LIMIT.FLOOR.GPU.GPU
 conmons() {
-  for each in $programs; do
+  for each in $running; do
     case $each in
       *:conmon)
         if [ "$(depth "${each%comm:*}status")" -eq "$ours" ]; then
@@ -94,9 +107,10 @@ $(conmons)"
 # those that a container is in says what it claims: agentless_claim.ALONE.LIMIT.FLOOR.OWNER.GPU.GPU, with the first digits
 # of each GPU.
 groups() {
-  grep -hsm 1 'agentless_claim[^/]*/' /proc/[0-9]*/cgroup | sed -n 's|^.*agentless_claim\.\([^/]*\)/\(.*\)$|\1/\2|p' | sort -u | while read -r each; do
-    id=$(printf '%s\n' "${each#*/}" | grep -oE '[0-9a-f]{64}' | head -n 1)
-    [ -z "$id" ] || is_listed "$id" || { is_on_node "$id" && claimed_by_group "$each"; }
+  # The container is the group right below it.
+  printf '%s\n' "$running" | sed -n -e 's|^.*agentless_claim\.\([^/]*\)/\([^/]*\).*$|\1/\2|' \
+    -e 's|^\([^/]*\)/\(.*[^0-9a-f]\)\{0,1\}\([0-9a-f]\{64\}\).*$|\3 \1|p' | sort -u | while read -r id claim; do
+    is_listed "$id" || { is_on_node "$id" && claimed_by_group "$claim"; }
   done | sort -u
 } 2> /dev/null
 # Of those who are deeper than in a container of the node itself another node has to know.
@@ -107,15 +121,17 @@ is_on_node() {
   return 1
 }
 claimed_by_group() {
-  printf '%s\n' "${1%%/*}" | sed 's/\.slice$//' | {
+  printf '%s\n' "$1" | sed 's/\.slice$//' | {
     IFS=. read -r alone limit floor owner some
     gpus=
     case .$some. in *.8b4b9de2.* | *.all.*) gpus=$gpus,GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a ;; esac
     printf '%s||Up|%s|%s|%s|%s|container %.12s|%s\n' "$id" "$gpus" "$alone" "$limit" "$floor" "$id" "$(printf %s "$owner" | sed 's/__/@/')"
   }
 }
-live="$live
-$(groups)"
+case $running in
+  */cgroup:*) live="$live
+$(groups)" ;;
+esac
 # Whether the processes of others can be seen at all.
 hidden() {
   [ -r /proc/1/cmdline ] || is_accepted all || echo 'unseen||'
@@ -142,34 +158,38 @@ asked() {
 rootless() {
   known=:
   # One in a PID namespace of its own shows no more than its parent.
-  for each in $(printf '%s\n' "$programs" | grep -e ':dockerd$'; printf '%s\n' "$programs" | grep -e ':rootlesskit$'); do
-    folder=${each%/comm:*}
-    uid=$(sed -n 's/^Uid:[[:space:]]*\([0-9]*\).*/\1/p' "$folder/status")
-    if [ "${uid:-0}" -eq 0 ] || [ "$(depth "$folder/status")" -ne "$ours" ]; then
-      continue
-    fi
-    words=$(head -c 16384 "$folder/cmdline" | tr '\000\n' '\n ')
-    case $words in *dockerd*) ;; *) continue ;; esac
-    socket=$(printf '%s\n' "$words" | sed -n 's|^\(-H=*\|--host=\)*unix://||p' | head -n 1)
-    socket=${socket:-/run/user/$uid/docker.sock}
-    case $each/$known in
-      */*":$uid $socket:"* | *:rootlesskit/*":$uid "*) continue ;;
-    esac
-    known="$known$uid $socket:"
-    # The engine that was asked already is one of them.
-    for own in  "${DOCKER_HOST:-}"; do
-      [ "$own" != "unix://$socket" ] || continue 2
-    done
-    said=$(asked "$socket" | head -c 262144)
-    case $said in
-      asked | *'
+  for kind in dockerd rootlesskit; do
+    for each in $programs; do
+      case $each in *":$kind") ;; *) continue ;; esac
+      folder=${each%/comm:*}
+      uid=$(status_of "$folder/status" Uid:)
+      uid=${uid%%[!0-9]*}
+      if [ "${uid:-0}" -eq 0 ] || [ "$(depth "$folder/status")" -ne "$ours" ]; then
+        continue
+      fi
+      words=$(head -c 16384 "$folder/cmdline" | tr '\000\n' '\n ')
+      case $words in *dockerd*) ;; *) continue ;; esac
+      socket=$(printf '%s\n' "$words" | sed -n 's|^\(-H=*\|--host=\)*unix://||p' | head -n 1)
+      socket=${socket:-/run/user/$uid/docker.sock}
+      case $each/$known in
+        */*":$uid $socket:"* | *:rootlesskit/*":$uid "*) continue ;;
+      esac
+      known="$known$uid $socket:"
+      # The engine that was asked already is one of them.
+      for own in  "${DOCKER_HOST:-}"; do
+        [ "$own" != "unix://$socket" ] || continue 2
+      done
+      said=$(asked "$socket" | head -c 262144)
+      case $said in
+        asked | *'
 asked')
-        printf '%s\n' "$said" | sed '$d; s/^/live|/'
-        continue ;;
-    esac
-    user=$(getent passwd "$uid" || grep "^[^:]*:[^:]*:$uid:" /etc/passwd)
-    user=${user%%:*}
-    is_accepted "${user:-$uid}" || printf 'unseen|%s|%s\n' "${user:-$uid}" "${folder#/proc/}"
+          printf '%s\n' "$said" | sed '$d; s/^/live|/'
+          continue ;;
+      esac
+      user=$(getent passwd "$uid" || grep "^[^:]*:[^:]*:$uid:" /etc/passwd)
+      user=${user%%:*}
+      is_accepted "${user:-$uid}" || printf 'unseen|%s|%s\n' "${user:-$uid}" "${folder#/proc/}"
+    done
   done
 } 2> /dev/null
 rootless=$(hidden; rootless)
@@ -181,83 +201,229 @@ $(printf '%s\n' "$rootless" | while IFS='|' read -r _ id name claim; do
     is_listed "$id" || printf '%s||%s\n' "$id" "$claim"
   done)" ;;
 esac
-held=
-told=
-unstarted=
-renamed=
-while IFS='|' read -r id name status _; do
-  case $status in
-    '') ;;
-    # The lock is ours, so the launch that created it has died before the start.
-    Created) [ -n "$unstarted" ] && [ "$name" != agentless-t2 ] || unstarted=$id ;;
-    # Somebody may have renamed it, or copied its labels.
-    *)
-      [ "$name" != agentless-t2 ] || { echo "$id"; exit 0; }
-      renamed=$id ;;
-  esac
-done <<OWN
-$own
-OWN
-if [ -n "$renamed" ] && [ -z "$unstarted" ]; then
-  echo "$renamed"
-  exit 0
-fi
-seen=
-while IFS='|' read -r id name status gpus alone limit floor task owner; do
-  seen=1
-  case $own in
-    *"
-$id|"*) continue ;;
-  esac
-  # Where nothing lives there is one line all the same, an empty one.
-  if [ -n "$alone" ] && [ -n "$id" ]; then
-    printf 'held||%s|%s\n' "$task" "$owner"
-    held=1
-  fi
-  for gpu in GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a; do
-    case ",$gpus," in
-      *",$gpu,"*)
-        case $told in
-          *" $id|$gpu "*) ;;
-          *) printf 'held|%s|%s|%s\n' "$gpu" "$task" "$owner" ;;
-        esac
-        told="$told $id|$gpu " held=1 ;;
+claim() {
+  alone=$1 most=$2 own_floor=$3 total=$4 wanted=$5 own=$6 said= told= sharers=
+  set -f
+  IFS='
+'
+  for line in $live; do
+    IFS='|'
+    set -- $line
+    case $own in
+      *"
+$1
+"*) continue ;;
     esac
+    # Where nothing lives there is one line all the same, an empty one.
+    if [ -n "$alone$5" ] && [ -n "$1" ]; then
+      case $told in
+        *" $1| "*) ;;
+        *) hold "held||$8|$9" ;;
+      esac
+      told="$told $1| "
+    fi
+    IFS=' '
+    for gpu in $wanted; do
+      case ",$4," in
+        *",$gpu,"*) ;;
+        *) continue ;;
+      esac
+      # Who shares says with how many, and how much memory is its own; anybody else has it alone.
+      limit=$6 floor=$7
+      [ "$most" -gt 1 ] || floor=
+      case $limit in '' | 0* | *[!0-9]* | ????*) floor= ;; esac
+      case $floor in
+        '' | 0* | *[!0-9]* | ????????????????*)
+          case $told in
+            *" $1|$gpu "*) ;;
+            *) hold "held|$gpu|$8|$9" ;;
+          esac
+          told="$told $1|$gpu " ;;
+        *)
+          case $told in
+            *" $1|$limit|$floor|$gpu "*) ;;
+            *) sharers="$sharers $limit|$floor|$gpu" ;;
+          esac
+          told="$told $1|$limit|$floor|$gpu " ;;
+      esac
+    done
   done
-done <<LIVE
-$live
-LIVE
-# Some shells want room on a disk for this.
-[ -n "$seen" ] || exit 77
-if [ -n "$held" ]; then
-  exit 75
-fi
-# It has failed for certain only when nothing of that name is left: an engine that could not start a container leaves it
-# behind as created, with its claim; one that broke off may have started it.
+  IFS=' '
+  for gpu in $wanted; do
+    count=0 least=$most sum=$own_floor
+    IFS=' '
+    for sharer in $sharers; do
+      IFS='|'
+      set -- $sharer
+      if [ "$3" = "$gpu" ]; then
+        count=$((count + 1)) sum=$((sum + $2))
+        [ "$least" -le "$1" ] || least=$1
+      fi
+    done
+    if [ "$count" -gt 0 ] && { [ "$count" -ge "$least" ] || [ "$sum" -gt "$total" ]; }; then
+      hold "full|$gpu|$count"
+    fi
+  done
+  unset IFS
+  set +f
+  [ -z "$said" ]
+}
+hold() {
+  said="${said:+$said
+}$1"
+}
+answer() {
+  # What a launch is refused for is for a program, what an engine complains of for people.
+  case $1 in
+    0 | 75 | 8?) printf '%s\n' "$2" ;;
+    *) printf '%s\n' "$2" >&2 ;;
+  esac
+  exit "$1"
+}
+# A launch has failed for certain only when nothing of that name is left: an engine that could not start a container leaves
+# it behind as created, with its claim; one that broke off may be about to start it, or have done so.
 clear_up() {
-  left=$(docker ps --all --no-trunc --filter name='^/?agentless-t2$' --filter label=agentless.signature=1:0880d2bf27fbab287719ca4739d5d14786d37fcf4e3f4c3703bc3cbc8250accb --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 78
-  case $left in
-    '') ;;
-    *'|Created|'*) docker rm "${left%%|*}" > /dev/null || exit 78 ;;
-    *) exit 78 ;;
+  left=$(docker ps --all --no-trunc --filter "name=^/?$name\$" --filter "label=agentless.signature=$signature" --format '{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || return
+  left=${left%%|*}
+  [ -z "$left" ] || {
+    [ "$(docker inspect --format '{{.State.Status}}' "$left")" = created ] && docker rm "$left" > /dev/null
+  }
+}
+create_1() {
+  docker create --pull never --name agentless-t2 --label agentless.task=t2 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores= --label agentless.memory= --label agentless.limit= --label agentless.numa= --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1::0","batch":"t2","created_at":1799999900.0,"gpus":[0],"spec":{"command":["sh","-c","echo '"'"'it'"'"''"'"'s'"'"' \"$HOME\"\nexit 3"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":1,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[0],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --label agentless.signature=1:0880d2bf27fbab287719ca4739d5d14786d37fcf4e3f4c3703bc3cbc8250accb --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a"' --env NVIDIA_VISIBLE_DEVICES=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --env AGENTLESS_TASK_ID=t2 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0 --stop-timeout 10 busybox sh -c 'echo '"'"'it'"'"''"'"'s'"'"' "$HOME"
+exit 3'
+}
+# Create launch `number`, and become what starts it.
+create() {
+  said=$("create_$number" 2>&1)
+  code=$?
+  # Its last line is the container's id.
+  id=${said##*
+}
+  if [ "$code" -eq 0 ]; then
+    exec /bin/sh -c 'exec 9<&-
+number=$2 name=$3 signature=${1#agentless-start=} id=$4
+answer() {
+  # What a launch is refused for is for a program, what an engine complains of for people.
+  case $1 in
+    0 | 75 | 8?) printf '"'"'%s\n'"'"' "$2" ;;
+    *) printf '"'"'%s\n'"'"' "$2" >&2 ;;
+  esac
+  exit "$1"
+}
+# A launch has failed for certain only when nothing of that name is left: an engine that could not start a container leaves
+# it behind as created, with its claim; one that broke off may be about to start it, or have done so.
+clear_up() {
+  left=$(docker ps --all --no-trunc --filter "name=^/?$name\$" --filter "label=agentless.signature=$signature" --format '"'"'{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}'"'"') || return
+  left=${left%%|*}
+  [ -z "$left" ] || {
+    [ "$(docker inspect --format '"'"'{{.State.Status}}'"'"' "$left")" = created ] && docker rm "$left" > /dev/null
+  }
+}
+begin() {
+  docker start "$1"
+}
+if said=$(begin "$id" 2>&1); then
+  answer 0 "$id"
+elif clear_up; then
+  answer 1 "$said"
+else
+  answer 78 "$said"
+fi' "agentless-claim=$id||Up|$claimed" "agentless-start=$signature" "$number" "$name" "$id"
+  elif [ "$code" -eq 79 ] || [ "$code" -eq 80 ] || clear_up; then
+    answer "$code" "$said"
+  else
+    answer 78 "$said"
+  fi
+}
+# A launch before this one has created it and died. It may have asked for the start before that: the engine describes a
+# container only when no start of it is under way, and to start one that has run already would run it twice.
+resume() {
+  if ! state=$(docker inspect --format '{{.State.Status}}' "$unstarted"); then
+    answer 78 ''
+  elif [ "$state" != created ] || said=$(begin "$unstarted" 2>&1); then
+    answer 0 "$unstarted"
+  # Of a start in which the engine was killed enough may be left over that this container never starts: another will.
+  elif clear_up; then
+    create
+  else
+    answer 78 "$said"
+  fi
+}
+begin() {
+  docker start "$1"
+}
+# Another launch of this task is starting it, without the lock.
+await() {
+  exec 9<&-
+  tries=0
+  while is_starting; do
+    tries=$((tries + 1))
+    [ "$tries" -le 100 ] || break
+    sleep 0.2
+    programs=$(programs)
+    holders=$(holders)
+  done
+  state=$(docker inspect --format '{{.State.Status}}' "$unstarted")
+  case $state in
+    created | '') answer 78 '' ;;
+    *) answer 0 "$unstarted" ;;
   esac
 }
-if [ -n "$unstarted" ]; then
-  # That launch may have asked for the start before it died. The engine describes a container only when no start of it
-  # is under way, and to start one that has run already would run it twice.
-  state=$(docker inspect --format '{{.State.Status}}' "$unstarted") || exit 78
-  if [ "$state" != created ]; then
-    echo "$unstarted"
-    exit 0
+is_starting() {
+  case $holders in
+    *"agentless-start=$signature"*) ;;
+    *) return 1 ;;
+  esac
+}
+# What this launch has on the node already: `own` are the ids, of which one lives or was never started.
+find_own() {
+  alive= unstarted= called= own='
+'
+  case "
+$marked" in
+    *"
+$signature|"*) ;;
+    *) return ;;
+  esac
+  set -f
+  IFS='
+'
+  for line in $marked; do
+    case $line in
+      "$signature|"*) ;;
+      *) continue ;;
+    esac
+    IFS='|'
+    set -- $line
+    own="$own$2
+"
+    # Somebody may have renamed it, or copied its labels.
+    case $4 in
+      Created) [ -n "$unstarted" ] && [ "$3" != "$name" ] || unstarted=$2 ;;
+      *) [ -n "$alive" ] && [ "$3" != "$name" ] || alive=$2 called=$3 ;;
+    esac
+  done
+  unset IFS
+  set +f
+  [ -z "$unstarted" ] || [ "$called" = "$name" ] || alive=
+}
+launch() {
+  number=$1 name=$2 signature=$3 claimed=$9
+  find_own
+  if [ -n "$alive" ]; then
+    answer 0 "$alive"
+  elif [ -n "$unstarted" ] && is_starting; then
+    await &
+  elif ! claim "$4" "$5" "$6" "$7" "$8" "$own"; then
+    answer 75 "$said"
+  else
+    if [ -n "$unstarted" ]; then resume & else create & fi
+    # Those behind it in this script have to see it.
+    live="$live
+$name||Up|$claimed"
   fi
-  # Of a start in which the engine was killed enough may be left over that this container never starts: another will.
-  docker start "$unstarted" && exit 0
-  clear_up
-fi
-docker run --detach --pull never --name agentless-t2 --label agentless.task=t2 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores= --label agentless.memory= --label agentless.limit= --label agentless.numa= --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1::0","batch":"t2","created_at":1799999900.0,"gpus":[0],"spec":{"command":["sh","-c","echo '"'"'it'"'"''"'"'s'"'"' \"$HOME\"\nexit 3"],"image":"busybox","env":{},"secret_env":[],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":1,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[0],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --label agentless.signature=1:0880d2bf27fbab287719ca4739d5d14786d37fcf4e3f4c3703bc3cbc8250accb --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a"' --env NVIDIA_VISIBLE_DEVICES=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --env AGENTLESS_TASK_ID=t2 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0 --stop-timeout 10 busybox sh -c 'echo '"'"'it'"'"''"'"'s'"'"' "$HOME"
-exit 3'
-code=$?
-if [ "$code" -ne 0 ]; then
-  clear_up
-fi
-exit "$code"
+}
+launch 1 agentless-t2 1:0880d2bf27fbab287719ca4739d5d14786d37fcf4e3f4c3703bc3cbc8250accb '' 1 0 0 GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a 'GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a||||t2|me@here'
+exec 9<&-
+wait "$!"
