@@ -83,6 +83,8 @@ _INFO = (
     ',"time":{{json .SystemTime}},"id":{{json .ID}}{{end}}}'
 )
 _CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+_AFTER_START = re.compile(r"Error: failed to start containers: [0-9a-f]{64}\s*")
+"""What `docker start` says after the cause."""
 _ANSWER = re.compile(r"^([1-9][0-9]{0,3})([|=])(.*)$", re.MULTILINE)
 
 
@@ -399,7 +401,7 @@ class Docker:
         if result.exit_code == STRANGE:
             name = result.out.strip().rpartition("volume|")[2]
             raise RuntimeFailed(f"{self._node.name}: {strange(name)}")
-        complaint = result.err.strip()
+        complaint = _AFTER_START.sub("", result.err).strip()
         if result.exit_code == _OTHER_IMAGE:
             raise ImageMissing(f"{task.spec.image} is not on {self._node.name}, or is another image there")
         if f"{NAME}/" in complaint and "image" in complaint:

@@ -90,7 +90,7 @@ async def test_a_rehearsal_of_a_sweep_is_one_script_and_the_commands_with_their_
         *(f"# the same on n1::{gpu}: train --seed {gpu + 1} 'a" for gpu in (1, 2, 3)),
     ]
     assert {line[0] for line in out[out.index("# the same") :].splitlines()} == {"#"}  # whatever a shell makes of it
-    assert out.count("docker run") == 1
+    assert out.count("docker create") == 1
     assert err == "agentless: would wait: 1x: what is free is given or promised to tasks before it (2 tasks)\n"
 
 
