@@ -131,6 +131,6 @@ def test_a_launch_looks_at_the_image_under_its_lock(tmp_path):
     task = Task("t1", spec, "t1", "ann", 0.0)
     docker = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
     script = docker.launch(task, Placement("node1"), {}).script
-    assert script.index("flock") < script.index("image inspect") < script.index("docker run")
+    assert script.index("flock") < script.index("image inspect") < script.index("docker create")
     with pytest.raises(ImageMissing):
         docker.parse_launch(task, Result(79))

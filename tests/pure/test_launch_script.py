@@ -456,6 +456,14 @@ def test_a_container_that_waits_for_its_start_holds_its_gpus_and_nobody_waits_fo
 
 
 @in_each_shell
+def test_what_another_engine_has_created_and_is_starting_holds_its_gpus(node: Node, tmp_path: Path) -> None:
+    """That engine is not asked, and no control group is there before the start."""
+    (tmp_path / "other").mkdir()
+    with in_the_gap(node, assigning("t1")), pytest.raises(Refused, match="GPU 0 is held by task t1 of me@here$"):
+        node.launch(assigning("t2"), FAKE_DOCKER=str(tmp_path / "other"))
+
+
+@in_each_shell
 def test_a_launcher_that_is_killed_before_the_start_leaves_it_to_the_next_launch_of_the_task(node: Node) -> None:
     with in_the_gap(node, assigning()) as kill:
         kill()
