@@ -27,7 +27,8 @@ from agentless.model.text import cut
 from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.runtimes import _beside, _crowd
-from agentless.runtimes._complaints import Blame, blame, explain, without_words_of
+from agentless.runtimes._complaints import blame, explain, without_words_of
+from agentless.runtimes._known import Blame
 from agentless.runtimes._times import seconds
 from agentless.runtimes.envs import EnvWords
 from agentless.runtimes.images import Images

@@ -26,7 +26,7 @@ from agentless.model.node import Control, EngineFacts
 from agentless.model.signature import SIGNATURE
 from agentless.model.spec import Volume
 from agentless.model.task import Placement, Task
-from agentless.runtimes._complaints import Blame
+from agentless.runtimes._known import Blame
 from agentless.runtimes._podman_complaints import HIDDEN, blame, explain
 from agentless.runtimes._times import seconds
 from agentless.runtimes.docker import Docker, ahead, container_of_fields, inspected
