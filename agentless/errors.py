@@ -103,11 +103,21 @@ class HostKeyRejected(Unreachable):
 
     `host` is the host field of a `known_hosts` line for it (`10.0.0.11`, `[gpu2.lab]:2222`), `key` the rest of that
     line (`ssh-ed25519 AAAA…`), `fingerprint` the presented key's `SHA256:…`; `recorded` are the fingerprints on
-    record, empty for an unknown host.
+    record, empty for an unknown host. A `revoked` key is on record as one that nobody may show.
     """
 
-    def __init__(self, message: str, *, host: str, key: str, fingerprint: str, recorded: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        host: str,
+        key: str,
+        fingerprint: str,
+        recorded: tuple[str, ...] = (),
+        revoked: bool = False,
+    ) -> None:
         super().__init__(message)
+        self.revoked = revoked
         self.host = host
         self.key = key
         self.fingerprint = fingerprint

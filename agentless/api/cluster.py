@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Unpack
@@ -213,8 +213,8 @@ class Cluster:
         return parse(ResumeView, self._client.post(f"/v1/nodes/{_named(node)}/resume", {"gpu": gpu}))
 
     @Verb
-    def doctor(self, node: str | None = None) -> list[CheckView]:
-        """Checks of each node: can it be reached, does Docker work, is there a GPU, may Docker hand it out."""
+    def doctor(self, node: str | Sequence[str] | None = None) -> list[CheckView]:
+        """Checks of each node, or of these: is it reached, does Docker work, is there a GPU, may Docker hand it out."""
         return [parse(CheckView, each) for each in self._client.get("/v1/doctor", node=node)]
 
     @Stream

@@ -105,7 +105,7 @@ NVIDIA = (
     ),
     Known(
         r"failed to stat CDI host device \"?(?P<what>[^\s\"\\]+)",
-        "{engine} on {node} wants to hand out {what}, which is not there; bring its list of GPUs up to date with: {cdi}",
+        "{engine} on {node} wants to hand out {what}, which is not there; bring its list up to date with: {cdi}",
         "gpus",
     ),
     Known(

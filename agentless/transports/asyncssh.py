@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -49,7 +50,8 @@ async def _dial(hop: Hop, through: _Connection | None) -> _Connection:
             client_keys=keys or None,
             preferred_auth="publickey",
             gss_host=None,
-            known_hosts=([], *([key.encode() for key in keys] for keys in (known.authorities, known.revoked))),
+            # Plain keys are judged by us: of a revoked one the library says only that the connection has ended.
+            known_hosts=([], _encoded(known.authorities), _encoded(known.revoked if known.authorities else ())),
             server_host_key_algs=algorithms,
             host_key_alias=hop.host_key_alias,
             tunnel=through.library if through else (),
@@ -72,6 +74,10 @@ async def _dial(hop: Hop, through: _Connection | None) -> _Connection:
         if agent is not None:
             agent.close()
     return _Connection(hop.name, library)
+
+
+def _encoded(keys: Iterable[str]) -> list[bytes]:
+    return [key.encode() for key in keys]
 
 
 async def _agent(hop: Hop) -> tuple[asyncssh.SSHAgentClient | None, list[asyncssh.SSHKeyPair]]:

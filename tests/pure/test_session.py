@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hmac
 from pathlib import Path
 
 import pytest
@@ -287,6 +288,13 @@ def test_a_default_key_that_is_not_there_is_not_mentioned(offered):
 # ---------------------------------------------------------------------- whom to trust
 
 
+def hashed(name: str) -> str:
+    """As `ssh-keygen -H` and HashKnownHosts write it."""
+    salt = b"0123456789abcdefghij"
+    parts = (salt, hmac.new(salt, name.encode(), "sha1").digest())
+    return "|1|" + "|".join(base64.b64encode(part).decode() for part in parts)
+
+
 def on_record(tmp_path, text: str, host: str = "gpu1", port: int = 22, alias: str | None = None):
     (tmp_path / "known").write_text(text)
     return known_hosts.read([tmp_path / "gone", tmp_path / "known"], host, port, alias)
@@ -299,6 +307,8 @@ def on_record(tmp_path, text: str, host: str = "gpu1", port: int = 22, alias: st
         (f"GPU1,10.0.0.1 {KEY} a comment", "Gpu1", 22, None),
         (f"*.lab,!x.lab {KEY}", "y.lab", 22, None),
         (f"[gpu1]:2222 {KEY}", "gpu1", 2222, None),
+        (f"{hashed('gpu1')} {KEY}", "gpu1", 22, None),
+        (f"{hashed('[gpu1]:2222')} {KEY}", "gpu1", 2222, None),
         (f"[*]:22?? {KEY}", "gpu1", 2222, None),
         (f"gpu1 {KEY}", "gpu1", 2222, None),
         (f"the-name {KEY}", "gpu1", 2222, "the-name"),
