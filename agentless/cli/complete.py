@@ -28,8 +28,8 @@ def _offered(found: Iterable[tuple[str | None, str]], incomplete: str) -> _Found
 
 
 def _ask(path: str, **query: object) -> list[dict[str, Any]]:
-    client = Client(paths.state_dir(), None)
     try:
+        client = Client(paths.state_dir(), None)
         return client.get(path, **query) if client.is_running() else []
     except AgentlessError:
         return []
