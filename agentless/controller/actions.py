@@ -13,7 +13,7 @@ from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.controller.outputs import Outputs
 from agentless.controller.uploads import Uploads
-from agentless.errors import NoAnswer, Refused, RuntimeFailed, StateError, Unreachable
+from agentless.errors import NoAnswer, Refused, RuntimeFailed, Unreachable
 from agentless.model.command import Command
 from agentless.model.event import Queued, StopAsked
 from agentless.model.log_query import LogQuery
@@ -60,14 +60,23 @@ class Actions:
         else:
             self._core.publish(task, "stop-asked", self._cause(how, by))
             grace = FOREIGN_GRACE if grace is None else grace  # what its labels say may be a year
+        if isinstance(task.status, (Scheduled, Pending)):
+            return task  # its end cannot be written yet, and it does not start
         return await self._end(task, how, grace)
 
     def resume_stops(self) -> list[Coroutine[Any, Any, Task]]:
-        """What is left to do for stops that a controller before this one was asked for, or that came before a start."""
+        """What is left to do for stops that a controller before this one was asked for, or that came before a start.
+
+        Or for which the disk had no room.
+        """
+        asked = [task for task in self._core.tasks.values() if task.stop and not self._stopping[task.id]]
+        for task in asked:
+            if task.stop and isinstance(task.status, (Scheduled, Pending)) and not self._core.trouble:
+                self._core.apply(task.id, StopAsked(task.stop), "there is room to write it down")
         return [
             self._end(task, task.stop, task.grace)
-            for task in self._core.tasks.values()
-            if task.stop and isinstance(task.status, (Running, Paused)) and not self._stopping[task.id]
+            for task in asked
+            if task.stop and isinstance(task.status, (Running, Paused)) and not self._is_over(task.id)
         ]
 
     async def _end(self, task: Task, how: StopKind, grace: float | None) -> Task:
@@ -93,12 +102,10 @@ class Actions:
             await self._do(link, task, runtime.signal(task.container_ref, gentle))
             most = within_limit(task, grace, self._core.clock.now()) if how == "stop" else grace
             task = await self._ended(task.id, most)
-        if task.live:
+        if not self._is_over(task.id):
             await self._do(link, task, runtime.signal(task.container_ref, "KILL"))
             task = await self._ended(task.id, KILL_WITHIN)
-        if task.live and self._core.trouble:
-            raise StateError(self._core.trouble)
-        if task.live:
+        if not self._is_over(task.id):
             raise RuntimeFailed(f"{link.node.name} has not ended task {task.id} {KILL_WITHIN:.0f} s after SIGKILL")
         return task
 
@@ -250,7 +257,16 @@ class Actions:
         return f"agentless {verb}, by {by or self._core.owner}"
 
     async def _ended(self, task_id: str, within: float) -> Task:
-        return await self._until_over(partial(self._core.task, task_id), within)
+        await self._core.hub.until(lambda: self._is_over(task_id), within)
+        return self._core.task(task_id)
+
+    def _is_over(self, task_id: str) -> bool:
+        """Whether a task has ended, be it that its end cannot be written down yet."""
+        task = self._core.task(task_id)
+        if not task.live or not self._core.trouble or task.node not in self._core.links:
+            return not task.live
+        container = container_of(task, self._core.links[task.node].containers)
+        return container is not None and container.over
 
     async def _until_over(self, task: Callable[[], Task], within: float | None) -> Task:
         await self._core.hub.until(lambda: not task().live, within)
@@ -326,7 +342,7 @@ class Actions:
         await link.ready()
         result = await link.run(command)
         await link.look(task.id, link.runtime_of(task))
-        if not result.ok and self._core.task(task.id).live:
+        if not result.ok and not self._is_over(task.id):
             link.runtime_of(task).check(result)
 
     def _link(self, task: Task) -> Link:

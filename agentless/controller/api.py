@@ -74,7 +74,8 @@ def make(house: House) -> FastAPI:
                 "run: agentless controller stop (tasks go on), and try again"
             )
         wanted = unquote(request.headers.get("x-agentless-inventory", "")) or None
-        request.state.warning = await house.use_inventory(wanted, reading=request.method == "GET")
+        await house.use_inventory(wanted, reading=request.method == "GET")
+        request.state.warning = house.warning  # as it is once the request is done
 
     problem = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     app = _Api(
@@ -151,8 +152,8 @@ class _Warnings:
         """One request."""
 
         async def send_with_warning(message: Message) -> None:
-            warning = scope.get("state", {}).get("warning")
-            if warning and message["type"] == "http.response.start":
+            warned = scope.get("state", {}).get("warning")
+            if message["type"] == "http.response.start" and warned and (warning := warned()):
                 message["headers"] = [*message["headers"], (b"x-agentless-warning", quote(warning).encode())]
             await send(message)
 

@@ -253,7 +253,7 @@ class Scheduler:
         return order([*self._waiting(), *others], self._used)
 
     def _waiting(self) -> list[Task]:
-        return [task for task in self._core.tasks.values() if isinstance(task.status, Pending)]
+        return [t for t in self._core.tasks.values() if isinstance(t.status, Pending) and not t.stop]
 
 
 def _was_refused_just_now(task: Task, now: float) -> bool:

@@ -86,6 +86,8 @@ def _reason(task: Task) -> str | None:
     match task.status:
         case Lost(container=None) if task.stop:
             return f"{_STOPPING[task.stop]}, as soon as it is sure that it will not start"
+        case Scheduled() | Pending() if task.stop:
+            return f"{_STOPPING[task.stop]}, as soon as it can be written down"
         case Scheduled(reason=reason) | Pending(reason=reason) | Lost(reason=reason):
             return reason or None
         case Assigning(step=step) if step and not task.stop:

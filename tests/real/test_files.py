@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentless.paths import template_dir
-from tests.real.cli import Cli, containers, inspect, inventory_of
+from tests.real.cli import Cli, containers, inspect, inventory_of, until
 
 
 @pytest.fixture
@@ -111,6 +111,23 @@ def test_a_full_disk_later(small_disk):
     assert small_disk.is_free()
     (small_disk.state / "filler").unlink()
     small_disk.submit("node1::0", "--", "true")
+
+
+def test_what_ends_work_is_possible_with_a_full_disk(small_disk):
+    """And doctor tells of the disk."""
+    runs, killed, waits = (small_disk.submit(f"node1::{gpu}", "--", "sleep", "600") for gpu in (0, 1, 0))
+    until(lambda: [small_disk.task(task)["state"] for task in (runs, killed, waits)] == [*["running"] * 2, "pending"])
+    fill(small_disk.state)
+    for verb, task in (("stop", runs), ("kill", killed), ("stop", waits)):
+        assert "the disk is full" in small_disk(verb, task).err
+    assert small_disk.lab.nodes["node1"].sh("docker ps --quiet").stdout == ""
+    (failed,) = [check for check in small_disk.json("doctor", code=1) if not check["ok"]]
+    assert (failed["node"], failed["check"]) == ("controller", "state")
+    assert "the disk is full; free some space there" in failed["detail"]
+    (small_disk.state / "filler").unlink()
+    ended = {runs: "stopped", killed: "killed", waits: "cancelled"}
+    until(lambda: {task: small_disk.task(task)["state"] for task in ended} == ended)
+    assert all(check["ok"] for check in small_disk.json("doctor"))
 
 
 def test_a_task_that_ends_while_the_disk_is_full_is_not_lost(small_disk):

@@ -90,7 +90,9 @@ def add_to(app: FastAPI, house: House) -> None:
         # One that breaks off meanwhile says so by itself.
         await asyncio.gather(*(link.refresh() for link in links if link.online), return_exceptions=True)
         seen = core.cluster().nodes
-        return [check for name in names if name in seen for check in checks(seen[name], core.twin(name))]
+        found = [check for name in names if name in seen for check in checks(seen[name], core.twin(name))]
+        trouble = core.examine_stores()
+        return [*found, CheckView("controller", "state", False, trouble)] if trouble else found
 
     @app.get("/v1/host-keys")
     async def host_keys(node: _Nodes = ()) -> list[HostKey]:
