@@ -272,6 +272,8 @@ class Link:
             )
             result = await self.session.run(Command(join_sections(sections), timeout=REFRESH_WITHIN))
             answer = split_sections(result.stdout)
+            if len(answer) < len(sections) and (said := result.err.strip()):
+                raise Unreachable(f"{self.node.name}: {self.runtime.complaint(said)}")
             engine = await self._inspect(self.runtime.parse_facts(answer, asked, self._clock.now()))
             units = self.units.parse_facts(answer, engine.clock)
             if units is None and (problem := self.units.excess(answer)):
@@ -405,11 +407,12 @@ class Link:
         time = asyncio.get_running_loop().time
         early = -math.inf
         async with self.stream(Command(_SAMPLES.format(every=every, body=body, end=_FRAME_END))) as stream:
-            buffer, allowed = bytearray(), Allowance(*SAMPLE_BYTES)
+            buffer, allowed, said = bytearray(), Allowance(*SAMPLE_BYTES), b""
             async for fd, data in stream:
                 if allowed.take(len(data)) or len(buffer) > FRAME:
                     raise self._flooded(fd, f"more than {FRAME >> 20} MiB for a sample")
                 if fd != 1:
+                    said = (said + data)[-1000:]
                     continue
                 start = max(0, len(buffer) - len(mark))
                 buffer += data
@@ -422,7 +425,8 @@ class Link:
                 early = time() + every / 2
                 sample = self._living(self._recognised(split_sections(frame)))
                 self._observe(replace(self.observation, sample=sample, sampled_at=self._clock.now()))
-        raise Unreachable(f"{self.node.name} ended the stream of samples")
+        why = f"; {self.runtime.complaint(words)}" if (words := said.decode("utf-8", "replace").strip()) else ""
+        raise Unreachable(f"{self.node.name} ended the stream of samples{why}")
 
     async def _events(self) -> None:
         took = 0.0

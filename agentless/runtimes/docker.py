@@ -166,7 +166,9 @@ class Docker:
         beside = sections.get(_beside.SECTION)
         return replace(
             engine,
-            error=engine.error or _beside.unseen(self._node, beside.out if beside else ""),
+            error=engine.error
+            or (self.complaint("flock: not found") if "no flock" in others else None)
+            or _beside.unseen(self._node, beside.out if beside else ""),
             cgroup_parent=_beside.parent_of(self._node, beside, fields.get("cgroups"), fields.get("security")),
         )
 

@@ -114,6 +114,46 @@ def test_the_inventory_comes_before_the_configuration(way, tmp_path):
     assert hops[-1].identities == (tmp_path / "b", tmp_path / "a")
 
 
+@pytest.fixture
+def names(monkeypatch):
+    """The names that have an address."""
+    known = {"gpu1.lab.example", "gpu2.old.example"}
+
+    def look_up(name, _):
+        if name.removesuffix(".") not in known:
+            raise OSError
+        return [name]
+
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+
+
+DOMAINS = "CanonicalDomains lab.example old.example\nHost *.lab.example\n User ann\nMatch canonical\n Port 2200\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "host", "login"),
+    [
+        ("CanonicalizeHostname yes\n", "gpu1", "ann@gpu1.lab.example:2200"),
+        ("CanonicalizeHostname yes\n", "gpu2", "me@gpu2.old.example:2200"),
+        ("CanonicalizeHostname yes\n", "gpu3", "me@gpu3:22"),
+        ("CanonicalizeHostname yes\n", "a.b.gpu1", "me@a.b.gpu1:22"),
+        ("CanonicalizeHostname no\n", "gpu1", "me@gpu1:22"),
+        ("", "gpu1", "me@gpu1:22"),
+        ("Host gpu1\n User bob\nHost *\nCanonicalizeHostname yes\n", "gpu1", "bob@gpu1.lab.example:2200"),
+        ("Host x\n HostName gpu1\nHost *\nCanonicalizeHostname yes\n", "x", "ann@gpu1.lab.example:2200"),
+        ("CanonicalizeHostname yes\nProxyCommand nc %h\n", "gpu1", "me@gpu1:22"),
+        ("CanonicalizeHostname always\nProxyCommand nc %h\n", "gpu1", "ann@gpu1.lab.example:2200"),
+    ],
+)
+def test_a_short_name_becomes_the_full_one_where_the_configuration_wants_it(way, names, config, host, login):
+    assert logins(way(config + DOMAINS, host)) == [login]
+
+
+def test_a_key_that_both_names_have_is_tried_once(way, names, tmp_path):
+    (hop,) = way(f"CanonicalizeHostname yes\nIdentityFile ~/a\n{DOMAINS}IdentityFile ~/b\n")
+    assert hop.identities == (tmp_path / "a", tmp_path / "b")
+
+
 def test_negated_and_single_character_patterns(way):
     config = "Host gpu? !gpu2\n User a\nHost *\n User b\n"
     assert [logins(way(config, host)) for host in ("gpu1", "gpu2", "gpu10")] == [

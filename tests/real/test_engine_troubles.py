@@ -157,6 +157,17 @@ def test_a_container_that_somebody_removes(agentless, node):
     agentless.settle()
 
 
+def test_a_user_who_may_have_too_few_processes(user, with_keys, node):
+    """Whatever fails first for want of one: doctor has what to do."""
+    cli = with_keys(f"user: {user('member', docker_group=True)}")
+    (node.dir / "home/.bashrc").write_text("ulimit -u 12\n")
+    try:
+        node.kill_connections()
+        until(lambda: "raise ulimit -u there" in cli("doctor", "node1", code=None).out)
+    finally:
+        (node.dir / "home/.bashrc").write_text("")
+
+
 # ---------------------------------------------------------------------- Docker cannot hand out GPUs
 
 
