@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
 from textual.binding import ActiveBinding, Binding, BindingType
+from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
+from textual.theme import Theme
 from textual.widgets import ContentSwitcher, Footer
 
 from agentless import paths
@@ -23,6 +26,7 @@ from agentless.tui.acts import ACTS, Act, Target, applies, path_of, perform
 from agentless.tui.ask import Ask
 from agentless.tui.bar import Bar, Summary
 from agentless.tui.board import Board, Row
+from agentless.tui.colours import CYCLE, TERMINAL, THEMES, Plain, has_colours
 from agentless.tui.details import GpuDetails, NodeDetails, TaskDetails
 from agentless.tui.events import Events
 from agentless.tui.gpus import Gpus
@@ -66,8 +70,16 @@ class Dashboard(App[None]):
     ContentSwitcher { height: 1fr; }
     """
 
+    _has_few_colours = False
+
     def __init__(self, client: Client, *, read_only: bool = False, only: str | None = None) -> None:
         super().__init__()
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.no_color = not has_colours(os.environ)
+        if self.no_color or self.console.color_system in ("standard", None):
+            self._has_few_colours = True
+            self.set_reactive(App.theme, TERMINAL)
         self.client = client
         self.read_only = read_only
         self.views = {only: VIEWS[only]} if only else VIEWS
@@ -93,7 +105,10 @@ class Dashboard(App[None]):
         with contextlib.suppress(OSError, ValueError):
             theme = (paths.config_dir() / "theme").read_text().strip()
             self.theme = theme if theme in self.available_themes else self.theme
-        self.theme_changed_signal.subscribe(self, lambda theme: self._keep_theme(theme.name))
+        if self._has_few_colours:
+            self.mutate_reactive(App.theme)  # it was set before there was anything to show in it
+        else:  # what was chosen for want of colours is nothing for other terminals
+            self.theme_changed_signal.subscribe(self, lambda theme: self._keep_theme(theme.name))
         self.screen.set_focus(self.view.starting_focus)
         self.set_interval(1.0, self._each_second)
         self.incoming.start(events="events" in self.views)
@@ -126,9 +141,22 @@ class Dashboard(App[None]):
         names = list(self.views)
         self.action_view(names[(names.index(self.view.id) + by) % len(names)])
 
+    @property
+    def available_themes(self) -> dict[str, Theme]:
+        """Those that this terminal can show: one with few colours has its own, and no others."""
+        themes = super().available_themes
+        return {name: themes[name] for name in themes if themes[name].ansi or not self._has_few_colours}
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's, which for no colours depend on the theme that it has started with, and show black on black."""
+        return [Plain()] if self.no_color else super().get_line_filters()
+
     def action_colours(self) -> None:
         """Dark, light, or the terminal's own colours."""
-        themes = ["textual-dark", "textual-light", "ansi-dark", "ansi-light"]
+        if self.no_color:
+            self._say("Colours are off: NO_COLOR is set, or this terminal has none", "warning")
+            return
+        themes = [name for name in CYCLE if name in self.available_themes]
         self.theme = themes[(themes.index(self.theme) + 1) % len(themes) if self.theme in themes else 0]
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
