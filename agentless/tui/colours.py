@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from types import ModuleType
+from typing import Any
 
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 from textual.filter import LineFilter
-from textual.theme import BUILTIN_THEMES
+from textual.theme import BUILTIN_THEMES, Theme
 
 curses: ModuleType | None
 try:
@@ -38,17 +39,22 @@ _ON_ANY_BACKGROUND = {
 """Textual takes the terminal's black and white for these, and one of them is the terminal's background."""
 
 
-def _terminal(name: str, **colours: str) -> object:
+_VIOLET = "#a66bff"
+
+
+def _changed(name: str, variables: dict[str, str], **colours: Any) -> Theme:
     theme = BUILTIN_THEMES[name]
-    return replace(theme, variables=theme.variables | _ON_ANY_BACKGROUND, **colours)  # type: ignore[arg-type]
+    return replace(theme, variables=theme.variables | variables, **colours)
 
 
 THEMES = (
-    # Textual's accent is its green, and so what is foreign looked like what is free. Its blue is hard to read on black.
-    _terminal("ansi-dark", primary="ansi_cyan", accent="ansi_magenta"),
-    _terminal("ansi-light"),
+    _changed("textual-dark", {"footer-key-foreground": "#ffa62b"}, accent=_VIOLET),
+    _changed("textual-light", {}, accent=_VIOLET),
+    _changed("ansi-dark", _ON_ANY_BACKGROUND, accent="ansi_magenta", primary="ansi_cyan"),  # its blue is hard to read
+    _changed("ansi-light", _ON_ANY_BACKGROUND),
 )
-"""In place of Textual's of the same names."""
+"""In place of those of Textual: they have one colour for what is foreign and for a warning (the first two),
+or for what is foreign and what is free (the third)."""
 
 
 def has_colours(environ: Mapping[str, str]) -> bool:
@@ -62,7 +68,7 @@ def has_colours(environ: Mapping[str, str]) -> bool:
         curses.setupterm(term, 1)
     except curses.error:  # a terminal that this machine does not know
         return True
-    return bool(curses.tigetnum("colors") >= 8)  # noqa: PLR2004
+    return bool(curses.tigetnum("colors") >= 8)
 
 
 class Plain(LineFilter):
