@@ -227,7 +227,7 @@ async def test_a_task_is_submitted_from_the_form_and_shown(client):
         eyes.app.screen.query_one("#env").load_text("COLOUR=green")
         await eyes.see("would start now, on n1::2")
         await eyes.press("ctrl+s")
-        await eyes.see("from-the-form", "running", "n1::2")
+        await eyes.see("from-the-form", "running", "n1::2", lambda: eyes.app.target.task)
         (task,) = client.get("/v1/tasks")
         assert eyes.app.target.task["id"] == task["id"]
         frames = client.frames(f"/v1/tasks/{task['id']}/logs", follow=True)

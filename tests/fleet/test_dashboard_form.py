@@ -202,9 +202,9 @@ async def test_an_answer_leaves_what_is_on_top_of_the_form(slow):
         await eyes.press("3", "n", "1x", "tab", "sleep 600", "tab", IMAGE, "ctrl+s")
         await eyes.see("Submitting")
         eyes.app.action_keys()
-        await eyes.see("submit a task like this one")
+        await eyes.see("submit a copy of the task")
         slow.set()
-        await eyes.see(lambda: "is running on n1" in eyes.told, "submit a task like this one")
+        await eyes.see(lambda: "is running on n1" in eyes.told, "submit a copy of the task")
         await eyes.press("escape")
         await eyes.see(lambda: len(eyes.app.screen_stack) == 1)
 
