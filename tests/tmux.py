@@ -38,6 +38,11 @@ class Tmux:
         """What is on the screen."""
         return self._tmux("capture-pane", "-p")
 
+    @property
+    def painted(self) -> str:
+        """The same, with its colours."""
+        return self._tmux("capture-pane", "-e", "-p")
+
     def run(self, *argv: str) -> None:
         """Type a command."""
         self.press(shlex.join(argv), "Enter")

@@ -207,7 +207,7 @@ async def test_the_dashboard_shows_it_as_plain_words(world):
             await look("enter", see="Checks")
             await look("escape", "down")
         await look("4", see="evil")
-        keys = {"enter": "The command", "l": "Search", "K": "Yes (y)"}
+        keys = {"enter": "Script, as", "l": "Search", "K": "Kill (y)"}
         for task, more in {IDS[0]: {"N": "Variables"}, IDS[2]: {}}.items():
             app.view.table.choose(task)
             for key, words in (keys | more).items():
