@@ -253,6 +253,12 @@ class Docker:
         """A tar stream of what is at a path in the container, or one that goes `into` a folder there."""
         return self._words("docker-cp.j2", container=container, path=path, into=into)
 
+    def copy_packed(self, container: str, path: str) -> Command:
+        """A tar stream of what is at a path in the container, compressed by gzip if the node has that."""
+        template, docker = self._template("docker-cp.j2"), self._docker
+        copy = self._renderer.words(template, docker=docker, container=container, path=path, into=False)
+        return self._script("cp-packed.sh.j2", copy=copy)
+
     # ---------------------------------------------------------------- changing
 
     def launch(
