@@ -213,7 +213,7 @@ class Outputs:
         try:
             return await self._fetched(link, task, output, uploads, may_be_large)
         except Unusable as error:
-            return Brought(False, f"{error}; see agentless cp {task.id}:{output.path}")
+            return Brought(False, str(error))
         except OSError as error:
             named = isinstance(error.filename, str) and os.path.isabs(error.filename)
             where = error.filename if named else output.local

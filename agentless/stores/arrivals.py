@@ -27,7 +27,7 @@ from agentless.tar import BadArchive, Incomplete, Member, Reading, Tar
 
 MOST = 1_000_000
 """Files and folders of one output."""
-MOST_ZEROS = 256 << 30
+MOST_ZEROS = 64 << 30
 """Bytes of one output that are holes in files here: Docker sends and reads each of them."""
 ZEROS = 32 << 20
 """Zeros in a row from which on a stream is better compressed."""
@@ -119,9 +119,9 @@ class Unpacking:
                 with self._leaving_out(path):
                     self._link(path, target)
         except Incomplete as error:
-            raise RuntimeFailed(f"what came is not whole: {error}") from None
+            raise RuntimeFailed(f"what came of it is not whole: {error}") from None
         except BadArchive as error:
-            raise Unusable(f"what came is no archive that can be unpacked: {error}") from None
+            raise Unusable(f"what came of it is no archive: {error}") from None
         finally:
             self._folders.close()
             self._others.close()

@@ -186,7 +186,7 @@ def test_nothing_of_a_hostile_archive_is_written_outside(inside: Path, data: byt
 def test_what_cannot_be_unpacked_is_a_sentence_and_final(inside: Path, data: bytes) -> None:
     with pytest.raises(CopyFailed, match="what came is no tar stream, or a damaged one: "):
         copy(data, inside)
-    with pytest.raises(Unusable, match="what came is no archive that can be unpacked: "):
+    with pytest.raises(Unusable, match="what came of it is no archive: "):
         bring(data, inside)
     assert not (inside / "local").exists()
 
@@ -195,7 +195,7 @@ def test_what_cannot_be_unpacked_is_a_sentence_and_final(inside: Path, data: byt
 def test_what_is_not_whole_may_be_whole_the_next_time(inside: Path, data: bytes) -> None:
     with pytest.raises(CopyFailed, match="what came is not whole: it breaks off; try again"):
         copy(data, inside)
-    with pytest.raises(RuntimeFailed, match="what came is not whole") as raised:
+    with pytest.raises(RuntimeFailed, match="what came of it is not whole: it breaks off") as raised:
         bring(data, inside)
     assert not isinstance(raised.value, Unusable)
 
@@ -273,11 +273,11 @@ def test_zeros_that_come_one_by_one_are_holes(tmp_path: Path) -> None:
         assert path.stat().st_blocks * 512 < 9 << 20
 
 
-def test_a_terabyte_of_zeros_is_refused_before_it_comes(tmp_path: Path) -> None:
+def test_a_file_that_there_is_no_room_for_is_refused_before_it_comes(tmp_path: Path) -> None:
     data = pax(size=str(1 << 50)) + header()
-    with pytest.raises(Unusable, match=r"has 1024\.0 TiB|has 1 PiB|has 1024 TiB") as raised:
+    with pytest.raises(Unusable, match=r"has 1024 TiB, and of those at most 64 GiB may be zeros: .* are free here"):
         unpack(data, tmp_path / "top")
-    assert "of those at most 256 GiB may be zeros" in str(raised.value)
+    assert not (tmp_path / "top" / "x").exists()
 
 
 # ------------------------------------------------------------------ a great many
