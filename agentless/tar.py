@@ -240,20 +240,27 @@ class Fed(Generic[T]):
 
     def __init__(self, reading: Reading[T]) -> None:
         self._reading = reading
+        self._result: list[T] = []
         next(reading)
 
+    @property
+    def ended(self) -> bool:
+        """Whether the reading wants no more."""
+        return bool(self._result)
+
     def feed(self, data: bytes) -> None:
-        """Some more bytes."""
-        self._reading.send(data)
+        """Some more bytes, none at the end of all."""
+        if self._result:
+            return
+        try:
+            self._reading.send(data)
+        except StopIteration as end:
+            self._result.append(end.value)
 
     def end(self) -> T:
         """No more bytes; gives what comes of the reading."""
-        try:
-            self._reading.send(b"")
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        raise AssertionError("a reading ends with its bytes")
+        self.feed(b"")
+        return self._result[0]
 
     def close(self) -> None:
         """Let go of what the reading holds."""
