@@ -188,6 +188,12 @@ def test_what_git_ignores_stays_here(folder: Path) -> None:
     assert paths(folder / "b") == set(below.stdout.decode().split("\0")[:-1])
 
 
+def test_a_pattern_that_is_none_ignores_nothing(folder: Path) -> None:
+    """As it does for git."""
+    write(folder, a="a", b="b", **{".gitignore": "[z-a]\nb\n\\\n"})
+    assert paths(folder) == {"a", ".gitignore"}
+
+
 def test_a_folder_that_is_named_is_uploaded_also_where_git_ignores_it(folder: Path) -> None:
     write(folder, data__x="", data__y="", **{".gitignore": "data\n", "data/.gitignore": "y\n", ".git/HEAD": ""})
     assert paths(folder / "data") == {".gitignore", "x"}

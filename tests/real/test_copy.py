@@ -222,7 +222,7 @@ def test_a_copy_whose_link_is_cut_is_told_and_goes_on_when_it_is_run_again(
 
 
 def test_no_room_is_a_sentence_and_leaves_nothing(agentless, far, way, tmp_path):
-    (tmp_path / "big").write_bytes(bytes(3_000_000))
+    (tmp_path / "big").write_bytes(os.urandom(3_000_000))
     small = far / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "none", str(small)], check=True)
@@ -322,7 +322,7 @@ def test_a_sparse_file_stays_sparse_and_no_bit_to_write_comes_that_the_umask_for
 
 def test_a_line_break_in_a_name_begins_no_line(agentless, far, way, tmp_path):
     name = "x\nagentless: all is well"
-    (far / "box" / name).mkdir(parents=True)
+    (far / "box" / name / "kept").mkdir(parents=True)
     (tmp_path / "box").mkdir()
     (tmp_path / "box" / name).write_text("x")
     done = agentless("cp", str(tmp_path / "box"), f"node1:{far}", code=1)
