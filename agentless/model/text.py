@@ -17,6 +17,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in text)
 
 
+def shown(name: str) -> str:
+    """A file's name or path within a message: in quotes, with escapes, where it has what is no visible character."""
+    return name if name.isprintable() else repr(name)
+
+
 def printable_lines(text: str) -> str:
     """Likewise of a text whose lines are ours, like a script."""
     return "\n".join(map(printable, text.split("\n")))

@@ -30,6 +30,7 @@ from agentless.runtimes import _beside, _crowd
 from agentless.runtimes._complaints import blame, explain, without_words_of
 from agentless.runtimes._known import Blame
 from agentless.runtimes._times import seconds
+from agentless.runtimes.client_warnings import WithoutWarnings, warnings_before
 from agentless.runtimes.envs import EnvWords
 from agentless.runtimes.images import Images
 from agentless.runtimes.volumes import MARK, STRANGE, VolumeWords, strange
@@ -115,11 +116,13 @@ class Docker:
         self._node = node
         self._signer = signer
         self._docker = list(node.docker)
+        self._quiet = list(node.docker)  # where what it warns of would come with what a task prints
         self._renderer = renderer
         self.images = Images(node, renderer, self.complaint)
         self.envs = EnvWords(node, renderer)
         self.workspace = Workspace(node.docker, renderer, podman=node.has_podman)
         self.volumes = self._volumes(node, renderer, self.complaint)
+        self.warnings: tuple[str, ...] = ()
 
     # ------------------------------------------------------------------ asking
 
@@ -157,6 +160,7 @@ class Docker:
         version = cut(str(fields.get("version") or ""), 64)
         if not info.ok or not version:
             return EngineFacts(error=self.complaint("; ".join(fields.get("errors") or others)))
+        self.warnings = warnings_before(answer, lines)
         found = self.parse_list(listed)
         if problem := _crowd.too_many(len(found) if len(listed.stdout) < SECTION else _crowd.MOST + 1):
             return EngineFacts(version, error=problem)
@@ -232,6 +236,7 @@ class Docker:
         since = None if query.since is None else f"{query.since:.9f}"
         return self._words(
             "docker-logs.j2",
+            docker=self._quiet,
             container=container,
             follow=query.follow,
             tail=query.tail,
@@ -240,8 +245,8 @@ class Docker:
         )
 
     def reading(self, _query: LogQuery) -> Reading:
-        """What that prints is the task's output as it is."""
-        return _as_it_is
+        """What that prints is the task's output as it is, but for what the command warns of."""
+        return WithoutWarnings(_as_it_is, self.warnings)
 
     def shell(self, container: str, command: Sequence[str], mark: str, *, terminal: bool) -> Command:
         """A program in the container, with the input and the terminal of the script; when those break off, it ends.
@@ -250,11 +255,24 @@ class Docker:
         `escaped` bytes, or a dot for the end. Without a command it is bash, or sh where there is none.
         """
         command = command or ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
-        return self._script("docker-shell.sh.j2", container=container, command=command, mark=mark, terminal=terminal)
+        return self._script(
+            "docker-shell.sh.j2",
+            docker=self._quiet,
+            container=container,
+            command=command,
+            mark=mark,
+            terminal=terminal,
+        )
 
     def copy(self, container: str, path: str, *, into: bool) -> Command:
         """A tar stream of what is at a path in the container, or one that goes `into` a folder there."""
-        return self._words("docker-cp.j2", container=container, path=path, into=into)
+        return self._words("docker-cp.j2", docker=self._quiet, container=container, path=path, into=into)
+
+    def copy_packed(self, container: str, path: str) -> Command:
+        """A tar stream of what is at a path in the container, compressed by gzip if the node has that."""
+        template, docker = self._template("docker-cp.j2"), self._quiet
+        copy = self._renderer.words(template, docker=docker, container=container, path=path, into=False)
+        return self._script("cp-packed.sh.j2", copy=copy)
 
     # ---------------------------------------------------------------- changing
 
@@ -413,7 +431,9 @@ class Docker:
         return self._log_ends(container, ["tail", "-c", out], ["tail", "-c", err])
 
     def _log_ends(self, container: str, of_stdout: list[object], of_stderr: list[object]) -> Command:
-        return self._script("docker-log-ends.sh.j2", container=container, of_stdout=of_stdout, of_stderr=of_stderr)
+        return self._script(
+            "docker-log-ends.sh.j2", docker=self._quiet, container=container, of_stdout=of_stdout, of_stderr=of_stderr
+        )
 
     # ------------------------------------- what an engine like it does otherwise
 
@@ -454,7 +474,8 @@ class Docker:
     # ------------------------------------------------------------------ inside
 
     def _words(self, template: str, **values: object) -> Command:
-        return Command(shlex.join(self._renderer.words(self._template(template), docker=self._docker, **values)) + "\n")
+        values = {"docker": self._docker, **values}
+        return Command(shlex.join(self._renderer.words(self._template(template), **values)) + "\n")
 
     def _script(self, template: str, **values: object) -> Command:
         return Command(self._renderer.script(self._template(template), **{"docker": self._docker, **values}) + "\n")

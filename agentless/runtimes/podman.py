@@ -22,10 +22,11 @@ from agentless.model.command import Command, Result
 from agentless.model.container import Container, ContainerState
 from agentless.model.env import is_ours
 from agentless.model.files import Prepared
-from agentless.model.node import Control, EngineFacts
-from agentless.model.signature import SIGNATURE
+from agentless.model.node import Control, EngineFacts, NodeConfig
+from agentless.model.signature import SIGNATURE, Signer
 from agentless.model.spec import Volume
 from agentless.model.task import Placement, Task
+from agentless.render import Renderer
 from agentless.runtimes._known import Blame
 from agentless.runtimes._podman_complaints import HIDDEN, blame, explain
 from agentless.runtimes._times import seconds
@@ -83,6 +84,10 @@ class Podman(Docker):
     _volumes = PodmanVolumes
     _live, _state, _inspected, _info = LIVE, _STATE, _INSPECTED, _INFO
     _signed = f'{{{{index .Labels "{SIGNATURE}"}}}}'
+
+    def __init__(self, node: NodeConfig, renderer: Renderer, signer: Signer) -> None:
+        super().__init__(node, renderer, signer)
+        self._quiet.append("--log-level=error")
 
     def events(self, since: float) -> Command:
         """As Docker's; a line of a container that is none of ours is empty."""
