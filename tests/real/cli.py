@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 from agentless.client import Client
 from tests import ready
 from tests.lab import Lab, Node
+from tests.pauses import pauses
 
 T = TypeVar("T")
 WAIT = 20.0
@@ -30,10 +31,10 @@ WAIT = 20.0
 
 def until(condition: Callable[[], T], seconds: float = WAIT) -> T:
     """What `condition()` gives once that is true."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, pauses()
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+        time.sleep(next(pause))
     return found
 
 
