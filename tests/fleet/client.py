@@ -150,7 +150,7 @@ async def until(true: Callable[[], object]) -> None:
     pause = pauses()
     try:
         async with asyncio.timeout(PATIENCE):
-            while not true():
+            while not true():  # noqa: ASYNC110 - what is waited for is in another process
                 await asyncio.sleep(next(pause))
     except TimeoutError:
         for task in asyncio.all_tasks():
