@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from asyncio.subprocess import PIPE
 
 import orjson
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from agentless.controller.api import make
 from agentless.controller.requests import ReservationRequest
 from agentless.errors import NotFound, Refused, UsageError
+from tests import ready
 from tests.fleet.client import until
 from tests.fleet.test_queue import ids, states, submit
 
@@ -161,10 +160,8 @@ async def test_it_is_all_there_on_the_command_line(desk, tmp_path):
     env = {**os.environ, "AGENTLESS_INVENTORY": str(desk.inventory), "XDG_STATE_HOME": str(tmp_path / "typed")}
 
     async def typed(*words):
-        command = (sys.executable, "-m", "agentless", *words)
-        done = await asyncio.create_subprocess_exec(*command, env=env, stdout=PIPE, stderr=PIPE)
-        out, err = await done.communicate()
-        return done.returncode, out.decode(), err.decode()
+        done = await asyncio.to_thread(ready.agentless, *words, env=env)
+        return done.returncode, done.stdout, done.stderr
 
     try:
         code, out, _ = await typed(

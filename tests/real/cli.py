@@ -14,13 +14,15 @@ import subprocess
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from agentless.client import Client
+from tests import ready
 from tests.lab import Lab, Node
+from tests.pauses import pauses
 
 T = TypeVar("T")
 WAIT = 20.0
@@ -29,10 +31,10 @@ WAIT = 20.0
 
 def until(condition: Callable[[], T], seconds: float = WAIT) -> T:
     """What `condition()` gives once that is true."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, pauses()
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+        time.sleep(next(pause))
     return found
 
 
@@ -71,16 +73,10 @@ class Cli:
 
     def __call__(self, *words: str, code: int | None = 0, stdin: str = "", **extra: str) -> Done:
         """Run a command to its end, which must be `code` (None: any). No command may ever show a traceback."""
-        ran = subprocess.run(
-            ["agentless", *words],
-            env={**self.env, **extra},
-            cwd=self.lab.home,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=90,
-        )
+        return self._run(words, code, stdin, self.lab.home, extra)
+
+    def _run(self, words: Sequence[str], code: int | None, stdin: str, folder: Path, extra: Mapping[str, str]) -> Done:
+        ran = ready.agentless(*words, env={**self.env, **extra}, cwd=folder, stdin=stdin)
         assert "Traceback" not in ran.stderr, ran.stderr
         assert code in (None, ran.returncode), (words, ran.returncode, ran.stdout, ran.stderr)
         return Done(ran.returncode, ran.stdout, ran.stderr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentless.client import RequestFailed
+from tests import ready
 from tests.real.cli import Cli, containers, inventory_of
 
 
@@ -114,7 +114,7 @@ def stranger(tmp_path_factory):
 )
 def test_a_command_line_that_cannot_be_meant(stranger, words, sentence):
     """It does not even start a controller."""
-    ran = subprocess.run(["agentless", *words], env=stranger, capture_output=True, text=True, check=False)
+    ran = ready.agentless(*words, env=stranger)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith(sentence), ran.stderr
     assert ran.stderr.count("\n") == 1

@@ -24,19 +24,7 @@ class Person(Cli):
 
     def here(self, *words: str, code: int | None = 0) -> Done:
         """Run a command in the folder."""
-        ran = subprocess.run(
-            ["agentless", *words],
-            env=self.env,
-            cwd=self.folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=90,
-        )
-        assert "Traceback" not in ran.stderr, ran.stderr
-        assert code in (None, ran.returncode), (words, ran.returncode, ran.stdout, ran.stderr)
-        return Done(ran.returncode, ran.stdout, ran.stderr)
+        return self._run(words, code, "", self.folder, {})
 
     def submit_here(self, *words: str) -> str:
         return self.here("submit", *words).out.strip()

@@ -35,10 +35,18 @@ $1|"*) ;;
 # Lines `/proc/PID/comm:NAME`. Only these programs are looked into: who asks a process that a driver has hung may hang as
 # well. What is inside a container has a PID more than we have, one in each namespace that it is in.
 programs=$(grep -Hsx -e sh -e conmon -e dockerd -e rootlesskit /proc/[0-9]*/comm)
-depth() {
-  sed -n 's/^NSpid://p' "$1" 2> /dev/null | wc -w
-}
-ours=$(depth /proc/self/status)
+# The `uid` of the process in a folder of /proc, and in how many namespaces it is (`depth`): no program is started for it.
+status() {
+  uid= depth=0
+  while read -r key first rest; do
+    case $key in
+      Uid:) uid=$first ;;
+      NSpid:) set -- $first $rest && depth=$# && return ;;
+    esac
+  done < "$1/status"
+} 2> /dev/null
+status /proc/self
+ours=$depth
 # Those who hold GPUs without Docker say so in an argument of a process that lives as long as they do.
 holders() {
   set --
@@ -49,7 +57,8 @@ holders() {
   done
   set -- $(grep -ls agentless-claim= "$@" /dev/null)
   for each; do
-    if [ "$(depth "${each%cmdline}status")" -eq "$ours" ]; then
+    status "${each%/cmdline}"
+    if [ "$depth" -eq "$ours" ]; then
       tr '\000\n' '\n ' < "$each" | sed -n 's/^agentless-claim=//p'
     fi
   done | sort -u
@@ -62,7 +71,8 @@ conmons() {
   for each in $programs; do
     case $each in
       *:conmon)
-        if [ "$(depth "${each%comm:*}status")" -eq "$ours" ]; then
+        status "${each%/comm:*}"
+        if [ "$depth" -eq "$ours" ]; then
           tr '\000\n' '\n ' < "${each%comm:*}cmdline" | claimed
         fi ;;
     esac
@@ -101,8 +111,9 @@ groups() {
 } 2> /dev/null
 # Of those who are deeper than in a container of the node itself another node has to know.
 is_on_node() {
-  for status in $(grep -ls "$1" /proc/[0-9]*/cgroup | sed 's/cgroup$/status/'); do
-    [ "$(depth "$status")" -gt $((ours + 1)) ] || return 0
+  for member in $(grep -ls "$1" /proc/[0-9]*/cgroup); do
+    status "${member%/cgroup}"
+    [ "$depth" -gt $((ours + 1)) ] || return 0
   done
   return 1
 }
@@ -144,8 +155,8 @@ rootless() {
   # One in a PID namespace of its own shows no more than its parent.
   for each in $(printf '%s\n' "$programs" | grep -e ':dockerd$'; printf '%s\n' "$programs" | grep -e ':rootlesskit$'); do
     folder=${each%/comm:*}
-    uid=$(sed -n 's/^Uid:[[:space:]]*\([0-9]*\).*/\1/p' "$folder/status")
-    if [ "${uid:-0}" -eq 0 ] || [ "$(depth "$folder/status")" -ne "$ours" ]; then
+    status "$folder"
+    if [ "${uid:-0}" -eq 0 ] || [ "$depth" -ne "$ours" ]; then
       continue
     fi
     words=$(head -c 16384 "$folder/cmdline" | tr '\000\n' '\n ')
