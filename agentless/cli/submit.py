@@ -51,7 +51,8 @@ def submit(
     ] = None,
     gpus: Annotated[int | None, typer.Option(metavar="N", help="Any N GPUs, on one node; 0: none.")] = None,
     gpu_memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory of each GPU, free and in all, like 40G or 4096 (MB).")
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory of each GPU, free and in all, like 40G; a number alone is MB."),
     ] = None,
     gpu_share: Annotated[
         int, typer.Option(metavar="N", help="Up to N tasks on each GPU, if all are willing; needs --gpu-memory.")
@@ -70,7 +71,8 @@ def submit(
     ] = None,
     priority: Annotated[int, typer.Option(metavar="N", help="Higher ones come first; -1000 to 1000.")] = 0,
     time_limit: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long it may run; short ones may fill gaps in the queue.")
+        str | None,
+        typer.Option(metavar="TIME", help="How long it may run; short ones may fill gaps in the queue; 0: no limit."),
     ] = None,
     signal: Annotated[
         str, typer.Option(metavar="NAME", help="What tells it that its time limit is over, or nearly: TERM, USR1, ...")
@@ -88,7 +90,7 @@ def submit(
         str, typer.Option(metavar="TIME", help="Pause before the second try; doubled for each one more.")
     ] = "10s",
     max_parallel: Annotated[
-        int | None, typer.Option(metavar="N", help="Of this batch, at most so many at a time.")
+        int | None, typer.Option(metavar="N", help="Of this batch, at most so many at a time; 0: no limit.")
     ] = None,
     zipped: Annotated[
         bool, typer.Option("--zip", help="Of several spans the first values together, then the second ones.")
@@ -108,9 +110,15 @@ def submit(
         typer.Option(metavar="WHEN", help="When the --image is fetched: missing (the default), always, never."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="A name to refer to it by.")] = None,
-    cores: Annotated[float | None, typer.Option(help="CPU cores for it, like 4 or 0.5.")] = None,
-    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for it, like 8GB or 16GiB.")] = None,
-    shm_size: Annotated[str | None, typer.Option(metavar="SIZE", help="Size of /dev/shm.")] = None,
+    cores: Annotated[float | None, typer.Option(help="CPU cores for it, like 4 or 0.5; 0: no limit.")] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory for it, like 8GB or 16GiB; a number alone is MB; 0: no limit."),
+    ] = None,
+    shm_size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Size of /dev/shm, like 8G; a number alone is MB; 0: the default."),
+    ] = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", "-e", metavar="KEY[=VALUE]", help="A variable; without =VALUE yours.")
     ] = None,
@@ -152,7 +160,8 @@ def submit(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the script for the node; start nothing.")] = False,
     wait_for: Annotated[
-        str | None, typer.Option("--wait-for", metavar="TIME", help="Give up after so long in the queue.")
+        str | None,
+        typer.Option("--wait-for", metavar="TIME", help="Give up after so long in the queue; 0: do not wait."),
     ] = None,
     no_queue: Annotated[bool, typer.Option("--no-queue", help="Start now or be refused (exit code 3).")] = False,
     as_json: Json = False,

@@ -19,7 +19,7 @@ from agentless.model.cluster import Cluster
 from agentless.model.env import NULL
 from agentless.model.event import Assigned, Delayed, Event, Queued
 from agentless.model.owner import check_owner
-from agentless.model.spec import Mount, TaskSpec, check_spec
+from agentless.model.spec import Mount, TaskSpec, check_secrets, check_spec
 from agentless.model.task import Assigning, Ended, Lost, Placement, Task
 from agentless.model.task_id import new_task_id
 from agentless.model.view import StartView
@@ -76,6 +76,7 @@ class Intake:
         """Start or queue each task; each is served or fails alone. What cannot be meant fails as a whole, at once."""
         if not request.specs:
             raise UsageError("no target: name a node, like node1::0; agentless gpus shows what is free")
+        check_secrets(request.secrets)
         for spec in request.specs:
             self.check(spec)
             if unknown := sorted(set(request.secrets).difference(spec.secret_env)):

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 from pydantic import BaseModel, ConfigDict, FiniteFloat, field_validator
 
-from agentless.model.spec import TaskSpec, on_targets
+from agentless.model.spec import TaskSpec, on_targets, without_zeros
 from agentless.model.transfer import Via
 from agentless.rules.nearest import nearest
 
@@ -36,7 +36,8 @@ class SubmitRequest(BaseModel):
 
     def specs(self) -> tuple[TaskSpec, ...]:
         """The tasks that are asked for; raises UsageError for a target that contradicts the spec."""
-        varied = [replace(self.spec, command=v.command, parameters=v.parameters) for v in self.sweep] or [self.spec]
+        asked = without_zeros(self.spec)
+        varied = [replace(asked, command=v.command, parameters=v.parameters) for v in self.sweep] or [asked]
         return tuple(spec for each in varied for spec in on_targets(each, self.targets))
 
     @field_validator("spec", mode="before")
