@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -151,10 +152,14 @@ def moment(value: float | str | datetime | timedelta) -> float:
     return _absolute(value)
 
 
+_NEVER = 1e15
+"""Seconds beyond all dates; infinity and what is no number are no time either."""
+
+
 def _absolute(value: float | datetime) -> float:
     match value:
         case datetime():
             return value.timestamp()
-        case int() | float():
+        case int() | float() if abs(value) < _NEVER:
             return value
-    raise UsageError(f"a time is a number, a text, a datetime or a timedelta, not {value!r}")
+    raise UsageError(f"a time is a number, a text, a datetime or a timedelta, not {reprlib.repr(value)}")

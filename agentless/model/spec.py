@@ -247,7 +247,10 @@ def check_spec(spec: TaskSpec) -> None:
 
 def check_secrets(secrets: Mapping[str, str]) -> None:
     """Refuse values that no program could be given; raises UsageError, without any of them."""
-    lengths = {name: len(f"{name}={value}".encode("utf-8", "surrogatepass")) for name, value in secrets.items()}
+    for name, value in secrets.items():
+        if re.search(r"[\0\ud800-\udfff]", value):
+            raise UsageError(f"secret {name} has a NUL character in it or is no UTF-8 text; no variable can be so")
+    lengths = {name: len(f"{name}={value}".encode()) for name, value in secrets.items()}
     for name, length in lengths.items():
         if length > MAX_VARIABLE:
             raise UsageError(

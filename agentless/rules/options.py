@@ -54,42 +54,48 @@ def _quantity(parse: Callable[[str], Number], value: float | str, option: str) -
 
 
 def _gpu_types(value: str | Iterable[str], option: str) -> tuple[str, ...]:
-    return parse_gpu_types(",".join(_texts(value, option)))
+    return parse_gpu_types(",".join(texts(value, option)))
 
 
-def _signal(value: str, _: str) -> str:
-    return parse_signal(value)
+def _text(value: str, option: str) -> str:
+    (found,) = texts((value,), option)
+    return found
+
+
+def _signal(value: str, option: str) -> str:
+    return parse_signal(_text(value, option))
 
 
 def _retry_on(value: str | Iterable[str], option: str) -> tuple[str, ...]:
-    return parse_retry_on(",".join(_texts(value, option)))
+    return parse_retry_on(",".join(texts(value, option)))
 
 
 def _owner(value: str, option: str) -> str:
-    return check_owner(value, option)
+    return check_owner(_text(value, option), option)
 
 
-def _policy(value: str, _: str) -> str:
-    return value.replace("-", "_")
+def _policy(value: str, option: str) -> str:
+    return _text(value, option).replace("-", "_")
 
 
 def _mounts(value: str | Iterable[str], option: str) -> tuple[Mount, ...]:
-    return tuple(map(parse_mount, _texts(value, option)))
+    return tuple(map(parse_mount, texts(value, option)))
 
 
 def _uploads(value: str | Iterable[str], option: str) -> tuple[Upload, ...]:
-    return tuple(map(parse_upload, _texts(value, option)))
+    return tuple(map(parse_upload, texts(value, option)))
 
 
 def _outputs(value: str | Iterable[str], option: str) -> tuple[Output, ...]:
-    return tuple(map(parse_output, _texts(value, option)))
+    return tuple(map(parse_output, texts(value, option)))
 
 
 def _volumes(value: str | Iterable[str], option: str) -> tuple[Volume, ...]:
-    return tuple(map(parse_volume, _texts(value, option)))
+    return tuple(map(parse_volume, texts(value, option)))
 
 
-def _texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+def texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    """One text, or several; raises UsageError for anything else."""
     found = (value,) if not isinstance(value, Iterable) or isinstance(value, str) else tuple(value)
     for text in found:
         if not isinstance(text, str):
@@ -99,10 +105,10 @@ def _texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
 
 def _pairs(value: Mapping[str, str] | str | Iterable[str], option: str) -> dict[str, str]:
     if isinstance(value, Mapping):
-        _texts((*value.keys(), *value.values()), option)
+        texts((*value.keys(), *value.values()), option)
         return dict(value)
     found = dict[str, str]()
-    for text in _texts(value, option):
+    for text in texts(value, option):
         key, equals, word = text.partition("=")
         if not equals or not key:
             raise UsageError(f"{option} {text!r}: write KEY=VALUE")
@@ -122,7 +128,7 @@ Signal = Annotated[str | None, _signal]
 Endings = Annotated[str | Iterable[str] | None, _retry_on]
 Policy = Annotated[str | None, _policy]
 Owner = Annotated[str | None, _owner]
-Texts = Annotated[str | Iterable[str] | None, _texts]
+Texts = Annotated[str | Iterable[str] | None, texts]
 Mounts = Annotated[str | Iterable[str] | None, _mounts]
 Uploads = Annotated[str | Iterable[str] | None, _uploads]
 Outputs = Annotated[str | Iterable[str] | None, _outputs]
@@ -231,18 +237,18 @@ def submission(command: Iterable[str], targets: Iterable[str], options: Options,
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - _KINDS.keys():
         raise UsageError(f"there is no option {name!r}{nearest(name, _KINDS)}")
-    wanted = _texts(targets, "--target")
+    wanted = texts(targets, "--target")
     if "retry_on" in given and not given.get("retries"):
         raise UsageError("--retry-on says when to try again; say how often, too: --retries 3")
     words = tuple(command)
     if not all(isinstance(word, str) for word in words):
         raise UsageError(f"a command is words, one by one, like 'python', 'train.py', and not {words!r}")
-    zipped = given.pop("zipped", False)
+    zipped = _read(bool, given.pop("zipped", False), "--zip")
     sweep = expand(words, outside.read_lines, zipped=zipped)
     secrets = _variables(given.pop("secret_env", ()), "--secret-env", outside.environ)
     given["env"] = _variables(given.pop("env", ()), "--env", outside.environ)
     start_at = _start_at(given.pop("at", None), given.pop("after", None), outside.now)
-    if given.pop("no_queue", False):
+    if _read(bool, given.pop("no_queue", False), "--no-queue"):
         if "wait_for" in given:
             raise UsageError("--no-queue is not to wait, and --wait-for to wait; leave one of them out")
         given["wait_for"] = 0.0
@@ -325,7 +331,7 @@ def _variables(
     if isinstance(value, Mapping):
         return _pairs(value, option)
     found = {}
-    for text in _texts(value, option):
+    for text in texts(value, option):
         name, equals, word = text.partition("=")
         if not equals:
             if name not in environ:

@@ -159,6 +159,13 @@ def test_a_secret_is_refused_beyond_what_linux_gives_a_program() -> None:
         check_secrets({"TOKEN": "é" * (MAX_VARIABLE // 2 - 2)})
 
 
+@pytest.mark.parametrize("value", ["hush\0", "hush\udc80"])
+def test_a_secret_that_no_variable_can_hold_is_refused_without_its_value(value: str) -> None:
+    with pytest.raises(UsageError, match="secret TOKEN has a NUL") as refused:
+        check_secrets({"TOKEN": value})
+    assert "hush" not in str(refused.value)
+
+
 def test_the_secrets_of_a_task_are_refused_beyond_what_linux_gives_a_program_at_once() -> None:
     with pytest.raises(UsageError, match=r"the secrets are 1,100,\d+ bytes long, and 1,048,576 is the most"):
         check_secrets({f"S{number}": "x" * 100_000 for number in range(11)})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
+import json
 import math
 from datetime import UTC, date, datetime, timedelta
 
@@ -137,6 +139,19 @@ def test_what_cannot_be_meant_is_said_in_a_sentence(options, words):
     with pytest.raises(errors.UsageError) as refused:
         ask(**options)
     assert str(refused.value) == words
+
+
+WRONG = [
+    5, -1, 0.5, math.nan, math.inf, 10**400, True, b"x", "", "x", "\0", "\ud800", [], [5], ["a", None], {}, {1: 2},
+    {"a": 1}, object(), len, NOW, date(2026, 5, 1), timedelta(-1), timedelta.max, datetime(9999, 12, 31, tzinfo=UTC),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("option", sorted(Options.__annotations__))
+def test_whatever_an_option_is_given_is_read_or_refused_in_a_sentence(option):
+    for value in WRONG:
+        with contextlib.suppress(errors.UsageError):
+            json.dumps(ask(targets=("1x",), **{option: value}).request(), allow_nan=False)
 
 
 def test_gpu_memory_is_repeated_as_it_was_typed():
