@@ -103,6 +103,10 @@ def texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
     return found
 
 
+def _nodes(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts(value, option)))
+
+
 def _pairs(value: Mapping[str, str] | str | Iterable[str], option: str) -> dict[str, str]:
     if isinstance(value, Mapping):
         texts((*value.keys(), *value.values()), option)
@@ -128,7 +132,7 @@ Signal = Annotated[str | None, _signal]
 Endings = Annotated[str | Iterable[str] | None, _retry_on]
 Policy = Annotated[str | None, _policy]
 Owner = Annotated[str | None, _owner]
-Texts = Annotated[str | Iterable[str] | None, texts]
+Nodes = Annotated[str | Iterable[str] | None, _nodes]
 Mounts = Annotated[str | Iterable[str] | None, _mounts]
 Uploads = Annotated[str | Iterable[str] | None, _uploads]
 Outputs = Annotated[str | Iterable[str] | None, _outputs]
@@ -147,8 +151,8 @@ class Options(TypedDict, total=False):
     gpu_memory: GpuMemory
     gpu_share: int | None
     gpu_type: GpuTypes
-    node: Texts
-    exclude: Texts
+    node: Nodes
+    exclude: Nodes
     on: Pairs
     exclusive: bool
     policy: Policy

@@ -87,6 +87,12 @@ def test_a_time_is_the_same_as_number_and_as_timedelta(seconds):
     assert math.isclose(ask(time_limit=round(seconds, 3)).spec.terms.time_limit, seconds, abs_tol=0.001)
 
 
+def test_a_node_that_is_named_twice_is_one():
+    asked = ask(node=["n1", "n1"], targets=()).spec.needs
+    assert (asked.nodes, asked.node) == (("n1",), "n1")
+    assert ask(exclude=["n1", "n2", "n1"], targets=("1x",)).spec.needs.exclude == ("n1", "n2")
+
+
 def test_a_variable_without_a_value_is_the_users_own():
     asked = ask(env=["HOME", "A=1"], secret_env=["TOKEN"], environ={"HOME": "/home/ann", "TOKEN": "s3cret"})
     assert asked.spec.env == {"HOME": "/home/ann", "A": "1"}

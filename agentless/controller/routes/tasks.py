@@ -139,7 +139,7 @@ def add_to(app: FastAPI, house: House) -> None:
     async def recover(request: RecoveryRequest, me: Asking) -> list[TaskView]:
         """Remember these."""
         found = core.unremembered(me)
-        wanted = [found[key][0] for key in request.tasks if key in found]
+        wanted = [found[key][0] for key in dict.fromkeys(request.tasks) if key in found]
         for task in wanted:
             if request.digests.get(task.id) not in (None, digest(found[task.id][1])):
                 raise Refused(f"task {task.id} is not what was shown any more; run agentless recover again")
