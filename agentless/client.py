@@ -286,7 +286,7 @@ class Client:
         wanted = target(f"/v1/{of}/{task}/terminal", {"command": command, "size": size})
         if len(wanted) > TARGET:
             raise UsageError("the command is too long; put it into a file in the container, and run that")
-        return self._talk(wanted, "the controller went away, and the terminal with it; the task runs on")
+        return self._talk(wanted, "the controller went away")
 
     def transfer(self, place: str, **query: object) -> Terminal:
         """Begin the program at the other end of a copy, see `controller/routes/files`; `place` is a node or a task."""

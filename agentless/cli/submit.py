@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -215,12 +216,24 @@ def submit(
         no_queue=no_queue,
     )
     outside = Outside(time.time(), os.environ, read_lines, os.getcwd())
+    check_targets(context, all_targets)
     asked = submission(command_of(context), all_targets, options, outside)
     if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
         raise UsageError("--follow shows one task; use --wait, and agentless logs -f --batch for all of them")
     served = client(context)
     starts = post(served, asked, dry_run=dry_run)
     return report(served, asked, starts, wait=wait, follow=follow, as_json=as_json, dry_run=dry_run)
+
+
+def check_targets(context: typer.Context, targets: Sequence[str]) -> None:
+    """Raises UsageError for a command among the targets, with how to write it."""
+    commands = [target for target in targets if len(target.split()) > 1]
+    if commands and not command_of(context):
+        others = " ".join(target for target in targets if target not in commands) or "..."
+        words = commands[0]
+        if not re.fullmatch(r"[\w\s@%+=:,./-]*", words):
+            words = f"sh -c {shlex.quote(words)}"
+        raise UsageError(f"write the command after '--': agentless {context.info_name} {others} -- {words}")
 
 
 def options_of(given: Mapping[str, Any]) -> tuple[list[str], Options]:

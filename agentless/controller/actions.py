@@ -66,7 +66,14 @@ class Actions:
         else:
             self._core.publish(task, "stop-asked", self._cause(how, by))
             grace = FOREIGN_GRACE if grace is None else grace  # what its labels say may be a year
-        return await self._end(task, how, grace)
+        try:
+            return await self._end(task, how, grace)
+        except NoAnswer as error:
+            if task.id not in self._core.tasks:
+                raise
+            raise Unreachable(
+                f"{error}; this is remembered: task {task.id} is ended when {task.node} answers"
+            ) from None
 
     def resume_stops(self) -> list[Coroutine[Any, Any, Task]]:
         """What is left to do for stops that a controller before this one was asked for, or that came before a start."""
@@ -345,7 +352,7 @@ class Actions:
         if not is_over():
             name, why = link.node.name, link.observation.error
             silent = f"{name} does not say" if link.online else unreachable(name, why)
-            raise NoAnswer(f"{silent}; task {task.id} may have been started: it is ended when {name} answers")
+            raise NoAnswer(f"{silent}, and may have started it")
         return now()
 
     async def _toggle(self, reference: str, wanted: str, verb: str) -> TaskView:

@@ -13,7 +13,7 @@ from agentless.model.reservation import Reservation
 from agentless.model.sharing import Sharing
 from agentless.model.spec import TaskSpec
 from agentless.model.text import printable
-from agentless.model.units import format_duration, format_indices, format_size, short_size
+from agentless.model.units import counted, format_duration, format_indices, format_size, short_size
 from agentless.rules.controls import in_words, lacking
 from agentless.rules.flaws import Flaw, say
 from agentless.rules.shape import Shape, shape_of
@@ -91,7 +91,7 @@ def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
 
 def asked(spec: TaskSpec) -> str:
     """What is asked for, in short; of one without GPUs also cores and memory."""
-    amounts = [f"{spec.cores:g} cores"] if spec.cores else []
+    amounts = [counted(spec.cores, "core")] if spec.cores else []
     amounts += [f"{short_size(spec.memory)} of memory"] if spec.memory else []
     return f"{' and '.join(amounts)} on {spec.needs}" if amounts and not spec.needs.gpus else str(spec.needs)
 
@@ -184,12 +184,12 @@ def _host_obstacles(node: Node, spec: TaskSpec) -> Iterable[Obstacle]:
     if host is None:
         return
     if spec.cores and host.cores:
-        held = node.cores_set_aside
+        held, wanted = node.cores_set_aside, f"{counted(spec.cores, 'core')} {'is' if spec.cores == 1 else 'are'}"
         if spec.cores > host.cores:
-            yield Obstacle(f"{spec.cores:g} cores are asked for and {node.name} has {host.cores}", lasting=True)
+            yield Obstacle(f"{wanted} asked for and {node.name} has {host.cores}", lasting=True)
         elif spec.cores + held > host.cores + 1e-9:
             free = max(0.0, host.cores - held)
-            yield Obstacle(f"{spec.cores:g} cores are asked for and {free:g} of {host.cores} are not set aside")
+            yield Obstacle(f"{wanted} asked for and {free:g} of {host.cores} are not set aside")
     if spec.memory and host.memory_mib:
         total, set_aside = host.memory_mib << 20, node.memory_set_aside
         wanted, has = short_size(spec.memory), format_size(total)

@@ -50,7 +50,7 @@ def test_half_a_core_too_many_is_refused_with_what_is_left() -> None:
 
 def test_no_core_left_is_said_as_none() -> None:
     held = task("t7", spec=spec(cores=32.0))
-    assert told("node1", seen(), held, cores=1.0) == "node1: 1 cores are asked for and 0 of 32 are not set aside"
+    assert told("node1", seen(), held, cores=1.0) == "node1: 1 core is asked for and 0 of 32 are not set aside"
 
 
 @pytest.mark.parametrize(("holders", "left"), [(1, "28 GiB"), (2, "0 B")])
