@@ -149,6 +149,13 @@ class Client:
         """The JSON answer to a GET; raises RequestFailed or ControllerError."""
         return self._json("GET", path, query)
 
+    def asked(self, path: str, **query: object) -> Any:
+        """Likewise, asked again when the controller dies and comes back meanwhile."""
+        for _ in range(TRIES - 1):
+            with contextlib.suppress(ControllerError):
+                return self.get(path, **query)
+        return self.get(path, **query)
+
     def post(self, path: str, body: object = None, **query: object) -> Any:
         """The JSON answer to a POST."""
         return self._json("POST", path, query, json.dumps({} if body is None else body))
@@ -233,7 +240,7 @@ class Client:
         until = None if within is None else time.monotonic() + within
         while True:
             turn = WAIT_TURN if until is None else max(0.0, min(WAIT_TURN, until - time.monotonic()))
-            found = self._turn(f"/v1/tasks/{task}/wait", turn)
+            found: dict[str, Any] = self.asked(f"/v1/tasks/{task}/wait", within=turn)
             over = found["ended_at"] is not None and not coming(found)
             if over or (until is not None and time.monotonic() >= until):
                 return found
@@ -253,7 +260,7 @@ class Client:
     def until_empty(self, node: str) -> Iterator[dict[str, Any]]:
         """The drained node, turn by turn, until no task lives there any more; raises Refused when it was resumed."""
         while True:
-            found = self._turn(f"/v1/nodes/{node}/empty", EMPTY_TURN)
+            found = self.asked(f"/v1/nodes/{node}/empty", within=EMPTY_TURN)
             if not found["drained"]:
                 raise Refused(f"{node} was resumed meanwhile: new tasks may have started there")
             yield found
@@ -286,7 +293,7 @@ class Client:
         wanted = target(f"/v1/{of}/{task}/terminal", {"command": command, "size": size})
         if len(wanted) > TARGET:
             raise UsageError("the command is too long; put it into a file in the container, and run that")
-        return self._talk(wanted, "the controller went away")
+        return self._talk(wanted, "the controller went away, and the terminal with it; the task runs on")
 
     def transfer(self, place: str, **query: object) -> Terminal:
         """Begin the program at the other end of a copy, see `controller/routes/files`; `place` is a node or a task."""
@@ -325,19 +332,6 @@ class Client:
         return True
 
     # ------------------------------------------------------------------ inside
-
-    def _turn(self, path: str, within: float) -> dict[str, Any]:
-        """The answer to one turn of waiting, asked again when the controller dies and comes back meanwhile."""
-        failures = 0
-        while True:
-            try:
-                found: dict[str, Any] = self.get(path, within=within)
-            except ControllerError:
-                failures += 1
-                if failures == TRIES:
-                    raise
-            else:
-                return found
 
     def _json(self, method: str, path: str, query: dict[str, object], body: str = "") -> Any:
         with self._open(method, path, query, body) as answer:

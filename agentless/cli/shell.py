@@ -8,7 +8,7 @@ import typer
 
 from agentless.cli.command import WithCommand, command_of
 from agentless.cli.common import TaskArgument, client
-from agentless.errors import AgentlessError
+from agentless.errors import AgentlessError, NoAnswer
 from agentless.talk import Talk, raw, standard
 from agentless.wire import RequestFailed
 
@@ -29,5 +29,7 @@ def shell(context: typer.Context, task: TaskArgument) -> int:
             with raw(window.keys) if window.size else contextlib.nullcontext():
                 return Talk(terminal, window).run()
         except AgentlessError as error:
-            what = f"{error}; what ran in the shell was ended, and the task runs on"
-            raise RequestFailed(f"{what}; open another one: agentless shell {task}", error.exit_code) from None
+            words = str(error)
+            if error.exit_code == NoAnswer.exit_code:
+                words += ", and the terminal with it; the task runs on"
+            raise RequestFailed(f"{words}; open another one: agentless shell {task}", error.exit_code) from None

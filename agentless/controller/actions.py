@@ -352,7 +352,7 @@ class Actions:
         if not is_over():
             name, why = link.node.name, link.observation.error
             silent = f"{name} does not say" if link.online else unreachable(name, why)
-            raise NoAnswer(f"{silent}, and may have started it")
+            raise NoAnswer(f"{silent}; task {task.id} may have been started")
         return now()
 
     async def _toggle(self, reference: str, wanted: str, verb: str) -> TaskView:

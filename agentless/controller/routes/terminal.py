@@ -20,4 +20,4 @@ def add_to(app: FastAPI, house: House) -> None:
     ) -> Response:
         """A program in the container of a running task; without a `size` it has no terminal."""
         opening = house.terminals.open(task, command, None if size is None else Size.parse(size), me)
-        return Talk(house, opening, "the controller was stopped")
+        return Talk(house, opening, "the controller was stopped, and the terminal with it; the task runs on")
