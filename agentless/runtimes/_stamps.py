@@ -18,7 +18,9 @@ MARK, MARKS = 1 << 20, 4
 """Each so many bytes the time is noted, and after so many more of them nothing older comes any more on either stream:
 both pass the same pipes and windows on their way here, which hold less."""
 
-_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) ")
+_TIME = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z"
+_STAMP = re.compile(rb"(%b) " % _TIME)
+_LINES = re.compile(rb"(?:%b [^\n]{0,%d}\n)+" % (_TIME, PIECE - 1))
 _LENGTH = 31
 
 
@@ -67,6 +69,10 @@ class _Stream:
         data, at = self._rest + data, 0
         while at < len(data):
             begins = not self._room
+            if begins and not (self._within or self._known or self._shown) and (lines := _LINES.match(data, at)):
+                at = lines.end()
+                yield self._all_of(lines[0])
+                continue
             if begins:
                 if len(data) - at < _LENGTH and not (self._within and b"\n" in data[at:]):
                     break
@@ -85,6 +91,17 @@ class _Stream:
             at = end
         self._rest = data[at:]
 
+    def _all_of(self, lines: bytes) -> bytes:
+        """Whole lines, none of which was read before, without their times: much faster than one by one."""
+        last = lines[lines.rfind(b"\n", 0, -1) + 1 :][: _LENGTH - 1]
+        same = lines[0 if lines.startswith(last) else lines.find(b"\n" + last) + 1 :]
+        self._count(last.decode(), len(same) - _LENGTH * same.count(b"\n"))
+        return b"\n".join([line[_LENGTH:] for line in lines.split(b"\n")])
+
+    def _count(self, stamp: str, size: int) -> None:
+        before = self.last[1] if self.last and self.last[0] == stamp else 0
+        self.last = stamp, before + size
+
     def _new(self, stamp: str, piece: bytes, *, begins: bool) -> bytes:
         """The piece, as far as it was not read before."""
         new = piece
@@ -99,6 +116,5 @@ class _Stream:
             if not new:
                 return b""
             self._known = None
-        before = self.last[1] if self.last and self.last[0] == stamp else 0
-        self.last = stamp, before + len(new)
+        self._count(stamp, len(new))
         return stamp.encode() + b" " + new if self._shown and begins and new == piece else new
