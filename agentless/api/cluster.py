@@ -261,7 +261,7 @@ class Cluster:
             from agentless.uploads import sent  # noqa: PLC0415 - who uploads nothing does without
 
             asked = sent(self._client, asked, lambda words: _log.info("%s", words))
-        for start in self._client.post("/v1/tasks", asked.request()):
+        for start in self._client.submit(asked.request()):
             found = start["task"] and task(self._client, start["task"])
             if found and (found.ended_at is None or found.container or not start["exit_code"]):
                 tasks.append(found)

@@ -66,9 +66,8 @@ class Task(TaskView):
         `since` is Unix seconds or a moment, or how long ago. What is no UTF-8 is replaced.
         """
         oldest = None if since is None else moment(since)
-        frames = self._client.frames(
-            self._path("/logs"), follow=follow, tail=tail, since=oldest, timestamps=timestamps or None
-        )
+        read = self._client.followed if follow else self._client.frames
+        frames = read(self._path("/logs"), tail=tail, since=oldest, timestamps=timestamps or None)
         yield from lines(frames, {1, 2} if stdout == stderr else {1} if stdout else {2})
 
     @Verb

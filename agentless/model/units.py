@@ -139,3 +139,8 @@ def format_indices(indices: Iterable[int]) -> str:
         else:
             runs.append([index])
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
+
+
+def counted(number: float, noun: str) -> str:
+    """So many of something: `1 core`, `0.5 cores`, `2 cores`."""
+    return f"{number:g} {noun}" + "s" * (number != 1)

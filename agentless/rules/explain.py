@@ -13,7 +13,7 @@ from agentless.model.reservation import Reservation
 from agentless.model.sharing import Sharing
 from agentless.model.spec import TaskSpec
 from agentless.model.text import printable
-from agentless.model.units import format_duration, format_indices, format_size, short_size
+from agentless.model.units import counted, format_duration, format_indices, format_size, short_size
 from agentless.rules.controls import in_words, lacking
 from agentless.rules.flaws import Flaw, say
 from agentless.rules.shape import Shape, shape_of
@@ -93,7 +93,7 @@ def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
 
 def asked(spec: TaskSpec) -> str:
     """What is asked for, in short; of one without GPUs also cores and memory."""
-    amounts = [_cores(spec.cores)] if spec.cores else []
+    amounts = [counted(spec.cores, "core")] if spec.cores else []
     amounts += [f"{short_size(spec.memory)} of memory"] if spec.memory else []
     return f"{' and '.join(amounts)} on {spec.needs}" if amounts and not spec.needs.gpus else str(spec.needs)
 
@@ -194,12 +194,12 @@ def _host_obstacles(node: Node, spec: TaskSpec) -> Iterable[Obstacle]:
     if host is None:
         return
     if spec.cores and host.cores:
-        held, cores = node.cores_set_aside, f"{_cores(spec.cores)} {'is' if spec.cores == 1 else 'are'}"
+        held, wanted = node.cores_set_aside, f"{counted(spec.cores, 'core')} {'is' if spec.cores == 1 else 'are'}"
         if spec.cores > host.cores:
-            yield Obstacle(f"{cores} asked for and {node.name} has {host.cores}", lasting=True)
+            yield Obstacle(f"{wanted} asked for and {node.name} has {host.cores}", lasting=True)
         elif spec.cores + held > host.cores + 1e-9:
             free = max(0.0, host.cores - held)
-            yield Obstacle(f"{cores} asked for and {free:g} of {host.cores} are not set aside")
+            yield Obstacle(f"{wanted} asked for and {free:g} of {host.cores} are not set aside")
     if spec.memory and host.memory_mib:
         total, set_aside = host.memory_mib << 20, node.memory_set_aside
         wanted, has = short_size(spec.memory), format_size(total)
@@ -242,10 +242,6 @@ def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Ite
         why = say(flaw for flaw in flaws if not flaw.lasting)
         amount = f"{free} of {capable} on {node.name}"
         yield Obstacle(f"{wanted} and {amount} are free", details=why, free=(free, amount))
-
-
-def _cores(number: float) -> str:
-    return f"{number:g} core{'' if number == 1 else 's'}"
 
 
 def _wanted(gpus: int) -> str:

@@ -292,7 +292,7 @@ class SubmitForm(Screen[None]):
     def _submit(self, asked: Submission) -> None:
         try:
             with self._breaker.watching():
-                starts: list[Row] = self._client.post("/v1/tasks", self._request(asked))
+                starts: list[Row] = self._client.submit(self._request(asked))
         except BrokenOff:
             return
         except AgentlessError as error:
