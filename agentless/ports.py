@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from agentless.model.command import Command, Result, Section
 from agentless.model.container import Container
 from agentless.model.files import Prepared
 from agentless.model.gpu import GpuSample, GpuTopology, Xid
-from agentless.model.log_query import LogQuery
+from agentless.model.log_query import LogQuery, Place
 from agentless.model.node import EngineFacts
 from agentless.model.task import Placement, Task
 from agentless.model.terminal import Size
@@ -83,8 +83,15 @@ class Probe(Protocol):
         """The errors in the kernel log, from old to new. Pure; None where it was not asked for or cannot be read."""
 
 
-Reading = Callable[[int, bytes], Iterable[tuple[int, bytes]]]
-"""What a script has printed on its stream 1 or 2, as the task's own output on its two streams."""
+class Reading(Protocol):
+    """Reads what a script prints on its stream 1 or 2: gives the task's own output on its two streams."""
+
+    def __call__(self, fd: int, data: bytes, /) -> Iterable[tuple[int, bytes]]:
+        """What comes next."""
+
+    @property
+    def place(self) -> Place | None:
+        """How far it has come by the engine's times; None where only bytes can be counted."""
 
 
 class Runtime(Protocol):

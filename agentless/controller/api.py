@@ -1,8 +1,8 @@
 """The HTTP API: requests in, published values out. OpenAPI at `/openapi.json`, read by `docs/reference`.
 
 Errors are `{"error": kind, "message": sentence, "exit_code": n}`. A log is a stream of frames: one byte (1 stdout,
-2 stderr, 3 a note in words about what is left out, 0 the end: empty, or an error object as JSON), four bytes of length,
-big-endian, and that many bytes. So is what goes through a terminal, and a copy, see `routes/talk`.
+2 stderr, 3 a note in words about what is left out, 5 how far it is, 0 the end: empty, or an error object as JSON), four
+bytes of length, big-endian, and that many bytes. So is what goes through a terminal, and a copy, see `routes/talk`.
 """
 
 from __future__ import annotations

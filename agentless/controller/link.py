@@ -133,6 +133,7 @@ class Link:
         self._wake = asyncio.Event()
         self._asking = asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
+        self._listed_at: float | None = None  # the engine has last said so
 
     def runtime_of(self, task: Task) -> Runtime:
         """What runs this task here."""
@@ -162,6 +163,14 @@ class Link:
         if seen.error is not None or seen.engine is None:
             return seen.error or "it has not answered yet"
         return None if seen.engine.containers is not None else seen.engine.error or "its containers cannot be listed"
+
+    @property
+    def known_until(self) -> float | None:
+        """Up to when (Unix seconds) its containers are known, while it does not say; None: it has never said."""
+        sampled, engine = self.observation.sampled_at, self.observation.engine
+        if self._listed_at is None or sampled is None or engine is None or engine.containers is None:
+            return self._listed_at
+        return max(self._listed_at, sampled)  # the engine would have told of a change for as long as the link was there
 
     @property
     def every(self) -> float:
@@ -257,6 +266,7 @@ class Link:
             found = runtime.parse_containers(result, engine.clock if engine else 0.0)
             if problem := self.runtime.excess((*self.containers, *found)):
                 raise RuntimeFailed(f"{self.node.name}: {problem}")
+            self._listed_at = self._clock.now()
             self._remember(task, found)
             self._on_sighting(self, Sighting(found, asked, task))
 
@@ -299,7 +309,7 @@ class Link:
                 if seen.broken and seen.broken.fault == "engine":
                     self._set_broken(None)
                 self._ended.intersection_update(c.id for c in engine.containers if c.over)
-                self._refreshed_at = asked + engine.clock
+                self._refreshed_at, self._listed_at = asked + engine.clock, self._clock.now()
                 self._on_sighting(self, Sighting(engine.containers, asked, blind=units is None))
 
     async def _inspect(self, engine: EngineFacts) -> EngineFacts:
@@ -457,6 +467,7 @@ class Link:
                         await self.look(task, runtime)
                     except RuntimeFailed:
                         return  # the engine goes away; what else the link carries goes on
+            self._listed_at = self._clock.now()
 
     def _concerned(self, lines: list[bytes]) -> set[tuple[str, Runtime]]:
         """The tasks that lines of the stream are about, without those whose end is known."""

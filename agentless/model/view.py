@@ -38,7 +38,7 @@ class TaskView:
     the next one is the task `retried_as`. `parameters` are the values by which its command differs from those of its
     batch. `env` is the version of an env that it runs in. `idle_since` is since when none of its GPUs is used, once
     that is reported. `outputs` are brought back. `foreign`: all of this is what the labels of a container say that this
-    controller has not started; it can be stopped.
+    controller has not started; it can be stopped. `request` names the request that submitted it.
     """
 
     id: str
@@ -79,6 +79,7 @@ class TaskView:
     env: str | None = None
     outputs: tuple[OutputView, ...] = ()
     foreign: bool = False
+    request: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from agentless.model.log_query import Place
 from agentless.ports import Reading
 
 MOST = 5
@@ -30,6 +31,11 @@ class WithoutWarnings:
         self._reading = reading
         self._warnings = [warning.encode("utf-8", "surrogateescape") for warning in warnings]
         self._held = b""
+
+    @property
+    def place(self) -> Place | None:
+        """As far as the reading has come."""
+        return self._reading.place
 
     def __call__(self, fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
         """What comes next, without them."""

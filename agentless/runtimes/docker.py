@@ -29,6 +29,7 @@ from agentless.render import Renderer
 from agentless.runtimes import _beside, _crowd
 from agentless.runtimes._complaints import blame, explain, without_words_of
 from agentless.runtimes._known import Blame
+from agentless.runtimes._stamps import StampedReading
 from agentless.runtimes._times import seconds
 from agentless.runtimes.client_warnings import WithoutWarnings, warnings_before
 from agentless.runtimes.envs import EnvWords
@@ -108,6 +109,7 @@ class Docker:
     """
 
     keeps_envs = True
+    _times_are_exact = True  # of each line in a log its own
     _volumes = VolumeWords
     _live, _state, _inspected, _info = LIVE, _STATE, _INSPECT, _INFO
     _signed = f'{{{{.Label "{SIGNATURE}"}}}}'
@@ -233,20 +235,23 @@ class Docker:
 
     def logs(self, container: str, query: LogQuery) -> Command:
         """The container's two streams as a stream."""
-        since = None if query.since is None else f"{query.since:.9f}"
+        since = query.place.since if query.place else None
+        since = query.since if since is None else since
         return self._words(
             "docker-logs.j2",
             docker=self._quiet,
             container=container,
             follow=query.follow,
-            tail=query.tail,
-            since=since,
-            timestamps=query.timestamps,
+            tail=None if query.position else query.tail,
+            since=None if since is None else f"{since:.9f}",
+            timestamps=query.timestamps or (query.resumable and self._times_are_exact),
         )
 
-    def reading(self, _query: LogQuery) -> Reading:
-        """What that prints is the task's output as it is, but for what the command warns of."""
-        return WithoutWarnings(_as_it_is, self.warnings)
+    def reading(self, query: LogQuery) -> Reading:
+        """What that prints is the task's output, but for what the command warns of; or with times to resume by."""
+        if query.resumable and self._times_are_exact:
+            return StampedReading(query.place, shown=query.timestamps)
+        return WithoutWarnings(AsItIs(), self.warnings)
 
     def shell(self, container: str, command: Sequence[str], mark: str, *, terminal: bool) -> Command:
         """A program in the container, with the input and the terminal of the script; when those break off, it ends.
@@ -481,8 +486,14 @@ class Docker:
         return Command(self._renderer.script(self._template(template), **{"docker": self._docker, **values}) + "\n")
 
 
-def _as_it_is(fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
-    return ((fd, data),)
+class AsItIs:
+    """A reading of what is the task's output as it is."""
+
+    place = None
+
+    def __call__(self, fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
+        """That."""
+        return ((fd, data),)
 
 
 def check_claims(task: Task, node: NodeConfig, result: Result) -> None:

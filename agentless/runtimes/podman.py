@@ -81,6 +81,7 @@ class Podman(Docker):
     """The podman of one user of a node."""
 
     keeps_envs = False
+    _times_are_exact = False  # one for all that it has read at once, also in the middle of a line
     _volumes = PodmanVolumes
     _live, _state, _inspected, _info = LIVE, _STATE, _INSPECTED, _INFO
     _signed = f'{{{{index .Labels "{SIGNATURE}"}}}}'

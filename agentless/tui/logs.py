@@ -101,7 +101,7 @@ class LogScreen(Screen[None]):
     def _read(self) -> None:
         try:
             with self._breaker.watching():
-                for frame in self._client.frames(f"{path_of(self._row)}/logs", follow=True):
+                for frame in self._client.followed(f"{path_of(self._row)}/logs"):
                     self._text.add(*frame)
             self._note = "No more output"
         except BrokenOff:

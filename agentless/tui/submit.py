@@ -25,6 +25,7 @@ from agentless.errors import AgentlessError, UsageError
 from agentless.files import read_lines
 from agentless.model.needs import parse_target
 from agentless.model.text import lines_of, printable
+from agentless.model.units import short_size
 from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.tui.ask import Ask
 from agentless.tui.board import Board, Row
@@ -300,7 +301,7 @@ class SubmitForm(Screen[None]):
     def _submit(self, asked: Submission) -> None:
         try:
             with self._breaker.watching():
-                starts: list[Row] = self._client.post("/v1/tasks", self._request(asked))
+                starts: list[Row] = self._client.submit(self._request(asked))
         except BrokenOff:
             return
         except AgentlessError as error:
@@ -342,7 +343,7 @@ def fields_of(task: Row, spec: Row) -> dict[str, str]:
         "image": task["image"] or "",
         "name": task["name"] or "",
         "cores": "" if task["cores"] is None else f"{task['cores']:g}",
-        "memory": "" if task["memory_bytes"] is None else str(task["memory_bytes"]),
+        "memory": "" if task["memory_bytes"] is None else short_size(task["memory_bytes"]),
         "time_limit": "" if task["time_limit"] is None else f"{task['time_limit']:g}s",
         "priority": str(task["priority"] or ""),
         "retries": str(task["retries"] or ""),

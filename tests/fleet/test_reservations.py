@@ -34,6 +34,11 @@ async def test_who_does_not_want_to_wait_for_what_is_reserved_is_refused_and_tol
         assert (await submit(controller, "1x", wait_for=0.0)).task.gpus == (3,)
 
 
+async def test_what_is_named_twice_is_reserved_once(desk):
+    async with desk.running() as controller:
+        assert [each.gpus for each in await reserve(controller, "n1::0", "n1::1", "n1::0")] == [(0,), (1,)]
+
+
 async def test_the_owner_may_use_it_and_others_are_told_why_they_wait(desk):
     async with desk.running() as controller:
         me = controller.core.owner.partition("@")[0]

@@ -618,7 +618,7 @@ def test_a_folder_of_templates_need_not_exist(tmp_path: Path) -> None:
         (b"{{ image() }}", "not callable"),
         (b"{{ image + 1 }}", "str"),
         (b"{% include 'nothing.j2' %}", "nothing.j2"),
-        (b"\xff", "utf-8"),
+        (b"\xff", "not UTF-8"),
     ],
 )
 def test_a_template_that_does_not_render_is_named(tmp_path: Path, text: bytes, words: str) -> None:
@@ -628,6 +628,49 @@ def test_a_template_that_does_not_render_is_named(tmp_path: Path, text: bytes, w
     assert "template " in str(caught.value)
     assert words in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"a\n{% if %}", "Expected an expression"),
+        (b"a\n{{ nobody }}", "'nobody' is undefined"),
+        (b"a\n{{ none }}", "a value is None"),
+        (b"a\n{{ 1 // 0 }}", "zero"),
+        (b"a\n{% include 'nothing.j2' %}", "nothing.j2 is missing"),
+        (b"a\n\xff", "not UTF-8"),
+    ],
+)
+def test_what_is_wrong_in_a_template_is_told_with_its_file_and_line_also_where_others_take_it_in(
+    tmp_path: Path, text: bytes, words: str
+) -> None:
+    (tmp_path / "inner.j2").write_bytes(text)
+    (tmp_path / "outer.j2").write_text("{% include 'inner.j2' %}")
+    for name in ("inner.j2", "outer.j2"):
+        with pytest.raises(TemplateError) as caught:
+            Renderer([tmp_path]).script(name)
+        assert str(caught.value).startswith(f"template {tmp_path / 'inner.j2'}:2: ")
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["{{ x }} mine", "{% include 'part.j2' %}"], ids=["itself", "a part of it"])
+def test_a_template_of_ones_own_counts_from_the_next_rendering_on(tmp_path: Path, text: str) -> None:
+    own, packaged = tmp_path / "own", tmp_path / "packaged"
+    packaged.mkdir()
+    (packaged / "t.j2").write_text(text.replace("mine", "theirs"))
+    (packaged / "part.j2").write_text("{{ x }} theirs")
+    renderer = Renderer([own, packaged])
+    assert renderer.words("t.j2", x=1) == ["1", "theirs"]
+    own.mkdir()
+    file = own / ("t.j2" if "mine" in text else "part.j2")
+    file.write_text("{{ x }} mine")
+    assert renderer.words("t.j2", x=1) == ["1", "mine"]
+    times = file.stat()
+    file.write_text("{{ x }} edited")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert renderer.words("t.j2", x=1) == ["1", "edited"]
+    file.unlink()
+    assert renderer.words("t.j2", x=1) == ["1", "theirs"]
 
 
 def test_a_template_that_is_not_there_is_named() -> None:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import threading
 import time
@@ -80,6 +81,11 @@ class Cli:
         assert "Traceback" not in ran.stderr, ran.stderr
         assert code in (None, ran.returncode), (words, ran.returncode, ran.stdout, ran.stderr)
         return Done(ran.returncode, ran.stdout, ran.stderr)
+
+    def python(self, script: str) -> str:
+        """Run a Python program that uses the API; gives what it prints."""
+        argv = [sys.executable, "-c", script]
+        return subprocess.run(argv, env=self.env, capture_output=True, text=True, check=True, timeout=90).stdout
 
     def shell(self, script: str) -> Done:
         """Run a line of shell in which `agentless` means the command."""

@@ -203,7 +203,9 @@ def template(alone):
     return file
 
 
-def test_an_admins_template_is_used(alone, template):
+def test_an_admins_template_is_used_from_the_next_launch_on(alone, template):
+    """Also by a controller that has used the packaged one already."""
+    assert inspect(alone.lab.nodes["node1"], alone.submit("node1", "--", "true"))["HostConfig"].get("Init") is None
     template.write_text((template_dir() / template.name).read_text().replace("run --detach", "run --detach --init"))
     task = alone.submit("node1", "--", "sleep", "60")
     assert inspect(alone.lab.nodes["node1"], task)["HostConfig"]["Init"] is True
@@ -213,4 +215,9 @@ def test_a_broken_template_is_told_and_holds_no_gpu(alone, template):
     template.write_text("{{ docker }} run {% if %}")
     said = alone("submit", "node1::0", "--", "true", code=1).err
     assert said.startswith(f"agentless: template {template}:1: ")
+    template.write_text("{{ docker }} run\n{{ nobody }}")
+    said = alone("submit", "node1::0", "--", "true", code=1).err
+    assert said.startswith(f"agentless: template {template}:2: 'nobody' is undefined")
     assert alone.is_free()
+    template.unlink()
+    alone("submit", "node1::0", "--wait", "--", "true")
