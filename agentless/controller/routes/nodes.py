@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from fastapi import FastAPI
 from pydantic import FiniteFloat
@@ -37,8 +38,9 @@ def add_to(app: FastAPI, house: House) -> None:
 
     @app.get("/v1/nodes/{node}")
     async def node(node: str) -> NodeView:
-        await core.heard([core.link(node).node.name])
-        return node_view(core.cluster([core.link(node).node.name]).nodes[node])
+        link = core.link(node)
+        await core.heard([link.node.name])
+        return replace(node_view(core.cluster([link.node.name]).nodes[node]), sessions=link.session.sessions)
 
     @app.post("/v1/nodes/{node}/drain")
     async def drain(node: str, request: DrainRequest, me: Asking) -> NodeView:
