@@ -163,8 +163,8 @@ class ReservationView:
 class NodeView:
     """A node. `gpus` and `gpus_free` are counts, and `tasks` is: of whoever's live on it, None when it does not say.
 
-    `drained` is whether nothing new starts there, also while its state is `offline`. `sessions` is what is in use of its
-    SSH server, where it is looked at alone; None without such a server.
+    `drained` is whether nothing new starts there, also while its state is `offline`. `sessions` is what is in use of
+    its SSH server, where it is looked at alone; None without such a server.
     """
 
     name: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import socket
 from asyncio.subprocess import PIPE, Process
 
@@ -16,7 +18,7 @@ LINGER = 0.5
 
 
 class Proxy:
-    """Such a program."""
+    """Such a program, which leads a process group of its own."""
 
     def __init__(self, command: str) -> None:
         self._command = command
@@ -51,8 +53,9 @@ class Proxy:
             self._socket.close()
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
-            await self._process.wait()
+                os.killpg(self._process.pid, signal.SIGKILL)
+            # Something that has left its group may hold on to its streams.
+            await asyncio.wait([asyncio.ensure_future(self._process.wait())], timeout=LINGER)
         if self._hearing is not None:
             self._hearing.cancel()
             await asyncio.wait([self._hearing])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import threading
 
@@ -45,9 +46,24 @@ async def test_a_shell_that_does_not_lead_its_group_gets_a_group_of_its_own(star
         await until(lambda: not node.runs(mark))
 
 
-async def test_an_account_that_runs_nothing(start, library):
-    async with opened(node_of(start("ForceCommand echo This account is not available"), library)) as session:
-        with pytest.raises(Unreachable, match="node1 ended the shell at once"):
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("echo This account is not available", "This account is not available"),
+        ("echo out; printf '\\033[31mred\\nline' >&2", "�[31mred line"),
+        ("head -c 5000 /dev/zero | tr '\\000' x; echo end", f"…{296 * 'x'}end"),
+    ],
+    ids=["stdout", "stderr", "much"],
+)
+async def test_an_account_that_runs_nothing_and_what_it_says(start, library, does, said):
+    async with opened(node_of(start(f"ForceCommand {does}"), library)) as session:
+        with pytest.raises(Unreachable, match=re.escape(f"node1 ended the shell at once and said: {said}; see")):
+            await session.run(Command("true"))
+
+
+async def test_an_account_that_runs_nothing_and_says_nothing(start, library):
+    async with opened(node_of(start("ForceCommand true"), library)) as session:
+        with pytest.raises(Unreachable, match="node1 ended the shell at once; see whether"):
             await session.run(Command("true"))
 
 

@@ -13,6 +13,7 @@ from agentless.model.command import Command
 from agentless.model.terminal import Size
 from agentless.transports import _pool
 from tests.real.transports.nodes import node_of, opened
+from tests.real.transports.relay import relayed
 from tests.real.transports.sshd import WAIT, until
 
 SIZE = Size(80, 24)
@@ -30,37 +31,6 @@ async def streams(session, number, script="echo up; sleep 1000", **how):
         async with asyncio.timeout(3 * WAIT):
             await asyncio.gather(*(up() for _ in range(number)))
         yield stack
-
-
-@contextlib.asynccontextmanager
-async def one_connection(server):
-    """The port of a server that takes one connection at a time and drops any other after the login."""
-    open_now = 0
-
-    async def relay(reader, writer):
-        nonlocal open_now
-        open_now += 1
-        try:
-            if open_now == 1:
-                there = await asyncio.open_connection("127.0.0.1", server.port)
-                await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
-        finally:
-            open_now -= 1
-            writer.close()
-
-    async with await asyncio.start_server(relay, "127.0.0.1", 0) as listener:
-        port = listener.sockets[0].getsockname()[1]
-        known = server.known_hosts.read_text()
-        server.known_hosts.write_text(known + known.replace(f":{server.port} ", f":{port} "))
-        yield port
-
-
-async def pump(reader, writer):
-    with contextlib.suppress(ConnectionError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
 
 
 async def test_33_users_and_the_controller_on_a_stock_server(start, library):
@@ -114,7 +84,7 @@ async def test_commands_events_samples_and_a_user_on_a_server_with_few_sessions(
 
 async def test_a_server_of_one_connection_and_one_session_runs_commands_in_turn(start, library):
     server = start("MaxSessions 1")
-    async with one_connection(server) as port, opened(node_of(server, library, port=port)) as session:
+    async with relayed(server, connections=1) as port, opened(node_of(server, library, port=port)) as session:
         assert (await session.run(Command("echo one"))).ok
         for own in (True, False):
             with pytest.raises(NoSession, match="node1 allows 1 SSH session, and the controller needs it; raise MaxS"):
