@@ -7,6 +7,7 @@
     │   └── TemplateError          2   a template that does not render
     ├── Refused                    3   understood, but not now: no capacity, GPU taken, wrong state
     │   ├── IllegalMove            3   an event that a task in this state cannot have
+    │   ├── NoSession              3   the node's SSH server gives no further session now
     │   ├── NodeBroken             3   the node cannot start it, for a reason that is not the task's
     │   └── NodeUnfit              3   the node cannot start this task, and another node may
     ├── NoAnswer                   4   nothing is known of what happened on the node
@@ -66,6 +67,10 @@ class Refused(AgentlessError):
 
 class IllegalMove(Refused):
     """An event that a task in its present state cannot have."""
+
+
+class NoSession(Refused):
+    """The node's SSH server gives no further session now: nothing of what was asked for has begun there."""
 
 
 class NodeBroken(Refused):

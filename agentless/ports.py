@@ -11,6 +11,7 @@ from agentless.model.files import Prepared
 from agentless.model.gpu import GpuSample, GpuTopology, Xid
 from agentless.model.log_query import LogQuery, Place
 from agentless.model.node import EngineFacts
+from agentless.model.sessions import Sessions
 from agentless.model.task import Placement, Task
 from agentless.model.terminal import Size
 
@@ -50,11 +51,22 @@ class Transport(Protocol):
     What it is to do goes through its stdin, but on a terminal, where that is somebody's keyboard.
     """
 
+    @property
+    def alive(self) -> bool:
+        """Whether it is connected, as far as is known."""
+
+    @property
+    def sessions(self) -> Sessions | None:
+        """What is in use of what the node allows, None where nothing limits it."""
+
     async def connect(self) -> None:
         """Reach the node, or raise Unreachable, AuthFailed or HostKeyRejected with a sentence. Idempotent."""
 
-    async def shell(self) -> Shell:
-        """Start a `sh` on the connected node; raises Unreachable, or Refused when the node takes no more of them."""
+    async def shell(self, *, own: bool = False, wait: bool = True) -> Shell:
+        """Start a `sh` on the connected node; raises Unreachable, or NoSession when the node takes no more of them.
+
+        Some are kept for the controller's `own` needs; with `wait` a free one is waited for, for a while.
+        """
 
     async def terminal(self, script: str, size: Size) -> Terminal:
         """Start a `sh` that runs this script on a pseudo-terminal; raises as `shell`."""

@@ -14,7 +14,7 @@ from agentless.cli.drain import drain, resume
 from agentless.cli.table import Column, show
 from agentless.client import Client
 from agentless.errors import NoAnswer, Refused, UsageError
-from agentless.words import idle, local, or_dash, process_words
+from agentless.words import idle, local, or_dash, process_words, ssh_sessions
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
 ManyNodes = Annotated[
@@ -111,6 +111,7 @@ def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False)
         "driver": found["driver"],
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
         "sampled": local(found["sampled_at"]),
+        "ssh": found["sessions"] and ssh_sessions(found["sessions"]),
     }
     for key, value in lines.items():
         if value not in (None, ""):

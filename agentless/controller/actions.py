@@ -13,7 +13,7 @@ from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.controller.outputs import Outputs
 from agentless.controller.uploads import Uploads
-from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed, Unreachable
+from agentless.errors import AgentlessError, NoAnswer, NoSession, Refused, RuntimeFailed, Unreachable
 from agentless.model.command import Command
 from agentless.model.event import Queued, StopAsked
 from agentless.model.log_query import LogQuery, Place, Position
@@ -239,6 +239,23 @@ class Actions:
                     yield frame
 
     async def _log(self, task: Task, query: LogQuery) -> AsyncIterator[Frame]:
+        """The log of one try. Who follows it waits for a session, however long: the task goes on meanwhile."""
+        told = ""
+        while True:
+            try:
+                async for frame in self._log_now(task, query):
+                    yield frame
+            except NoSession as error:
+                if not query.follow:
+                    raise
+                if not told:
+                    told = f"{error}; the output begins here when one is free"
+                    yield 3, told.encode()
+                task = self._core.find(task.id)
+            else:
+                return
+
+    async def _log_now(self, task: Task, query: LogQuery) -> AsyncIterator[Frame]:
         if isinstance(task.status, (Scheduled, Pending, Assigning)):
             if not query.follow:
                 raise Refused(f"task {task.id} is {task.state}: there is no log yet")
@@ -263,7 +280,7 @@ class Actions:
         words, came, runtime = b"", False, link.runtime_of(task)
         reading = runtime.reading(query)
         count = _Counted(task, query, by_bytes=reading.place is None)
-        async with link.stream(runtime.logs(task.container_ref, query)) as stream:
+        async with link.followed(runtime.logs(task.container_ref, query), query.tail) as stream:
             if query.resumable:
                 yield POSITION, self._begin(link, task, query, reading)
             async for fd, data in stream:

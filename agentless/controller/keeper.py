@@ -257,7 +257,7 @@ class Keeper:
     async def _copy(self, link: Link, task: Task, log: LogWriter) -> None:
         words, runtime = b"", link.runtime_of(task)
         reading = runtime.reading(LogQuery())
-        async with link.stream(runtime.logs(task.container_ref, LogQuery())) as stream:
+        async with link.stream(runtime.logs(task.container_ref, LogQuery()), own=True) as stream:
             async for fd, data in stream:
                 for stream_number, part in reading(fd, data):
                     log.add(stream_number, part)
@@ -318,7 +318,7 @@ def _outputs_of(task: Task) -> str:
 
 
 async def _run(link: Link, command: Command, take: Callable[[int, bytes], None]) -> None:
-    async with link.stream(command) as stream:
+    async with link.stream(command, own=True) as stream:
         async for fd, data in stream:
             take(fd, data)
     if stream.exit_code != 0:

@@ -11,11 +11,13 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agentless import hostfacts
+from agentless.controller.shared_streams import Reader, SharedStreams
 from agentless.errors import (
     AgentlessError,
     AuthFailed,
     HostKeyRejected,
     NodeBroken,
+    NoSession,
     RuntimeFailed,
     TooMuch,
     Unreachable,
@@ -52,6 +54,16 @@ REJECTED_RETRY = 60.0
 """Seconds before a server that rejected us, or that we rejected, is tried again unasked: hammering gets one banned.
 
 So it is with one that said too much: to hear all that again at once would be the load that it was ended for."""
+HELD = 30.0
+"""Seconds that a link must have held for the next try after a break to be a first one.
+
+A server that drops us soon after each login is not to be called every second."""
+STREAMED = 4
+"""Sessions that a node must give for samples to have one of their own; else they are asked for, one by one."""
+FOLLOWED = 3
+"""Likewise for events. A node that gives fewer leaves one to commands, and where it gives two, the other to users."""
+RELAYED = 2.0
+"""Seconds between two looks at whether they may have theirs."""
 REFRESH_WITHIN = 60.0
 """Seconds for a full look."""
 FRAME = 2 * SECTION
@@ -134,6 +146,7 @@ class Link:
         self._asking = asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
         self._listed_at: float | None = None  # the engine has last said so
+        self._shared = SharedStreams(self.stream)
 
     def runtime_of(self, task: Task) -> Runtime:
         """What runs this task here."""
@@ -213,9 +226,13 @@ class Link:
             raise Unreachable(unreachable(self.node.name, self.observation.error))
         return await self.session.run(command)
 
-    def stream(self, command: Command) -> contextlib.AbstractAsyncContextManager[Stream]:
-        """Run a command whose output is wanted as it comes."""
-        return self.session.stream(command)
+    def stream(self, command: Command, *, own: bool = False) -> contextlib.AbstractAsyncContextManager[Stream]:
+        """Run a command whose output is wanted as it comes; `own`: it may have a session kept for the controller."""
+        return self.session.stream(command, own=own)
+
+    def followed(self, command: Command, tail: int | None) -> contextlib.AbstractAsyncContextManager[Reader]:
+        """Likewise, for all who ask for the same; see `SharedStreams.stream`."""
+        return self._shared.stream(command, tail)
 
     async def pull(self, image: str) -> None:
         """Have the node fetch a plain image; raises RuntimeFailed or NoAnswer."""
@@ -351,14 +368,15 @@ class Link:
     # ------------------------------------------------------------------ loops
 
     async def _keep(self) -> None:
-        attempt = 0
+        attempt, time = 0, asyncio.get_running_loop().time
         while True:
             self._wake.clear()
+            since = math.inf
             try:
                 await self.session.connect()
                 await self.refresh()
                 self._restarted()
-                self.failure, self.offline_since, attempt = None, None, 0
+                self.failure, self.offline_since, since = None, None, time()
                 self.answered.set()
                 await self._watch()
             except AgentlessError as error:
@@ -367,6 +385,8 @@ class Link:
                 _log.exception("%s: the link broke in an unforeseen way", self.node.name)
                 self._gone(Unreachable(f"agentless failed here: {error!r}; please report it"))
             await self.session.close()
+            if time() - since >= HELD:
+                attempt = 0
             wait = backoff(attempt, random.random())  # noqa: S311 - jitter
             if isinstance(self.failure, (AuthFailed, HostKeyRejected, TooMuch)):
                 wait = REJECTED_RETRY
@@ -384,39 +404,61 @@ class Link:
 
     async def _watch(self) -> None:
         """Sample and follow until one of them breaks; raises what broke."""
-        loops = [
-            asyncio.create_task(self._samples()),
-            asyncio.create_task(self._events()),
-            asyncio.create_task(self._refreshes()),
-        ]
-        try:
-            done, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_EXCEPTION)
-            for loop in done:
-                loop.result()
-        finally:
-            for loop in loops:
-                loop.cancel()
-            await asyncio.gather(*loops, return_exceptions=True)
-
-    async def _samples(self) -> None:
         while True:
-            self._repaced.clear()
-            loops = [asyncio.create_task(self._sample(self.every)), asyncio.create_task(self._repaced.wait())]
+            streamed, followed = self._may_have(STREAMED), self._may_have(FOLLOWED)
+            loops = [
+                asyncio.create_task(self._samples(streamed=streamed)),
+                asyncio.create_task(self._events(followed=followed)),
+                asyncio.create_task(self._refreshes()),
+            ]
             try:
-                await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
-                if loops[0].done():
-                    loops[0].result()
+                while (streamed, followed) == (self._may_have(STREAMED), self._may_have(FOLLOWED)):
+                    done, _ = await asyncio.wait(loops, timeout=RELAYED, return_when=asyncio.FIRST_EXCEPTION)
+                    for loop in done:
+                        loop.result()
             finally:
                 for loop in loops:
                     loop.cancel()
                 await asyncio.gather(*loops, return_exceptions=True)
+
+    def _may_have(self, sessions: int) -> bool:
+        """Whether the node gives so many sessions, as far as is known."""
+        known = self.session.sessions
+        return known is None or known.total is None or known.total >= sessions
+
+    async def _samples(self, *, streamed: bool) -> None:
+        while True:
+            self._repaced.clear()
+            sampling = self._sample(self.every) if streamed else self._sample_once(self.every)
+            loops = [asyncio.create_task(sampling), asyncio.create_task(self._repaced.wait())]
+            try:
+                await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
+                if loops[0].done():
+                    loops[0].result()
+            except NoSession:
+                await self._sample_once(self.every)
+            finally:
+                for loop in loops:
+                    loop.cancel()
+                await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _sample_once(self, every: float) -> None:
+        """Ask for the next sample, where there is no session to stream them."""
+        await asyncio.sleep(every)
+        result = await self.session.run(Command(join_sections(self._probe.sections()), timeout=REFRESH_WITHIN))
+        self._sampled(result.stdout)
+
+    def _sampled(self, frame: bytes) -> None:
+        sample = self._living(self._recognised(split_sections(frame)))
+        self._observe(replace(self.observation, sample=sample, sampled_at=self._clock.now()))
 
     async def _sample(self, every: float) -> None:
         body = join_sections(self._probe.sections())
         mark = f"{_FRAME_END}\n".encode()
         time = asyncio.get_running_loop().time
         early = -math.inf
-        async with self.stream(Command(_SAMPLES.format(every=every, body=body, end=_FRAME_END))) as stream:
+        command = Command(_SAMPLES.format(every=every, body=body, end=_FRAME_END))
+        async with self.session.stream(command, own=True, wait=False) as stream:
             buffer, allowed, said = bytearray(), Allowance(*SAMPLE_BYTES), b""
             async for fd, data in stream:
                 if allowed.take(len(data)) or len(buffer) > FRAME:
@@ -433,27 +475,31 @@ class Link:
                 if time() < early:
                     continue  # one that came with another, or of a node that does not wait between them
                 early = time() + every / 2
-                sample = self._living(self._recognised(split_sections(frame)))
-                self._observe(replace(self.observation, sample=sample, sampled_at=self._clock.now()))
+                self._sampled(frame)
         why = f"; {self.runtime.complaint(words)}" if (words := said.decode("utf-8", "replace").strip()) else ""
         raise Unreachable(f"{self.node.name} ended the stream of samples{why}")
 
-    async def _events(self) -> None:
+    async def _events(self, *, followed: bool) -> None:
+        """Follow them; where there is no session for that, look again and again."""
         took = 0.0
         while True:
             # Of an engine that did not answer the last full look nothing is known that events could change.
-            if self.silence is None:
-                await self._follow_events()
+            was_away = self.silence is not None
+            if not was_away and followed:
+                with contextlib.suppress(NoSession):
+                    await self._follow_events()
+                    was_away = True
             await asyncio.sleep(min(REFRESH_EVERY, max(ENGINE_RETRY, took * RESTS)))
             began = asyncio.get_running_loop().time()
             await self.refresh()
             took = asyncio.get_running_loop().time() - began
-            self._restarted()
+            if was_away:
+                self._restarted()
 
     async def _follow_events(self) -> None:
         """Look at each container that something happens to, until the stream ends: the engine went away."""
         events = self.units.watch(self.runtime.events(max(0.0, self._refreshed_at - OVERLAP)))
-        async with self.stream(events) as stream:
+        async with self.session.stream(events, own=True, wait=False) as stream:
             buffer, allowed, looks = b"", Allowance(*EVENT_BYTES), Allowance(*LOOKS)
             async for fd, data in stream:
                 if allowed.take(len(data)) or len(buffer) > EVENT:

@@ -300,7 +300,7 @@ class Outputs:
         feed = _Feed(unpacking)
         words = b""
         try:
-            async with link.stream(command) as stream:
+            async with link.stream(command, own=True) as stream:
                 async for fd, data in _steadily(stream, link.node.name):
                     if fd == 2:
                         words = (words + data)[-_SAID:]

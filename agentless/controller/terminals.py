@@ -16,6 +16,7 @@ from agentless.model.task import Running
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
 from agentless.runtimes.client_warnings import WithoutWarnings
+from agentless.runtimes.docker import AsItIs
 from agentless.session import GREETING
 
 BEGIN_WITHIN = 20.0
@@ -32,7 +33,7 @@ class Program:
         self._shell = shell
         self._terminal = terminal
         self._printed: deque[tuple[int, bytes]] = deque()
-        self._own = WithoutWarnings(lambda fd, data: ((fd, data),), warnings)
+        self._own = WithoutWarnings(AsItIs(), warnings)
         self.wait = shell.wait
 
     async def begin(self, mark: str) -> bytes | None:

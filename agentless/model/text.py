@@ -36,3 +36,9 @@ def lines_of(text: str) -> list[str]:
 def cut(text: str, length: int) -> str:
     """The text in so many characters, with … where there was more."""
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def last_words(data: bytes, length: int = 300) -> str:
+    """The end of what a program has said, in one line, with … where there was more."""
+    text = " ".join(printable(data.decode("utf-8", "replace")).split())
+    return text if len(text) <= length else "…" + text[-length + 1 :]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agentless.model.gpu import GpuProcess
+from agentless.model.sessions import Sessions
 from agentless.model.spec import TaskSpec
 
 
@@ -163,7 +164,8 @@ class ReservationView:
 class NodeView:
     """A node. `gpus` and `gpus_free` are counts, and `tasks` is: of whoever's live on it, None when it does not say.
 
-    `drained` is whether nothing new starts there, also while its state is `offline`.
+    `drained` is whether nothing new starts there, also while its state is `offline`. `sessions` is what is in use of
+    its SSH server, where it is looked at alone; None without such a server.
     """
 
     name: str
@@ -182,6 +184,7 @@ class NodeView:
     sampled_at: str | None
     drained: bool
     tasks: int | None
+    sessions: Sessions | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import FastAPI, Query
@@ -47,8 +48,9 @@ def add_to(app: FastAPI, house: House) -> None:
 
     @app.get("/v1/nodes/{node}")
     async def node(node: str) -> NodeView:
-        await core.heard([core.link(node).node.name])
-        return node_view(core.cluster([core.link(node).node.name]).nodes[node])
+        link = core.link(node)
+        await core.heard([link.node.name])
+        return replace(node_view(core.cluster([link.node.name]).nodes[node]), sessions=link.session.sessions)
 
     @app.post("/v1/nodes/{node}/drain")
     async def drain(node: str, request: DrainRequest, me: Asking) -> NodeView:
