@@ -56,7 +56,7 @@ class Overview(Container):
     DEFAULT_CSS = """
     Overview { layout: vertical; }
     Overview > Vertical { height: 1fr; }
-    Overview > Vertical > Static { height: 1; color: $text-muted; }
+    Overview > Vertical > Static { height: 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; }
     Overview > News { height: auto; max-height: 8; border-top: solid $panel; border-title-color: $text-muted; }
     Overview.-wide { layout: horizontal; }
     Overview.-wide > News { width: 52; height: 100%; max-height: 100%; border-left: solid $panel; }
@@ -123,7 +123,7 @@ class Overview(Container):
         numbers = f"{look.of(gpu['utilization_pct'], '%')} {look.memory(gpu)} {look.of(gpu['temperature_c'], 'C')}"
         state, words = state_of(gpu, self.board)[0], who(gpu, self.board.holders(gpu))
         about = f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  {numbers}  {state}  {words}"
-        self._line.update(fitted(about, self.size.width - self.news.outer_size.width * self.has_class("-wide")))
+        self._line.update(printable(about))
 
 
 class News(Lines, can_focus=False):

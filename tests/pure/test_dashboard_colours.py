@@ -31,8 +31,7 @@ def remembered() -> str:
 
 def said(eyes) -> str:
     """What was said last."""
-    (*_, note) = eyes.app._notifications
-    return f"{note.title}: {note.message}"
+    return "\n".join(f"{note.title}: {note.message}" for note in list(eyes.app._notifications)[-1:])
 
 
 def segments(eyes) -> list:
@@ -67,7 +66,7 @@ async def test_without_colours_none_can_be_chosen_and_what_was_chosen_stays(monk
     remember("nord")
     async with over(RECORDED) as eyes:
         await eyes.press("c")
-        assert "Colours are off" in said(eyes)
+        await eyes.see(lambda: "Colours are off" in said(eyes))
     assert remembered() == "nord"
 
 
@@ -156,7 +155,7 @@ async def test_the_help_explains_every_sign():
 async def test_an_error_is_told_in_a_word_too():
     async with over(RECORDED) as eyes:
         eyes.app._say("no room", "error")
-        assert said(eyes) == "Error: no room"
+        await eyes.see(lambda: said(eyes) == "Error: no room")
 
 
 def test_every_style_of_lines_is_defined():
