@@ -164,10 +164,10 @@ class Cli:
         return int(self.get("/v1/controller")["pid"])
 
     def kill_controller(self) -> None:
-        """`kill -9`, and wait until it is gone."""
+        """`kill -9`, and wait until it is gone with its socket, which other threads may hold for a moment longer."""
         pid = self.pid
         os.kill(pid, signal.SIGKILL)
-        until(lambda: not is_alive(pid))
+        until(lambda: not is_alive(pid) and not self.client.is_running())
 
     def close(self) -> None:
         """End the controller and remove all folders."""

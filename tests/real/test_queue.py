@@ -99,6 +99,7 @@ def test_cores_that_are_set_aside_are_waited_for(agentless):
 
 def test_nobody_is_beside_who_wants_a_node_alone_whichever_controller_asks(agentless, bob):
     alone = agentless.submit("node1", "--exclusive", "--", "sleep", "60")
+    until(lambda: alone in [task["id"] for task in bob.json("ps")])
     said = bob("submit", "node1", "--no-queue", "--", "true", code=3).err
     assert f"task {alone}" in said
     assert "has node1 alone" in said
