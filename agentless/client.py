@@ -36,8 +36,9 @@ WAIT_TURN = 30.0
 AGAIN = 1.0
 """Seconds between two questions to a node that does not answer, beside those that the controller waits for it."""
 
-TRIES = 3
-"""Times in a row that a request is sent to a controller that dies."""
+TRIES = 6
+"""Times in a row that a request is sent to a controller that dies: one death may cost two of them, the request under
+way and the next one, which finds the new controller while it starts."""
 
 EMPTY_TURN = 5.0
 """Seconds of one turn of waiting for a node: after each, a change can be told."""
