@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
+
+from agentless.client import Client
 from agentless.controller.intake import Submit
 from agentless.model.needs import parse_target
 from agentless.model.spec import TaskSpec
@@ -44,3 +49,17 @@ async def test_requests_without_a_name_are_never_the_same(desk):
         (one,) = await controller.intake.submit(request(None, "n1::0"))
         (two,) = await controller.intake.submit(request(None, "n1::1"))
         assert one.task.id != two.task.id
+
+
+async def test_a_controller_serves_others_when_who_has_started_it_was_killed(desk):
+    """As a submit that is repeated, and killed meanwhile."""
+    reader, writer = os.pipe()
+    words = (sys.executable, "-m", "agentless.controller", str(desk.state), str(desk.inventory), str(writer))
+    process = await asyncio.create_subprocess_exec(*words, pass_fds=[writer])
+    os.close(reader)
+    os.close(writer)
+    client = Client(desk.state, desk.inventory)
+    await until(client.is_running)
+    assert await asyncio.to_thread(client.get, "/v1/controller")
+    await asyncio.to_thread(client.post, "/v1/controller/stop")
+    assert await process.wait() == 0
