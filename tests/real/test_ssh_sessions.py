@@ -31,6 +31,10 @@ def people(lab):
 
 @pytest.fixture
 def agentless(people, library):
+    """The only one of them whose controller runs."""
+    for other in people.values():
+        if other is not people[library]:
+            other("controller", "stop", code=None)
     return people[library].settle()
 
 
