@@ -189,6 +189,7 @@ CLAIMS: dict[str, st.SearchStrategy[Any]] = {
 }
 UNIT: dict[str, st.SearchStrategy[Any]] = {"unit": values.filter(bool), "missing": st.integers(0, 1)}
 SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "cp-packed.sh.j2": {"copy": some},
     "docker-containers.sh.j2": {"docker": lists, "filters": lists, "format": values},
     "docker-facts.sh.j2": {"docker": lists, "format": values},
     "docker-files-look.sh.j2": {"docker": lists, "format": values, "image": values, "listing": values, "name": values},
