@@ -14,7 +14,7 @@ from agentless.errors import AgentlessError
 from agentless.model.text import printable
 
 Concerns = Callable[[dict[str, Any]], bool]
-"""Whether a task, as an event has it, is one of those that somebody waits for."""
+"""Whether an event is about one of the tasks that somebody waits for."""
 
 
 @contextlib.contextmanager
@@ -37,7 +37,7 @@ def _show(served: Client, breaker: Breaker, concerns: Concerns) -> None:
     shown = False
     with contextlib.suppress(AgentlessError, BrokenOff), breaker.watching():
         for event in served.events(follow=True):
-            if event["kind"] == "task" and concerns(event["task"]) and (shown or event["event"] == "step"):
+            if event["kind"] == "task" and concerns(event) and (shown or event["event"] == "step"):
                 step = event["task"]["reason"] if event["event"] == "step" else None
                 _line(printable(step or ""))
                 shown = step is not None

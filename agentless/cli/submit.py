@@ -259,7 +259,7 @@ def post(served: Client, asked: Submission, *, dry_run: bool) -> list[dict[str, 
 
             asked = sent(served, asked, complain)
         request = {**asked.request(dry_run=dry_run), "request": os.urandom(8).hex()}
-        with showing(served, lambda task: task.get("request") == request["request"]):
+        with showing(served, lambda event: event.get("request") == request["request"]):
             starts: list[dict[str, Any]] = served.submit(request)
     except KeyboardInterrupt:
         say("", "Interrupted while the task was being started; it may run. See: agentless ps")
@@ -379,7 +379,7 @@ def _announce(task: dict[str, Any], *, wait: bool, follow: bool) -> None:
 def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
     task_id = first_try(task["id"])
     try:
-        with showing(served, lambda each: first_try(each["id"]) == task_id):
+        with showing(served, lambda event: first_try(event["task"]["id"]) == task_id):
             ended = served.wait(task_id)
     except AgentlessError as error:
         complain(f"task {task_id} was started, and its end is not known: {error}; see: agentless wait {task_id}")

@@ -323,7 +323,8 @@ class Ledger:
         self.tell(self._news(task, event, cause, self.clock.now()), task.id)
 
     def _news(self, task: Task, event: str, cause: str, now: float) -> News:
-        return {"kind": "task", "at": now, "event": event, "cause": cause, "task": _fields(self.view(task))}
+        told = {"kind": "task", "at": now, "event": event, "cause": cause, "task": _fields(self.view(task))}
+        return told | {"request": task.request} if task.request else told
 
     def tell(self, news: News, task: str = "") -> None:
         """Record and publish. What has happened has happened: news that the disk has no room for are kept for later."""

@@ -39,7 +39,7 @@ class TaskView:
     the next one is the task `retried_as`. `parameters` are the values by which its command differs from those of its
     batch. `env` is the version of an env that it runs in. `idle_since` is since when none of its GPUs is used, once
     that is reported. `outputs` are brought back. `foreign`: all of this is what the labels of a container say that this
-    controller has not started; it can be stopped. `request` names the request that submitted it.
+    controller has not started; it can be stopped.
     """
 
     id: str
@@ -80,7 +80,6 @@ class TaskView:
     env: str | None = None
     outputs: tuple[OutputView, ...] = ()
     foreign: bool = False
-    request: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +287,8 @@ class ControllerView:
 class EventView:
     """Something that has happened: by its `kind` to a `task`, to a `node`, or to the `controller`.
 
-    `seq` is its number, `at` Unix seconds by the controller's clock, `task` the task as it was after that.
+    `seq` is its number, `at` Unix seconds by the controller's clock, `task` the task as it was after that,
+    `request` the name of the request that submitted it.
     """
 
     seq: int
@@ -300,6 +300,7 @@ class EventView:
     node: str | None = None
     state: str | None = None
     reason: str | None = None
+    request: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

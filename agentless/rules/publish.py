@@ -76,7 +76,6 @@ def task_view(
         idle_since=timestamp(idle.all_since) if idle else None,
         about=outlook.promise.about if outlook.promise else False,
         outputs=outputs,
-        request=task.request,
     )
 
 
