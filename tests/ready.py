@@ -126,7 +126,8 @@ def _be(request: Mapping[str, object], *streams: int) -> NoReturn:
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
         os.close(fd)
-    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
     os.environ.clear()
     os.environ.update(request["env"])
     time.tzset()

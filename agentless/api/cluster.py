@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Unpack
@@ -214,7 +214,7 @@ class Cluster:
         return parse(ResumeView, self._client.post(f"/v1/nodes/{_named(node)}/resume", {"gpu": gpu}))
 
     @Verb
-    def doctor(self, node: str | Sequence[str] | None = None) -> list[CheckView]:
+    def doctor(self, node: str | Iterable[str] | None = None) -> list[CheckView]:
         """Checks of each node, or of these: is it reached, does Docker work, is there a GPU, may Docker hand it out."""
         return [parse(CheckView, each) for each in self._client.get("/v1/doctor", node=node)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Container, Iterator, Mapping
 from threading import Lock
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
@@ -67,8 +67,8 @@ def copy_log(
             if fd == 3:
                 say(f"agentless: {data.decode(errors='replace')}")
             elif fd in streams:
-                _OUT[fd].write(data)
-                _OUT[fd].flush()
+                _out(fd).write(data)
+                _out(fd).flush()
     except KeyboardInterrupt:
         if query.get("follow"):
             say("", f"The task goes on. See it: agentless logs -f {task}    end it: agentless stop {task}")
@@ -110,10 +110,14 @@ def _copy_logs(served: Client, labels: Mapping[str, str], query: Mapping[str, An
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+def _out(fd: int) -> BinaryIO:
+    return (sys.stdout if fd == 1 else sys.stderr).buffer
+
+
 def _write(fd: int, data: bytes) -> None:
     with _lock:
-        _OUT[fd].write(data)
-        _OUT[fd].flush()
+        _out(fd).write(data)
+        _out(fd).flush()
 
 
 def _label(task: dict[str, Any]) -> str:
@@ -121,6 +125,5 @@ def _label(task: dict[str, Any]) -> str:
 
 
 _AT_ONCE = 256
-_OUT = {1: sys.stdout.buffer, 2: sys.stderr.buffer}
 _lock = Lock()
 """Held while a whole line is written."""
