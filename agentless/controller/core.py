@@ -59,8 +59,8 @@ class Core(Ledger):
     def __init__(
         self, owner: str, store: TaskStore, history: History, secrets: SecretStore, hub: Hub, clock: Clock
     ) -> None:
-        super().__init__(owner, store, history, secrets, hub, clock)
         self.links: dict[str, Link] = {}
+        super().__init__(owner, store, history, secrets, hub, clock)
         self.shared_dir: str | None = None
         self.image: str | None = None
         self.container: str | None = None

@@ -92,7 +92,7 @@ def test_cores_that_are_set_aside_are_waited_for(agentless):
     cores = agentless.node("node1")["cores"]
     first = agentless.submit("node1", "--cores", str(cores), "--", "sleep", "60")
     second = agentless.submit("node1", "--cores", "1", "--", "true")
-    assert "cores are asked for and 0 of" in agentless.task(second)["reason"]
+    assert "1 core is asked for and 0 of" in agentless.task(second)["reason"]
     agentless("kill", first)
     assert agentless("wait", second).code == 0
 
