@@ -430,14 +430,19 @@ def test_every_value_of_a_template_has_to_be_there(name: str, data: st.DataObjec
 
 
 class FakeDocker:
-    """Programs that record their words. `bad` is `docker run` that fails; `docker ps` prints what `shows` holds."""
+    """Programs that record their words. `bad` is `docker run` that fails; `docker ps` prints what `shows` holds.
+
+    `docker create` prints an id, `made1` for the first of a script.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.calls = folder / "calls"
         self.shows = folder / "shows"
         self.docker, self.bad = folder / "docker", folder / "bad"
         record = '#!/bin/sh\nprintf \'%s\\000\' "$#" "$@" >> ' + str(self.calls) + "\n"
-        self.docker.write_text(f'{record}for word; do [ "$word" != ps ] || exec cat {self.shows}; done\n')
+        self.made = folder / "made"
+        answers = f"ps) exec cat {self.shows} ;; create) echo >> {self.made}; echo made$(wc -l < {self.made}); exit ;;"
+        self.docker.write_text(f"{record}for word; do case $word in {answers} esac; done\n")
         self.bad.write_text(f"{record}exit 3\n")
         for program in (self.docker, self.bad):
             program.chmod(0o755)
@@ -447,6 +452,7 @@ class FakeDocker:
     def run(self, script: str, shell: list[str], shows: str = "") -> tuple[int, list[list[str]]]:
         self.calls.write_bytes(b"")
         self.shows.write_text(shows)
+        self.made.write_bytes(b"")
         done = subprocess.run([*shell, "-c", script], input=b"\n", env=self.env, capture_output=True, check=False)
         words = self.calls.read_bytes().decode().split("\0")[:-1]
         calls = []
@@ -539,13 +545,13 @@ def test_making_an_image_with_files_gives_docker_every_value_as_it_was(
     assert code == 0
     assert calls[:4] == [
         remove, [*create, helper, v["base"], "true"], [*create, other, v["source"], "true"],
-        [*docker, "cp", "-", f"{helper}:/"],
+        [*docker, "cp", "-", "made1:/"],
     ]  # fmt: skip
     # The two ends of a pipe begin in any order.
-    out = [[*docker, "cp", f"{other}:{folder}", "-"] for folder, _ in v["copies"]]
-    copies = out + [[*docker, "cp", "-", f"{helper}:{above}"] for _, above in v["copies"]]
+    out = [[*docker, "cp", f"made2:{folder}", "-"] for folder, _ in v["copies"]]
+    copies = out + [[*docker, "cp", "-", f"made1:{above}"] for _, above in v["copies"]]
     assert sorted(calls[4:-2]) == sorted(copies)
-    assert calls[-2:] == [[*docker, "commit", helper, v["image"]], remove]
+    assert calls[-2:] == [[*docker, "commit", "made1", v["image"]], [*remove[:-2], "made1", "made2"]]
 
 
 @shells
