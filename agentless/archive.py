@@ -1,4 +1,4 @@
-"""Files as a tar stream, written and read by standard library alone: for nodes without rsync, and for containers.
+"""Files as a tar stream, written and unpacked: for nodes without rsync, and for containers.
 
 What comes from a node is not trusted. No member gets out of the folder that is filled, since every folder on its way is
 opened from the one before, and never through a link; no device, setuid bit or owner comes along. A file gets its name
@@ -17,11 +17,18 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from agentless.errors import CopyFailed
+from agentless.model.text import shown
+from agentless.tar import CHUNK, BadArchive, Incomplete, Member, Reading, Tar, pulled
 
-CHUNK = 1 << 20
+MOST_LEVELS = 256
+"""Folders below each other: longer paths than those of some thousand characters can hardly be named any more."""
 _MODE = 0o777
 """Of a mode: not the bits that let a program run as its owner."""
+_HOLE = 1 << 16
+"""Bytes that are left out of a file where they are zero."""
+_ZEROS = bytes(_HOLE)
 Notes = list[str]
+Parts = tuple[str, ...]
 
 
 class Reader:
@@ -97,13 +104,13 @@ def _add(archive: tarfile.TarFile, path: str, inner: str, notes: Notes, *, is_na
     info = archive.gettarinfo(path, inner)
     _forget(archive)
     if not (info.isreg() or info.isdir() or info.issym() or info.islnk()):
-        notes.append(f"{path} is neither a file nor a folder, and was left out")
+        notes.append(f"{shown(path)} is neither a file nor a folder, and was left out")
     elif info.isreg():
         with open(path, "rb") as file:
             reader = Reader(file, info.size)
             archive.addfile(_plain(info), reader)
         if reader.is_short:
-            notes.append(f"{path} became shorter while it was copied")
+            notes.append(f"{shown(path)} became shorter while it was copied")
     else:
         archive.addfile(_plain(info))
 
@@ -116,8 +123,76 @@ def _forget(archive: tarfile.TarFile) -> None:
 def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
     info.uid = info.gid = 0
     info.uname = info.gname = ""
-    info.mode &= _MODE
+    info.mode &= _MODE & ~forbidden_bits()
     return info
+
+
+class Folders:
+    """Folders below one that is open: each is opened from the one above, never through a link, and made if missing.
+
+    The last one stays open, since what is in a folder mostly comes one after the other. `made` is told of new ones.
+    """
+
+    def __init__(self, top: int, made: Callable[[Parts], object] = lambda _: None) -> None:
+        self._top, self._made = top, made
+        self._parts: Parts = ()
+        self._opened = -1
+
+    def open(self, parts: Parts) -> int:
+        """The folder that these parts lead to, until the next call. An OSError names the first that is none."""
+        if self._opened >= 0 and parts[: len(self._parts)] != self._parts:
+            self.close()
+        for depth in range(len(self._parts) + 1, len(parts) + 1):
+            part, above = parts[depth - 1], self._opened if self._opened >= 0 else self._top
+            try:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o700, dir_fd=above)
+                    self._made(parts[:depth])
+                inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, "/".join(parts[:depth])) from None
+            self.close()
+            self._opened, self._parts = inner, parts[:depth]
+        return self._opened if self._opened >= 0 else self._top
+
+    def close(self) -> None:
+        """Let go of the last one."""
+        if self._opened >= 0:
+            os.close(self._opened)
+        self._opened, self._parts = -1, ()
+
+
+def write_content(tar: Tar, member: Member, file: int, seen: Callable[[int, bytes], None]) -> Reading[None]:
+    """Write the content of a member to an empty file, and leave holes where it is zero.
+
+    `seen` is told of it in its order: of a hole by its length, else of the bytes.
+    """
+    end = 0
+
+    def take(offset: int, data: bytes) -> None:
+        nonlocal end
+        if offset > end:
+            seen(offset - end, b"")
+        end = offset + len(data)
+        for start in range(0, len(data), _HOLE):
+            piece = data[start : start + _HOLE]
+            if piece == _ZEROS[: len(piece)]:
+                seen(len(piece), b"")
+            else:
+                seen(0, piece)
+                _write_at(file, offset + start, piece)
+
+    yield from tar.content(take)
+    if member.size > end:
+        seen(member.size - end, b"")
+    os.ftruncate(file, member.size)
+
+
+def _write_at(file: int, offset: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        written = os.pwrite(file, left, offset)
+        left, offset = left[written:], offset + written
 
 
 class Unpacker:
@@ -129,129 +204,100 @@ class Unpacker:
     def __init__(self, folder: str, name: str, strip: int, count: Callable[[int], None]) -> None:
         self.notes: Notes = []
         self._folder, self._name, self._strip, self._count = folder, name, strip, count
-        self._written: set[tuple[str, ...]] = set()
-        self._made: dict[tuple[str, ...], tarfile.TarInfo] = {}
-        self._root = -1
+        self._written: set[Parts] = set()
+        self._made: dict[Parts, Member | None] = {}
+        self._mode = _MODE & ~forbidden_bits()
 
     def unpack(self, stream: Any) -> int:
         """Read to the end; how many members there were. Raises CopyFailed, and whatever the stream raises."""
+        try:
+            return pulled(self._unpack(Tar()), stream.read)
+        except Incomplete as error:
+            raise CopyFailed(f"what came is not whole: {error}; try again") from None
+        except BadArchive as error:
+            raise CopyFailed(f"what came is no tar stream, or a damaged one: {error}") from None
+
+    def _unpack(self, tar: Tar) -> Reading[int]:
         members = 0
         with self._at(self._folder):
-            self._root = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+            root = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
+        self._folders, self._others = Folders(root, self._made.setdefault), Folders(root)
         try:
-            try:
-                with tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK, errorlevel=2) as archive:
-                    while member := archive.next():
-                        _forget(archive)
-                        self._take(archive, member)
-                        members += 1
-            except tarfile.ReadError as error:
-                if members or "empty" not in str(error):
-                    raise CopyFailed(f"what came is no tar stream, or not whole: {error}") from None
-            for parts, member in sorted(self._made.items(), reverse=True):
-                self._finish_folder(parts, member)
+            while member := (yield from tar.next()):
+                yield from self._take(tar, member)
+                members += 1
+            for parts, made in sorted(self._made.items(), key=lambda item: item[0], reverse=True):
+                self._finish_folder(parts, made)
         finally:
-            os.close(self._root)
+            self._folders.close()
+            self._others.close()
+            os.close(root)
         return members
 
-    def _take(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+    def _take(self, tar: Tar, member: Member) -> Reading[None]:
         parts = self._parts(member.name)
         path = os.path.join(self._folder, *parts)
+        if len(parts) > MOST_LEVELS:
+            self.notes.append(f"{shown(path)} is more than {MOST_LEVELS} folders deep, and was left out")
+            return
         with self._at(path):
-            if member.isdir():
-                with self._folder_of((*parts, ".")) as _:
-                    if parts in self._made:
-                        self._made[parts] = member
+            if member.kind == "folder":
+                self._opened(self._folders, parts)
+                if parts in self._made:
+                    self._made[parts] = member
                 return
-            with self._folder_of(parts) as folder:
-                if member.isreg():
-                    self._put_file(archive, member, folder, parts[-1])
-                elif member.issym():
-                    self._put(folder, parts[-1], lambda name: self._link(member, name, folder))
-                elif member.islnk():
-                    self._put_same(self._parts(member.linkname), folder, parts[-1], path)
-                else:
-                    self.notes.append(f"{path} would be a device or a pipe, and was left out")
-                    return
+            folder = self._opened(self._folders, parts[:-1])
+            if member.kind == "file":
+                with _placed(folder, parts[-1]) as fresh:
+                    yield from self._write(tar, member, folder, fresh)
+            elif member.kind == "link":
+                with _placed(folder, parts[-1]) as fresh:
+                    os.symlink(member.link, fresh, dir_fd=folder)
+                    os.utime(fresh, (member.mtime, member.mtime), dir_fd=folder, follow_symlinks=False)
+            elif member.kind == "hard link":
+                self._put_same(self._parts(member.link), folder, parts[-1], path)
+            else:
+                self.notes.append(f"{shown(path)} would be a device or a pipe, and was left out")
+                return
         self._written.add(parts)
 
-    def _parts(self, name: str) -> tuple[str, ...]:
+    def _parts(self, name: str) -> Parts:
         """Where a member goes, from the folder on; raises CopyFailed for one that would get out of it."""
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if ".." in parts or "\0" in name or (name.startswith("/") and not self._strip):
             raise CopyFailed(f"what came has a member {name[:80]!r}, that leads out of {self._folder}; ended there")
         return (self._name, *parts[self._strip :])
 
-    @contextlib.contextmanager
-    def _folder_of(self, parts: tuple[str, ...]) -> Iterator[int]:
-        """The folder that the last of these parts is in, made if it is not there; never reached through a link."""
-        at, opened = self._root, -1
+    def _opened(self, folders: Folders, parts: Parts) -> int:
         try:
-            for depth, part in enumerate(parts[:-1], 1):
-                try:
-                    os.mkdir(part, 0o700, dir_fd=at)
-                    self._made[parts[:depth]] = tarfile.TarInfo()
-                    self._made[parts[:depth]].mode = 0o755
-                except FileExistsError:
-                    pass
-                with self._at(os.path.join(self._folder, *parts[:depth])):
-                    inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
-                if opened >= 0:
-                    os.close(opened)
-                at = opened = inner
-            yield at
+            return folders.open(parts)
+        except OSError as error:
+            raise CopyFailed(_sentence(error, os.path.join(self._folder, error.filename))) from None
+
+    def _write(self, tar: Tar, member: Member, folder: int, fresh: str) -> Reading[None]:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        file = os.open(fresh, flags, 0o600, dir_fd=folder)
+        try:
+            yield from write_content(tar, member, file, lambda hole, data: self._count(hole + len(data)))
+            os.fchmod(file, member.mode & self._mode)
+            os.utime(file, (member.mtime, member.mtime))
         finally:
-            if opened >= 0:
-                os.close(opened)
+            os.close(file)
 
-    def _put_file(self, archive: tarfile.TarFile, member: tarfile.TarInfo, folder: int, name: str) -> None:
-        def write(fresh: str) -> None:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            content = archive.extractfile(member)
-            if content is None:
-                raise AssertionError("a regular member has a content")
-            with os.fdopen(os.open(fresh, flags, 0o600, dir_fd=folder), "wb", buffering=0) as file:
-                while data := content.read(CHUNK):
-                    file.write(data)
-                    self._count(len(data))
-                os.fchmod(file.fileno(), member.mode & _MODE)
-                os.utime(file.fileno(), (member.mtime, member.mtime))
-
-        self._put(folder, name, write)
-
-    def _link(self, member: tarfile.TarInfo, fresh: str, folder: int) -> None:
-        os.symlink(member.linkname, fresh, dir_fd=folder)
-        os.utime(fresh, (member.mtime, member.mtime), dir_fd=folder, follow_symlinks=False)
-
-    def _put_same(self, source: tuple[str, ...], folder: int, name: str, path: str) -> None:
+    def _put_same(self, source: Parts, folder: int, name: str, path: str) -> None:
         """Another name of a file that was put here before."""
         if source not in self._written:
-            raise CopyFailed(f"what came has a link from {path} to a file that it has not brought; ended there")
-        with self._folder_of(source) as there:
-            self._put(
-                folder,
-                name,
-                lambda fresh: os.link(source[-1], fresh, src_dir_fd=there, dst_dir_fd=folder, follow_symlinks=False),
-            )
+            raise CopyFailed(f"what came has a link from {shown(path)} to a file that it has not brought; ended there")
+        there = self._opened(self._others, source[:-1])
+        with _placed(folder, name) as fresh:
+            os.link(source[-1], fresh, src_dir_fd=there, dst_dir_fd=folder, follow_symlinks=False)
 
-    def _put(self, folder: int, name: str, make: Callable[[str], None]) -> None:
-        """Make something under a name of its own, and give it its name when it is whole."""
-        fresh = f".agentless-{secrets.token_hex(8)}"
-        try:
-            make(fresh)
-            with contextlib.suppress(FileNotFoundError):
-                if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
-                    raise IsADirectoryError(errno.EISDIR, "is a folder, which a file does not replace")
-            os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(fresh, dir_fd=folder)
-
-    def _finish_folder(self, parts: tuple[str, ...], member: tarfile.TarInfo) -> None:
+    def _finish_folder(self, parts: Parts, member: Member | None) -> None:
         """The mode and the time of a folder that was made: not before all that belongs into it is there."""
-        with self._at(os.path.join(self._folder, *parts)), self._folder_of((*parts, ".")) as folder:
-            os.fchmod(folder, member.mode & _MODE)
-            if member.name:
+        with self._at(os.path.join(self._folder, *parts)):
+            folder = self._opened(self._folders, parts)
+            os.fchmod(folder, (member.mode if member else 0o755) & self._mode)
+            if member:
                 os.utime(folder, (member.mtime, member.mtime))
 
     @contextlib.contextmanager
@@ -261,6 +307,28 @@ class Unpacker:
             yield
         except (OSError, ValueError, OverflowError) as error:
             raise CopyFailed(_sentence(error, path)) from None
+
+
+@contextlib.contextmanager
+def _placed(folder: int, name: str) -> Iterator[str]:
+    """Make something under this fresh name: it gets its own when it is whole."""
+    fresh = f".agentless-{secrets.token_hex(8)}"
+    try:
+        yield fresh
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):
+                raise IsADirectoryError(errno.EISDIR, "is a folder, which a file does not replace")
+        os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(fresh, dir_fd=folder)
+
+
+def forbidden_bits() -> int:
+    """What the umask of this process keeps group and others from: here only to write, since a copy keeps the rest."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask & 0o022
 
 
 @contextlib.contextmanager
@@ -282,4 +350,4 @@ def _sentence(error: Exception, path: str) -> str:
     elif number in (errno.ENOSPC, errno.EDQUOT):
         words = "there is no room left on the disk here"
     where = path or os.fsdecode(getattr(error, "filename", "") or "")
-    return f"{where}: {words[:1].lower()}{words[1:]}"
+    return f"{shown(where)}: {words[:1].lower()}{words[1:]}"

@@ -21,9 +21,9 @@ from typing import Any, BinaryIO, Self
 from urllib.parse import quote, unquote
 
 from agentless import __version__, paths
-from agentless.errors import ControllerError, InventoryError, Refused, StateError, UsageError
+from agentless.errors import AgentlessError, ControllerError, InventoryError, NoAnswer, Refused, StateError, UsageError
 from agentless.model.task_id import first_try
-from agentless.model.terminal import Size
+from agentless.model.terminal import POSITION, Size
 from agentless.terminal import Terminal
 from agentless.wire import Chunks, RequestFailed, Response, failure, target, whole
 
@@ -32,6 +32,13 @@ _folder = Lock()
 
 WAIT_TURN = 30.0
 """Seconds of one turn of waiting for a task."""
+
+AGAIN = 1.0
+"""Seconds between two questions to a node that does not answer, beside those that the controller waits for it."""
+
+TRIES = 6
+"""Times in a row that a request is sent to a controller that dies: one death may cost two of them, the request under
+way and the next one, which finds the new controller while it starts."""
 
 EMPTY_TURN = 5.0
 """Seconds of one turn of waiting for a node: after each, a change can be told."""
@@ -119,9 +126,36 @@ class Client:
         """One more client of the same controller, for another thread."""
         return type(self)(self._state, self._inventory, self._owner)
 
+    def submit(self, request: dict[str, Any]) -> Any:
+        """The answer to `POST /v1/tasks`: what became of each task.
+
+        Asked again when the controller dies meanwhile: the request has a name, so nothing is started twice.
+        """
+        named, failures = {"request": os.urandom(8).hex(), **request}, 0
+        while True:
+            try:
+                return self.post("/v1/tasks", {**named, "repeated": failures > 0})
+            except ControllerError:
+                failures += 1
+                if failures == TRIES:
+                    raise
+            except AgentlessError as error:
+                if not failures:
+                    raise
+                raise ControllerError(
+                    f"the controller died in the submit, which may have started tasks: {error}"
+                ) from None
+
     def get(self, path: str, **query: object) -> Any:
         """The JSON answer to a GET; raises RequestFailed or ControllerError."""
         return self._json("GET", path, query)
+
+    def asked(self, path: str, **query: object) -> Any:
+        """Likewise, asked again when the controller dies and comes back meanwhile."""
+        for _ in range(TRIES - 1):
+            with contextlib.suppress(ControllerError):
+                return self.get(path, **query)
+        return self.get(path, **query)
 
     def post(self, path: str, body: object = None, **query: object) -> Any:
         """The JSON answer to a POST."""
@@ -168,6 +202,37 @@ class Client:
                 yield head[0], data
         raise ControllerError("the controller went away before the end of the log; the task runs on: ask again")
 
+    def followed(self, path: str, *, patient: bool = False, **query: object) -> Iterator[tuple[int, bytes]]:
+        """The frames of a log until its task has ended, as those of `frames`.
+
+        Where the node or the controller goes away, and comes back, it goes on with the next byte; that it waits for a
+        node is a note (3). With `patient` it waits for the first answer as well.
+        """
+        position, begun, failures, told = None, patient, 0, ""
+        while True:
+            held: list[tuple[int, bytes]] = []
+            try:
+                for kind, data in self.frames(path, follow=True, resumable=True, position=position, **query):
+                    if kind != POSITION:
+                        held.append((kind, data))
+                        continue
+                    position, begun, failures, told = data.decode() or position, True, 0, ""
+                    yield from held
+                    held.clear()
+                yield from held
+                return
+            except ControllerError:
+                failures += 1
+                if failures == TRIES or not begun:
+                    raise
+            except RequestFailed as error:
+                if error.exit_code != NoAnswer.exit_code or not begun:
+                    raise
+                if str(error) != told:
+                    told = str(error)
+                    yield 3, f"{error}; the task runs on, and its output continues here when the node answers".encode()
+                time.sleep(AGAIN)
+
     def wait(self, task: str, within: float | None = None) -> dict[str, Any]:
         """The task once it has ended, or as it is after `within` seconds.
 
@@ -176,7 +241,7 @@ class Client:
         until = None if within is None else time.monotonic() + within
         while True:
             turn = WAIT_TURN if until is None else max(0.0, min(WAIT_TURN, until - time.monotonic()))
-            found = self._turn(f"/v1/tasks/{task}/wait", turn)
+            found: dict[str, Any] = self.asked(f"/v1/tasks/{task}/wait", within=turn)
             over = found["ended_at"] is not None and not coming(found)
             if over or (until is not None and time.monotonic() >= until):
                 return found
@@ -196,7 +261,7 @@ class Client:
     def until_empty(self, node: str) -> Iterator[dict[str, Any]]:
         """The drained node, turn by turn, until no task lives there any more; raises Refused when it was resumed."""
         while True:
-            found = self._turn(f"/v1/nodes/{node}/empty", EMPTY_TURN)
+            found = self.asked(f"/v1/nodes/{node}/empty", within=EMPTY_TURN)
             if not found["drained"]:
                 raise Refused(f"{node} was resumed meanwhile: new tasks may have started there")
             yield found
@@ -213,7 +278,7 @@ class Client:
                     yield event
             except ControllerError:
                 failures += 1
-                if failures == 3:
+                if failures == TRIES:
                     raise
             if not follow:
                 return
@@ -268,19 +333,6 @@ class Client:
         return True
 
     # ------------------------------------------------------------------ inside
-
-    def _turn(self, path: str, within: float) -> dict[str, Any]:
-        """The answer to one turn of waiting, asked again when the controller dies and comes back meanwhile."""
-        failures = 0
-        while True:
-            try:
-                found: dict[str, Any] = self.get(path, within=within)
-            except ControllerError:
-                failures += 1
-                if failures == 3:
-                    raise
-            else:
-                return found
 
     def _json(self, method: str, path: str, query: dict[str, object], body: str = "") -> Any:
         with self._open(method, path, query, body) as answer:

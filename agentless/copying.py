@@ -20,12 +20,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from agentless.archive import Unpacker, pack
+from agentless.archive import Unpacker, forbidden_bits, pack
 from agentless.client import Client
 from agentless.errors import AgentlessError, CopyFailed, UsageError
 from agentless.model.place import PARTIAL, Kind, Place, encoded, split, there
 from agentless.rsync_bridge import VARIABLE
-from agentless.rules.copy_words import is_good_rsync, sentences
+from agentless.rules.copy_words import LEFT_OUT, is_good_rsync, sentences
 from agentless.rules.landing import Landing, check_source, check_target, landings
 from agentless.terminal import Terminal
 from agentless.wire import RequestFailed
@@ -59,10 +59,14 @@ class _Found:
 
 
 class Copier:
-    """Copies; `notes` is what was left out, in sentences: then not all was copied."""
+    """Copies; `notes` is what was left out, in sentences: then not all was copied.
+
+    `warnings` is what programs on the nodes have said, although all was copied.
+    """
 
     def __init__(self, client: Client, meter: Meter) -> None:
         self.notes: list[str] = []
+        self.warnings: list[str] = []
         self._client = client
         self._meter = meter
         self._rsync = _good_rsync()
@@ -133,15 +137,17 @@ class Copier:
                 members = unpacker.unpack(stream)
             except CopyFailed as error:
                 failure, members = error, 0
-                if "no tar stream" not in str(error):
+                if stream.received:
                     raise
             stream.drain()  # raises what broke it off
         complaints = sentences(stream.words, at, there=False)
         if not members:
             raise CopyFailed("; ".join(complaints[:3]) or str(failure or f"nothing came of {landing.source}"))
-        self.notes += [*unpacker.notes, *complaints]
-        if terminal.exit_code and not complaints:
-            self.notes.append(f"{landing.source}: not all of it came (tar ended with {terminal.exit_code})")
+        self.notes += unpacker.notes
+        if terminal.exit_code:
+            self.notes += complaints or [f"{landing.source}: not all of it came (tar ended with {terminal.exit_code})"]
+        else:
+            self._warn(at, complaints)
         self._meter.end(stream.received)
 
     def _bring(self, landing: Landing, at: str, far: _Found) -> None:
@@ -163,7 +169,13 @@ class Copier:
         if terminal.exit_code:
             raise CopyFailed("; ".join(complaints[:3]) or f"{at} did not take {landing.source}; try again")
         self.notes += notes
+        self._warn(at, complaints)
         self._meter.end(sink.sent)
+
+    def _warn(self, at: str, words: Sequence[str]) -> None:
+        """Take down what was said of a copy that succeeded: tar also says so what it leaves out."""
+        self.notes += [line for line in words if line.endswith(LEFT_OUT)]
+        self.warnings += [f"{at}: {line}" for line in words if not line.endswith(LEFT_OUT)]
 
     def _transfer(self, at: str, way: str, path: str, landing: Landing) -> Terminal:
         return self._client.transfer(at, way=way, path=encoded(path), folder=landing.is_folder)
@@ -174,7 +186,9 @@ class Copier:
         """Either way. Of a folder that exists the own mode stays: then what is copied is not it, but what is in it."""
         path = landing.source.path if is_coming else landing.target
         what = {"path": encoded(path), "folder": landing.is_folder}
-        options = ["-s", "-lpt", "--chmod=u-s,g-s,-t", f"--partial-dir={PARTIAL}"]
+        forbidden = forbidden_bits()
+        modes = ["u-s", "g-s", "-t", *(["g-w"] if forbidden & 0o020 else []), *(["o-w"] if forbidden & 0o002 else [])]
+        options = ["-s", "-lptS", f"--chmod={','.join(modes)}", f"--partial-dir={PARTIAL}"]
         options += ["--no-inc-recursive", "--modify-window=-1", "--info=progress2", "--outbuf=N"]
         options += ["-r"] if landing.is_folder else []
         here = os.path.abspath(landing.target if is_coming else landing.source.path)

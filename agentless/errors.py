@@ -7,6 +7,7 @@
     │   └── TemplateError          2   a template that does not render
     ├── Refused                    3   understood, but not now: no capacity, GPU taken, wrong state
     │   ├── IllegalMove            3   an event that a task in this state cannot have
+    │   ├── NoSession              3   the node's SSH server gives no further session now
     │   ├── NodeBroken             3   the node cannot start it, for a reason that is not the task's
     │   └── NodeUnfit              3   the node cannot start this task, and another node may
     ├── NoAnswer                   4   nothing is known of what happened on the node
@@ -68,6 +69,10 @@ class IllegalMove(Refused):
     """An event that a task in its present state cannot have."""
 
 
+class NoSession(Refused):
+    """The node's SSH server gives no further session now: nothing of what was asked for has begun there."""
+
+
 class NodeBroken(Refused):
     """A node could not start a task for a reason of its own, and nothing of the task is left there.
 
@@ -103,11 +108,21 @@ class HostKeyRejected(Unreachable):
 
     `host` is the host field of a `known_hosts` line for it (`10.0.0.11`, `[gpu2.lab]:2222`), `key` the rest of that
     line (`ssh-ed25519 AAAA…`), `fingerprint` the presented key's `SHA256:…`; `recorded` are the fingerprints on
-    record, empty for an unknown host.
+    record, empty for an unknown host. A `revoked` key is on record as one that nobody may show.
     """
 
-    def __init__(self, message: str, *, host: str, key: str, fingerprint: str, recorded: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        host: str,
+        key: str,
+        fingerprint: str,
+        recorded: tuple[str, ...] = (),
+        revoked: bool = False,
+    ) -> None:
         super().__init__(message)
+        self.revoked = revoked
         self.host = host
         self.key = key
         self.fingerprint = fingerprint

@@ -29,7 +29,7 @@ from agentless.model.idle import IdlePolicy
 from agentless.model.needs import NODE_NAME
 from agentless.model.node import Connection
 from agentless.model.spec import LABEL_KEY
-from agentless.model.units import format_duration, parse_duration, parse_size
+from agentless.model.units import LOG, LOGS, Sizes, bare_size, format_duration, parse_duration, parse_size
 from agentless.ssh_hosts import HOST, parse_login
 
 _WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,8})")
@@ -121,8 +121,13 @@ def _bool(text: object) -> object:
     return text == "true"
 
 
-def _size(text: object) -> object:
-    return _positive(parse_size, text, "wants a size above 0, like 16MiB or 1GB")
+def _size(of: Sizes) -> Callable[[object], float]:
+    def read(text: object) -> float:
+        if isinstance(text, str) and (wrong := bare_size(text, of)):
+            raise ValueError(wrong)
+        return _positive(lambda size: parse_size(size, of), text, "wants a size above 0, like 16MiB or 1GB")
+
+    return read
 
 
 def _address(text: object) -> object:
@@ -147,7 +152,8 @@ Policy = Literal["pack", "spread", "first_fit", "best_fit", "least_loaded", "rou
 
 _POSITIVE = {"type": ["string", "integer"], "minimum": 1, "pattern": "^(?=.*[1-9])[0-9][0-9A-Za-z. ]*$"}
 _Duration = Annotated[float, BeforeValidator(_duration), WithJsonSchema(_POSITIVE)]
-_Size = Annotated[int, BeforeValidator(_size), WithJsonSchema(_POSITIVE)]
+_LogSize = Annotated[int, BeforeValidator(_size(LOG)), WithJsonSchema(_POSITIVE)]
+_LogsSize = Annotated[int, BeforeValidator(_size(LOGS)), WithJsonSchema(_POSITIVE)]
 _NEVER = {"anyOf": [_POSITIVE, {"const": "never"}]}
 _DurationOrNever = Annotated[float | None, BeforeValidator(_duration_or_never), WithJsonSchema(_NEVER)]
 _PORT = {
@@ -230,12 +236,14 @@ class Kept(BaseModel):
         default=None,
         description="How long an ended container stays on its node, once its log is fetched. Default: 24h.",
     )
-    log: _Size | None = Field(
+    log: _LogSize | None = Field(
         default=None,
-        description="How much is kept of one log; of a longer one its beginning and its end. Default: 16MiB.",
+        description="How much is kept of one log; of a longer one its beginning and its end. A number alone is MB. "
+        "Default: 16MiB.",
     )
-    logs: _Size | None = Field(
-        default=None, description="How much disk all kept logs may take; the oldest go first. Default: 1GiB."
+    logs: _LogsSize | None = Field(
+        default=None,
+        description="How much disk all kept logs may take; the oldest go first. A number alone is MB. Default: 1GiB.",
     )
 
 

@@ -7,10 +7,11 @@ so the base directory specification's two rules are written out here instead of 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentless.errors import InventoryError, UsageError
+from agentless.errors import InventoryError, StateError, UsageError
 
 _PACKAGE = Path(__file__).parent
 
@@ -21,8 +22,37 @@ def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def state_dir(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder of the controller's state, one controller each; it need not exist."""
-    return _base(environ, "XDG_STATE_HOME", ".local/state") / "agentless"
+    """The folder of the controller's state, one controller each; it need not exist.
+
+    Raises StateError when somebody else may have put something there.
+    """
+    folder = _base(environ, "XDG_STATE_HOME", ".local/state") / "agentless"
+    make_private(folder)
+    return folder
+
+
+def make_private(folder: Path) -> None:
+    """Close a folder to others, as ssh wants it for its keys; raises StateError when it or its socket is not ours.
+
+    Whoever may write there would be taken for the controller, and be told secrets.
+    """
+    for path in (folder, Path(os.path.realpath(folder)), folder / "controller.sock"):
+        try:
+            found = os.lstat(path)
+        except OSError:
+            continue  # not there, and who needs it says what is wrong with it
+        if found.st_uid != os.getuid() and not (stat.S_ISLNK(found.st_mode) and found.st_uid == 0):
+            raise StateError(
+                f"{path} belongs to user {found.st_uid} and not to you; move it away, or set XDG_STATE_HOME to a "
+                "folder of yours"
+            )
+        if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o077:
+            try:
+                path.chmod(0o700)
+            except OSError as error:
+                raise StateError(
+                    f"{path} is open to others and cannot be closed ({error.strerror}); run: chmod 700 {path}"
+                ) from None
 
 
 def template_dir() -> Path:

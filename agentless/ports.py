@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agentless.model.command import Command, Result, Section
@@ -10,8 +10,9 @@ from agentless.model.container import Container
 from agentless.model.files import Prepared
 from agentless.model.gpu import GpuSample, GpuTopology, Xid
 from agentless.model.launch import Launch
-from agentless.model.log_query import LogQuery
+from agentless.model.log_query import LogQuery, Place
 from agentless.model.node import EngineFacts
+from agentless.model.sessions import Sessions
 from agentless.model.task import Placement, Task
 from agentless.model.terminal import Size
 
@@ -51,11 +52,22 @@ class Transport(Protocol):
     What it is to do goes through its stdin, but on a terminal, where that is somebody's keyboard.
     """
 
+    @property
+    def alive(self) -> bool:
+        """Whether it is connected, as far as is known."""
+
+    @property
+    def sessions(self) -> Sessions | None:
+        """What is in use of what the node allows, None where nothing limits it."""
+
     async def connect(self) -> None:
         """Reach the node, or raise Unreachable, AuthFailed or HostKeyRejected with a sentence. Idempotent."""
 
-    async def shell(self) -> Shell:
-        """Start a `sh` on the connected node; raises Unreachable, or Refused when the node takes no more of them."""
+    async def shell(self, *, own: bool = False, wait: bool = True) -> Shell:
+        """Start a `sh` on the connected node; raises Unreachable, or NoSession when the node takes no more of them.
+
+        Some are kept for the controller's `own` needs; with `wait` a free one is waited for, for a while.
+        """
 
     async def terminal(self, script: str, size: Size) -> Terminal:
         """Start a `sh` that runs this script on a pseudo-terminal; raises as `shell`."""
@@ -84,8 +96,15 @@ class Probe(Protocol):
         """The errors in the kernel log, from old to new. Pure; None where it was not asked for or cannot be read."""
 
 
-Reading = Callable[[int, bytes], Iterable[tuple[int, bytes]]]
-"""What a script has printed on its stream 1 or 2, as the task's own output on its two streams."""
+class Reading(Protocol):
+    """Reads what a script prints on its stream 1 or 2: gives the task's own output on its two streams."""
+
+    def __call__(self, fd: int, data: bytes, /) -> Iterable[tuple[int, bytes]]:
+        """What comes next."""
+
+    @property
+    def place(self) -> Place | None:
+        """How far it has come by the engine's times; None where only bytes can be counted."""
 
 
 class Runtime(Protocol):

@@ -2,14 +2,17 @@
 
 Every `{{ value }}` is quoted as exactly one shell word, a list as one word each. So a template never puts quotes around
 a value, and pipes or `&&` in it are the template's own. An admin overrides a template by putting a file of the same
-name into `<config folder>/templates/`.
+name into `<config folder>/templates/`, which counts from the next rendering on: nothing has to be restarted.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-from collections.abc import Sequence
+import stat
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +28,9 @@ class Renderer:
     """Templates from the first of `folders` that has them."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = tuple(f"{folder}{os.sep}" for folder in folders)
         self._environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader([str(folder) for folder in folders]),
+            loader=_Files([str(folder) for folder in folders]),
             finalize=_word,
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
@@ -40,20 +44,63 @@ class Renderer:
         try:
             return _split(text)
         except ValueError as error:
-            raise TemplateError(f"template {name}: {error}") from None
+            path = self._environment.get_template(name).filename
+            raise TemplateError(f"template {path}: {error} in the words that it makes") from None
 
     def script(self, name: str, /, **values: Any) -> str:
         """The shell text that template `name` makes of `values`."""
         try:
             return self._environment.get_template(name).render(**values)
-        except jinja2.TemplateNotFound as error:
-            raise TemplateError(f"template {error.name} is missing; reinstall agentless") from None
         except jinja2.TemplateSyntaxError as error:
             raise TemplateError(f"template {error.filename}:{error.lineno}: {error.message}") from None
-        except jinja2.TemplateError as error:
-            raise TemplateError(f"template {name}: {error.message}") from None
-        except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
-            raise TemplateError(f"template {name}: {error}") from None
+        except (
+            jinja2.TemplateError,
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            OSError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise TemplateError(f"template {self._place(error) or name}: {_words(error)}") from None
+
+    def _place(self, error: Exception) -> str:
+        """The file and line of a template that an error comes from, as Jinja has put them into its traceback."""
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(self._folders)]
+        return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+class _Files(jinja2.FileSystemLoader):
+    """Of each template the first file there is, looked for anew each time: it may appear, change and go."""
+
+    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+        """Its text, its path, and whether that still is so."""
+        stamp = self._stamp(template)
+        try:
+            text, path, _ = super().get_source(environment, template)
+        except UnicodeDecodeError as error:
+            line = error.object.count(b"\n", 0, error.start) + 1
+            path = stamp[0] if stamp else template
+            raise jinja2.TemplateSyntaxError("this is not UTF-8 text", line, template, path) from None
+        return text, path, lambda: self._stamp(template) == stamp
+
+    def _stamp(self, template: str) -> tuple[str, int, int, int] | None:
+        for folder in self.searchpath:
+            path = os.path.join(folder, template)
+            try:
+                found = os.stat(path)
+            except OSError:
+                continue
+            if stat.S_ISREG(found.st_mode):
+                return path, found.st_ino, found.st_size, found.st_mtime_ns
+        return None
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, jinja2.TemplateNotFound):
+        return f"{error.name} is missing; reinstall agentless, or correct the name"
+    return str(error)
 
 
 def _split(text: str) -> list[str]:

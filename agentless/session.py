@@ -20,15 +20,19 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Self, TypeVar
 
-from agentless.errors import NoAnswer, Refused, Timeout, TooMuch, Unreachable
+from agentless.errors import NoAnswer, NoSession, Refused, Timeout, TooMuch, Unreachable
 from agentless.model.command import Command, Result
+from agentless.model.sessions import Sessions
 from agentless.model.terminal import Size
+from agentless.model.text import last_words
 from agentless.ports import Shell, Terminal, Transport
 
 _T = TypeVar("_T")
 
 SHELLS = 3
-"""Short commands that run at once on one node; each has a shell of its own, which is kept for the next one."""
+"""Short commands that run at once on one node; each has a shell of its own, which is kept for the next one.
+
+Where the node gives fewer, they take turns."""
 START_TIMEOUT = 20.0
 """Seconds in which a shell must have started: the rc files of a login shell may be slow, a dead link is silent."""
 KILL_TIMEOUT = 5.0
@@ -125,16 +129,24 @@ class Session:
         self._connected = False
         self._slots = asyncio.Semaphore(SHELLS)
         self._idle: list[_Worker] = []
+        self._working = 0
+        self._starting = asyncio.Lock()
+        self._returned = asyncio.Event()
         self._chores: set[asyncio.Task[Any]] = set()
 
     @property
     def connected(self) -> bool:
-        """False from the moment that something broke, or was closed, until the next `connect()`."""
-        return self._connected
+        """False from the moment that the connection broke, or was closed, until the next `connect()`."""
+        return self._connected and self._transport.alive
+
+    @property
+    def sessions(self) -> Sessions | None:
+        """What is in use of what the node allows, None where nothing limits it."""
+        return self._transport.sessions
 
     async def connect(self) -> None:
         """Reach the node; raises Unreachable, AuthFailed or HostKeyRejected. May be called again after a break."""
-        if not self._connected:
+        if not self.connected:
             await self._drop_idle()
         await self._transport.connect()
         self._connected = True
@@ -159,10 +171,9 @@ class Session:
             return await self._finish(await self._open(), command, _pieces(command.stdin))
         async with self._slots:
             while self._idle:
-                worker = self._idle.pop()
                 with contextlib.suppress(_NeverStarted):
-                    return await self._finish(worker, command)
-            return await self._finish(await self._open(), command)
+                    return await self._finish_next(self._idle.pop(), command)
+            return await self._finish_next(await self._worker(), command)
 
     async def feed(self, command: Command, data: AsyncIterator[bytes]) -> Result:
         """Run a script that reads what comes out of `data`, in a shell of its own, to its end.
@@ -173,14 +184,15 @@ class Session:
         return await self._finish(await self._open(), command, data)
 
     @contextlib.asynccontextmanager
-    async def stream(self, command: Command) -> AsyncIterator[Stream]:
+    async def stream(self, command: Command, *, own: bool = False, wait: bool = True) -> AsyncIterator[Stream]:
         """Run a script in a shell of its own and read its output as it comes, without an end in time.
 
         It is on a leash: when the stream is left, or we die, or the node's sshd sees the link break, the script and
         everything it had started is killed. `stdin` and `timeout` of the command have no meaning here. A slow reader
-        slows the script down. Iterating raises Unreachable when the connection broke.
+        slows the script down. Iterating raises Unreachable when the connection broke. `own` and `wait` are as in
+        `Transport.shell`; entering raises NoSession.
         """
-        worker = await self._open()
+        worker = await self._open(own=own, wait=wait)
         try:
             with self._noticing():
                 await worker.shell.write(_line("_al_leash", command.text()) + b" 3<&0 </dev/null; exit\n")
@@ -222,7 +234,7 @@ class Session:
     @contextlib.asynccontextmanager
     async def terminal(self, command: Command, size: Size) -> AsyncIterator[Terminal]:
         """Run a script on a pseudo-terminal of its own. Left, it is hung up, and has to end by that itself."""
-        if not self._connected:
+        if not self.connected:
             raise Unreachable(f"{self._name} is not connected")
         terminal = await self._kept(self._start_terminal(command, size), lambda terminal: terminal.close())
         try:
@@ -230,6 +242,28 @@ class Session:
                 yield terminal
         finally:
             await terminal.close()
+
+    async def _worker(self) -> _Worker:
+        """A shell for a short command: a new one, or where the node gives no further one the next that is idle."""
+        async with self._starting:
+            while not self._idle:
+                try:
+                    return await self._open(own=True, wait=not self._working)
+                except NoSession:
+                    if not self._working and not self._idle:
+                        raise
+                while self._working and not self._idle:
+                    self._returned.clear()
+                    await self._returned.wait()
+            return self._idle.pop()
+
+    async def _finish_next(self, worker: _Worker, command: Command) -> Result:
+        self._working += 1
+        try:
+            return await self._finish(worker, command)
+        finally:
+            self._working -= 1
+            self._returned.set()
 
     async def _finish(self, worker: _Worker, command: Command, data: AsyncIterator[bytes] | None = None) -> Result:
         """Run it in this shell, which is idle afterwards or gone."""
@@ -247,21 +281,21 @@ class Session:
                 f"{self._name} did not finish a command within {command.timeout:g} s; what it had started was ended"
             ) from None
         finally:
-            if worker.idle and self._connected:
+            if worker.idle and self.connected:
                 self._idle.append(worker)
             else:
                 await asyncio.shield(self._chore(self._end(worker)))
 
     async def _end(self, worker: _Worker) -> None:
         """Let go of a shell and, through another one, of everything that the command in it has started."""
-        if worker.busy and self._connected:
+        if worker.busy and self.connected:
             await self._elsewhere(b"kill -s KILL -- -%d\n" % worker.group, KILL_TIMEOUT)
         await worker.shell.close()
 
     async def _hang_up(self, worker: _Worker) -> None:
         """Let go of a pipe, which ends most programs by itself, and see to it that nothing of it is left."""
         await worker.shell.close()
-        if worker.busy and self._connected:
+        if worker.busy and self.connected:
             gone = b"kill -s 0 -- -%d 2>/dev/null || exit; " % worker.group
             wait = (gone + b"sleep 1\n") * PIPE_GRACE
             script = b"kill -s TERM -- -%d\n%bkill -s KILL -- -%d\n" % (worker.group, wait, worker.group)
@@ -271,7 +305,7 @@ class Session:
         """Run a script in a shell of its own, if the node still can: if not, its own guards end what is there."""
         with contextlib.suppress(TimeoutError, NoAnswer, Refused):
             async with asyncio.timeout(within):
-                killer = await self._transport.shell()
+                killer = await self._transport.shell(own=True)
                 try:
                     await killer.write(script)
                     await killer.write_eof()
@@ -280,11 +314,11 @@ class Session:
                 finally:
                     await killer.close()
 
-    async def _open(self) -> _Worker:
+    async def _open(self, *, own: bool = False, wait: bool = True) -> _Worker:
         """A greeted shell."""
-        if not self._connected:
+        if not self.connected:
             raise Unreachable(f"{self._name} is not connected")
-        return await self._kept(self._greet(), lambda worker: worker.shell.close())
+        return await self._kept(self._greet(own=own, wait=wait), lambda worker: worker.shell.close())
 
     async def _kept(self, opening: Coroutine[Any, Any, _T], close: Callable[[_T], Coroutine[Any, Any, None]]) -> _T:
         """What is being opened. If the caller is cancelled meanwhile, it is let go of as soon as it is there."""
@@ -295,17 +329,17 @@ class Session:
             chore.add_done_callback(lambda chore: self._let_go(chore, close))
             raise
 
-    async def _greet(self) -> _Worker:
+    async def _greet(self, *, own: bool, wait: bool) -> _Worker:
         with self._noticing():
             try:
-                async with asyncio.timeout(START_TIMEOUT):
-                    worker = _Worker(await self._transport.shell())
-                    try:
+                worker = _Worker(await self._transport.shell(own=own, wait=wait))
+                try:
+                    async with asyncio.timeout(START_TIMEOUT):
                         await worker.greet()
-                    except BaseException:
-                        await worker.shell.close()
-                        raise
-                    return worker
+                except BaseException:
+                    await worker.shell.close()
+                    raise
+                return worker
             except TimeoutError:
                 raise Timeout(
                     f"{self._name} started no shell within {START_TIMEOUT:g} s; see what its login shell does at start"
@@ -315,18 +349,20 @@ class Session:
                     f"{self._name} prints more than {GREETING >> 20} MiB before its shell begins; see what its login "
                     "shell does at start"
                 ) from None
-            except _NeverStarted:
+            except _Ended as end:
+                words = last_words(end.err) or last_words(end.out)
+                said = f" and said: {words}" if words else ""
                 raise Unreachable(
-                    f"{self._name} ended the shell at once; see whether `ssh HOST exec sh` works with its login shell"
+                    f"{self._name} ended the shell at once{said}; see whether `ssh HOST exec sh` works with its login "
+                    "shell"
                 ) from None
 
     async def _start_terminal(self, command: Command, size: Size) -> Terminal:
         with self._noticing():
             try:
-                async with asyncio.timeout(START_TIMEOUT):
-                    return await self._transport.terminal(_HAS_TERMINAL + command.text(), size)
+                return await self._transport.terminal(_HAS_TERMINAL + command.text(), size)
             except TimeoutError:
-                raise Timeout(f"{self._name} gave no terminal within {START_TIMEOUT:g} s; try again") from None
+                raise Timeout(f"{self._name} gave no terminal in time; try again") from None
 
     def _let_go(self, opening: asyncio.Task[_T], close: Callable[[_T], Coroutine[Any, Any, None]]) -> None:
         if not opening.cancelled() and opening.exception() is None:
@@ -334,11 +370,11 @@ class Session:
 
     @contextlib.contextmanager
     def _noticing(self) -> Iterator[None]:
-        """Marks the session as broken by what breaks in it."""
+        """Marks the session as broken when what breaks in it is the connection, and not just one of several."""
         try:
             yield
         except Unreachable:
-            self._connected = False
+            self._connected = self.connected
             raise
 
     async def _drop_idle(self) -> None:
@@ -414,13 +450,10 @@ class _Worker:
         self._seen = {1: bytearray(), 2: bytearray()}
 
     async def greet(self) -> None:
-        """Get past whatever the login shell printed, and learn the process group."""
+        """Get past whatever the login shell printed, and learn the process group. Raises _Ended."""
         mark = f"{secrets.token_hex(16)}="
         await self.shell.write(_GREETING.format(mark=mark).encode())
-        try:
-            self.group, _, _ = await self._until(mark, GREETING)
-        except _Ended:
-            raise _NeverStarted("the shell on the node ended at once") from None
+        self.group, _, _ = await self._until(mark, GREETING)
         await self.shell.write(_PRELUDE.encode())
 
     async def run(self, command: Command, data: AsyncIterator[bytes] | None = None) -> Result:

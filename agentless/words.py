@@ -46,6 +46,15 @@ def short(target: str) -> str:
     return re.sub(r"(?<=::)[0-9,]+", lambda listed: format_indices(map(int, listed[0].split(","))), target)
 
 
+def ssh_sessions(sessions: dict[str, Any]) -> str:
+    """How much of a node's SSH server is in use, and what it allows, as far as is known."""
+    number, used = sessions["connections"], sessions["used"]
+    text = f"{number} connection{'s' * (number != 1)}, {used} session{'s' * (used != 1)} in use"
+    if sessions["total"] is None:
+        return text
+    return f"{text} of {sessions['total']}; MaxSessions is {sessions['each']} there"
+
+
 def why(task: dict[str, Any]) -> str:
     """Why it is not simply running; empty when it is."""
     return task["reason"] or ""

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from tests.pauses import pauses
+
 WITHIN = 30
 """Seconds after which something that should be on the screen counts as not coming."""
 
@@ -38,6 +40,11 @@ class Tmux:
         """What is on the screen."""
         return self._tmux("capture-pane", "-p")
 
+    @property
+    def painted(self) -> str:
+        """The same, with its colours."""
+        return self._tmux("capture-pane", "-e", "-p")
+
     def run(self, *argv: str) -> None:
         """Type a command."""
         self.press(shlex.join(argv), "Enter")
@@ -58,10 +65,10 @@ class Tmux:
 
     def see(self, *words: str) -> None:
         """Wait until all of these are on the screen."""
-        until = time.monotonic() + WITHIN
+        until, pause = time.monotonic() + WITHIN, pauses()
         while missing := [word for word in words if word not in self.text]:
             assert time.monotonic() < until, f"{missing} is not to be seen in:\n{self.text}"
-            time.sleep(0.02)
+            time.sleep(next(pause))
 
     def _tmux(self, *words: str, check: bool = True) -> str:
         command = ["tmux", "-S", self._socket, *words]

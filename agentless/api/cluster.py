@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Unpack
 
+from agentless.api.arguments import check
 from agentless.api.batch import Batch
 from agentless.api.parse import parse
 from agentless.api.task import Task, coming, moment, task
@@ -33,7 +34,7 @@ from agentless.model.view import (
     ResumeView,
     ShareView,
 )
-from agentless.rules.options import Options, Outside, Submission, submission
+from agentless.rules.options import Options, Outside, Submission, submission, texts
 from agentless.rules.periods import periods
 from agentless.rules.running import in_folder, needs_nothing
 
@@ -58,6 +59,7 @@ class Cluster:
     """
 
     def __init__(self, inventory: str | os.PathLike[str] | None = None) -> None:
+        check(self.__init__, (inventory,), {})  # type: ignore[misc]
         self._client = _Client.found(None if inventory is None else Path(inventory), owner_of(os.environ))
 
     @Verb
@@ -163,10 +165,9 @@ class Cluster:
         A number is Unix seconds; a timedelta, or a text like `2h`, is from now on.
         """
         now = time.time()
-        body = {"targets": targets, "owner": owner, "begin": coming(begin, now), "end": coming(end, now)}
-        return [
-            parse(ReservationView, each) for each in self._client.post("/v1/reservations", body | {"reason": reason})
-        ]
+        when = {"begin": coming(begin, now), "end": coming(end, now)}
+        body = {"targets": texts(targets, "targets"), "owner": owner, "reason": reason, **when}
+        return [parse(ReservationView, each) for each in self._client.post("/v1/reservations", body)]
 
     @Verb
     def reservations(self) -> list[ReservationView]:
@@ -213,8 +214,8 @@ class Cluster:
         return parse(ResumeView, self._client.post(f"/v1/nodes/{_named(node)}/resume", {"gpu": gpu}))
 
     @Verb
-    def doctor(self, node: str | None = None) -> list[CheckView]:
-        """Checks of each node: can it be reached, does Docker work, is there a GPU, may Docker hand it out."""
+    def doctor(self, node: str | Iterable[str] | None = None) -> list[CheckView]:
+        """Checks of each node, or of these: is it reached, does Docker work, is there a GPU, may Docker hand it out."""
         return [parse(CheckView, each) for each in self._client.get("/v1/doctor", node=node)]
 
     @Stream
@@ -244,7 +245,7 @@ class Cluster:
     @Verb
     def recover(self, tasks: Iterable[str]) -> list[Task]:
         """Remember these again, of those that are recoverable."""
-        return self._tasks(self._client.post("/v1/recovery", {"tasks": list(tasks)}))
+        return self._tasks(self._client.post("/v1/recovery", {"tasks": texts(tasks, "tasks")}))
 
     @Verb
     def controller(self) -> ControllerView:
@@ -260,7 +261,7 @@ class Cluster:
             from agentless.uploads import sent  # noqa: PLC0415 - who uploads nothing does without
 
             asked = sent(self._client, asked, lambda words: _log.info("%s", words))
-        for start in self._client.post("/v1/tasks", asked.request()):
+        for start in self._client.submit(asked.request()):
             found = start["task"] and task(self._client, start["task"])
             if found and (found.ended_at is None or found.container or not start["exit_code"]):
                 tasks.append(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -65,9 +66,8 @@ class Task(TaskView):
         `since` is Unix seconds or a moment, or how long ago. What is no UTF-8 is replaced.
         """
         oldest = None if since is None else moment(since)
-        frames = self._client.frames(
-            self._path("/logs"), follow=follow, tail=tail, since=oldest, timestamps=timestamps or None
-        )
+        read = self._client.followed if follow else self._client.frames
+        frames = read(self._path("/logs"), tail=tail, since=oldest, timestamps=timestamps or None)
         yield from lines(frames, {1, 2} if stdout == stderr else {1} if stdout else {2})
 
     @Verb
@@ -151,10 +151,14 @@ def moment(value: float | str | datetime | timedelta) -> float:
     return _absolute(value)
 
 
+_NEVER = 1e15
+"""Seconds beyond all dates; infinity and what is no number are no time either."""
+
+
 def _absolute(value: float | datetime) -> float:
     match value:
         case datetime():
             return value.timestamp()
-        case int() | float():
+        case int() | float() if abs(value) < _NEVER:
             return value
-    raise UsageError(f"a time is a number, a text, a datetime or a timedelta, not {value!r}")
+    raise UsageError(f"a time is a number, a text, a datetime or a timedelta, not {reprlib.repr(value)}")

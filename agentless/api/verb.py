@@ -13,6 +13,7 @@ from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from agentless import errors
+from agentless.api.arguments import check
 from agentless.wire import RequestFailed
 
 S = TypeVar("S")
@@ -33,6 +34,7 @@ class BoundVerb(_Bound[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Ask, and wait for the answer."""
+        check(self.__wrapped__, args, kwargs)
         with _named_errors():
             return self.__wrapped__(*args, **kwargs)
 
@@ -49,6 +51,10 @@ class BoundStream(_Bound[P, Iterator[R]]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
         """Ask, and give each thing as it arrives."""
+        check(self.__wrapped__, args, kwargs)
+        return self._things(*args, **kwargs)
+
+    def _things(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
         with _named_errors():
             yield from self.__wrapped__(*args, **kwargs)
 

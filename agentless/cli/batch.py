@@ -31,7 +31,7 @@ BatchOption = Annotated[
 
 def members(served: Client, batch: str) -> list[dict[str, Any]]:
     """The tasks of the batch that this task is in; of one that was tried again the last try."""
-    found: list[dict[str, Any]] = served.get("/v1/tasks", ended=True, batch=batch, limit=0)
+    found: list[dict[str, Any]] = served.asked("/v1/tasks", ended=True, batch=batch, limit=0)
     return [task for task in found if task["retried_as"] is None]
 
 
@@ -65,7 +65,7 @@ def _wait(served: Client, batch: str) -> list[dict[str, Any]]:
             told = line
         if not live:
             return tasks
-        served.get(f"/v1/tasks/{live[0]['id']}/wait", within=TURN)
+        served.asked(f"/v1/tasks/{live[0]['id']}/wait", within=TURN)
 
 
 def progress(tasks: Sequence[dict[str, Any]]) -> str:

@@ -19,11 +19,14 @@ from agentless.words import ending
 
 
 def named(words: Any) -> Any:
-    """The argument, whose words each become a part of a path to the controller: none is empty or has a slash."""
+    """The argument, whose words each become a part of a path to the controller: none is empty or has a slash.
+
+    What is given twice is meant once.
+    """
     for word in [words] if isinstance(words, str) else words or ():
         if not word or "/" in word:
             raise NotFound(f"nothing is named {word!r}; agentless ps --all and agentless nodes show what there is")
-    return words
+    return list(dict.fromkeys(words)) if isinstance(words, list) else words
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON with documented field names.")]

@@ -9,6 +9,7 @@ from typing import Any
 from agentless import paths
 from agentless.client import Client
 from agentless.errors import AgentlessError
+from agentless.model.units import counted
 
 _WORD = re.compile(r"[\w@%+=:,./][\w@%+=:,./-]*")
 """What may be put on a command line as it is: a shell inserts it unquoted."""
@@ -28,8 +29,8 @@ def _offered(found: Iterable[tuple[str | None, str]], incomplete: str) -> _Found
 
 
 def _ask(path: str, **query: object) -> list[dict[str, Any]]:
-    client = Client(paths.state_dir(), None)
     try:
+        client = Client(paths.state_dir(), None)
         return client.get(path, **query) if client.is_running() else []
     except AgentlessError:
         return []
@@ -48,7 +49,7 @@ def nodes(incomplete: str) -> _Found:
     """Node names, each with its state."""
     found = _ask("/v1/nodes")
     return _offered(
-        ((n["name"], f"{n['state']}, {n['gpus_free']} of {n['gpus']} GPUs free") for n in found), incomplete
+        ((n["name"], f"{n['state']}, {n['gpus_free']} of {counted(n['gpus'], 'GPU')} free") for n in found), incomplete
     )
 
 

@@ -50,6 +50,8 @@ def cp(
     *sources, destination = map(parse_place, paths)
     copier = Copier(client(context), _Meter())
     copier.copy(sources, destination)
+    for warning in dict.fromkeys(copier.warnings):
+        say(f"agentless: warning: {warning}")
     for note in dict.fromkeys(copier.notes):
         say(f"agentless: {note}")
     return 1 if copier.notes else 0

@@ -59,6 +59,8 @@ def _show(context: typer.Context, *, read_only: bool, only: str | None = None) -
     in_browser = "TEXTUAL_DRIVER" in os.environ
     if not in_browser and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("a dashboard needs a terminal; agentless gpus, ps and events --follow write to a pipe")
+    if not in_browser and not sys.stderr.isatty():
+        sys.__stderr__ = open(os.dup(1), "w")  # type: ignore[misc]  # noqa: SIM115 - what Textual draws on
     from agentless.tui.app import Dashboard
 
     Dashboard(client(context), read_only=read_only, only=only).run()

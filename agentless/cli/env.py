@@ -15,7 +15,7 @@ from agentless.cli.env_told import follow, rows
 from agentless.cli.table import Column, show
 from agentless.errors import Refused, UsageError
 from agentless.model.env import check_name, parse_ref
-from agentless.model.units import format_size
+from agentless.model.units import counted, format_size
 from agentless.rules.envs import assumed_words
 from agentless.words import date, or_dash
 
@@ -178,8 +178,8 @@ def rm(
     if not force:
         if not sys.stdin.isatty():
             raise Refused(f"nothing was removed; agentless env rm --force {name} does it without asking")
-        count = len(found["versions"])
-        if not typer.confirm(f"Remove env {name} with {count} versions from all nodes", default=False, err=True):
+        count = counted(len(found["versions"]), "version")
+        if not typer.confirm(f"Remove env {name} with {count} from all nodes", default=False, err=True):
             raise Refused("nothing was removed")
     done = served.delete(f"/v1/envs/{name}")
     if as_json:

@@ -6,13 +6,21 @@ import contextlib
 import json
 import os
 import tarfile
-from collections.abc import Iterable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from agentless.errors import UsageError
+from agentless.tar import BLOCK, BadArchive, Fed, Kind, Member, Reading, Tar
 
 CHUNK = 256 * 1024
+MOST_JSON = 16 << 20
+"""Bytes of a manifest or an index: an image has one of some KiB."""
+_TYPES: dict[Kind, bytes] = {
+    "file": tarfile.REGTYPE, "folder": tarfile.DIRTYPE, "link": tarfile.SYMTYPE, "hard link": tarfile.LNKTYPE,
+}  # fmt: skip
 _ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 
@@ -52,7 +60,7 @@ def read(path: Path) -> Iterator[bytes]:
                 yield from nameless(plain)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (tarfile.TarError, EOFError, ValueError) as error:
+    except (BadArchive, EOFError, ValueError, zlib.error) as error:
         raise UsageError(f"{path} is no whole archive of an image: {error}") from None
 
 
@@ -77,36 +85,76 @@ def _opened(file: BinaryIO, begin: bytes) -> Iterator[BinaryIO]:
 
 def nameless(archive: BinaryIO) -> Iterator[bytes]:
     """What `docker save` has written, without names: where it is loaded, it must not take one from another image."""
+    ready: list[bytes] = []
+    fed = Fed(_nameless(Tar(), ready.append))
+    try:
+        while data := archive.read(CHUNK):
+            fed.feed(data)
+            yield from ready
+            ready.clear()
+        fed.end()
+        yield from ready
+    finally:
+        fed.close()
+
+
+def _nameless(tar: Tar, put: Callable[[bytes], None]) -> Reading[None]:
     seen = False
-    with tarfile.open(fileobj=archive, mode="r|") as members:
-        for member in members:
-            name = member.name.removeprefix("./")
-            if name == "repositories":
-                continue
-            content = members.extractfile(member) if member.isreg() else None
-            if content is not None and name in ("manifest.json", "index.json"):
-                seen = True
-                data = _without_names(name, content.read())
-                member.size = len(data)
-                yield member.tobuf() + data + bytes(-len(data) % tarfile.BLOCKSIZE)
-                continue
-            yield member.tobuf()
-            while content is not None and (chunk := content.read(CHUNK)):
-                yield chunk
-            if content is not None and member.size % tarfile.BLOCKSIZE:
-                yield bytes(-member.size % tarfile.BLOCKSIZE)
+    while member := (yield from tar.next()):
+        name = member.name.removeprefix("./")
+        if name == "repositories" or member.kind == "other":
+            continue
+        if member.kind == "file" and name in ("manifest.json", "index.json"):
+            if member.size > MOST_JSON:
+                raise ValueError(f"its {name} has more than {MOST_JSON >> 20} MiB")
+            data = bytearray(member.size)
+            yield from tar.content(partial(_fill, data))
+            fresh = _without_names(name, bytes(data))
+            put(_header(member, len(fresh)) + fresh + bytes(-len(fresh) % BLOCK))
+            seen = True
+        else:
+            put(_header(member, member.size))
+            end = 0
+
+            def take(offset: int, data: bytes) -> None:
+                nonlocal end
+                if offset != end:
+                    raise ValueError("there is a sparse file in it")
+                end += len(data)
+                put(data)
+
+            if member.kind == "file":
+                yield from tar.content(take)
+                if end != member.size:
+                    raise ValueError("there is a sparse file in it")
+                put(bytes(-end % BLOCK))
     if not seen:
         raise ValueError("there is no manifest in it")
-    yield bytes(2 * tarfile.BLOCKSIZE)
+    put(bytes(2 * BLOCK))
+
+
+def _fill(whole: bytearray, offset: int, data: bytes) -> None:
+    whole[offset : offset + len(data)] = data
+
+
+def _header(member: Member, size: int) -> bytes:
+    info = tarfile.TarInfo(member.name)
+    info.type, info.mode, info.mtime = _TYPES[member.kind], member.mode, int(member.mtime)
+    info.size, info.linkname = size, member.link
+    return info.tobuf()
 
 
 def _without_names(name: str, data: bytes) -> bytes:
-    found = json.loads(data)
-    if name == "manifest.json":
-        for image in found:
-            image["RepoTags"] = None
-    else:
-        for image in found.get("manifests", ()):
-            for key in _NAMES:
-                image.get("annotations", {}).pop(key, None)
-    return json.dumps(found).encode()
+    try:
+        found = json.loads(data)
+        images = found if name == "manifest.json" else found.get("manifests") or []
+        for image in images:
+            if name == "manifest.json":
+                image["RepoTags"] = None
+            else:
+                annotations = image.get("annotations") or {}
+                for key in _NAMES:
+                    annotations.pop(key, None)
+        return json.dumps(found).encode()
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        raise ValueError(f"its {name} cannot be read") from None

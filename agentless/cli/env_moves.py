@@ -12,7 +12,7 @@ from agentless.cli.common import Json, client, print_json, print_line, say
 from agentless.cli.env_told import follow
 from agentless.errors import UsageError
 from agentless.model.env import check_name, parse_ref
-from agentless.model.units import format_size
+from agentless.model.units import counted, format_size
 
 _WAYS = {"auto": "auto", "controller": "controller", "straight": "straight", "shared_dir": "shared", "shared": "shared"}
 
@@ -60,14 +60,16 @@ def _report(done: dict[str, Any]) -> None:
     else:
         total = sum(row["sent"] for row in sent)
         words = f"; it was on {', '.join(there)} already" if there else ""
-        print_line(f"{name} sent to {len(sent)} of {len(done['nodes'])} nodes, {total:,} bytes in all{words}")
+        print_line(
+            f"{name} sent to {len(sent)} of {counted(len(done['nodes']), 'node')}, {total:,} bytes in all{words}"
+        )
 
 
 def _way(row: dict[str, Any]) -> str:
     ways = {"whole": "as a whole archive", "straight": "straight from node to node", "shared": "by the shared folder"}
     how = ways.get(row["how"], "")
     if row["layers"] and row["how"] != "whole":
-        how = ", ".join(filter(None, (f"{row['layers_sent']} of {row['layers']} layers", how)))
+        how = ", ".join(filter(None, (f"{row['layers_sent']} of {counted(row['layers'], 'layer')}", how)))
     return f"{row['sent']:,} bytes of {format_size(row['size'])} in {row['seconds']:.1f} s" + (
         f" ({how})" if how else ""
     )

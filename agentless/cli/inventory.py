@@ -33,7 +33,7 @@ def init(
 
     path = paths.new_inventory(context.find_root().obj)
     known = read_ssh_hosts(paths.ssh_config())
-    chosen = hosts or list(known.machines)
+    chosen = list(dict.fromkeys(hosts or known.machines))
     write_first(path, first_inventory(chosen, () if hosts else known.git), force)
     print_line(str(path))
     say(f"{len(chosen)} node{'s' * (len(chosen) != 1)}. Edit it as you like; then: agentless doctor")

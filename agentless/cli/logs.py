@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from threading import Lock
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
@@ -55,19 +55,31 @@ def logs(
     return 0
 
 
-def copy_log(served: Client, task: str, query: Mapping[str, Any], streams: Container[int] = (1, 2)) -> None:
-    """Copy a log to stdout and stderr as it arrives, and what the controller notes of it to stderr."""
+def copy_log(
+    served: Client, task: str, query: Mapping[str, Any], streams: Container[int] = (1, 2), *, patient: bool = False
+) -> None:
+    """Copy a log to stdout and stderr as it arrives, and what the controller notes of it to stderr.
+
+    `patient`: one that is followed begins as soon as its node answers.
+    """
     try:
-        for fd, data in served.frames(f"/v1/tasks/{task}/logs", **query):
+        for fd, data in _frames(served, task, query, patient=patient):
             if fd == 3:
                 say(f"agentless: {data.decode(errors='replace')}")
             elif fd in streams:
-                _OUT[fd].write(data)
-                _OUT[fd].flush()
+                _out(fd).write(data)
+                _out(fd).flush()
     except KeyboardInterrupt:
         if query.get("follow"):
             say("", f"The task goes on. See it: agentless logs -f {task}    end it: agentless stop {task}")
         raise
+
+
+def _frames(
+    served: Client, task: str, query: Mapping[str, Any], *, patient: bool = False
+) -> Iterator[tuple[int, bytes]]:
+    path, part = f"/v1/tasks/{task}/logs", {key: value for key, value in query.items() if key != "follow"}
+    return served.followed(path, patient=patient, **part) if query.get("follow") else served.frames(path, **part)
 
 
 def _copy_logs(served: Client, labels: Mapping[str, str], query: Mapping[str, Any], streams: Container[int]) -> int:
@@ -77,7 +89,7 @@ def _copy_logs(served: Client, labels: Mapping[str, str], query: Mapping[str, An
     def copy(task: str) -> int:
         mark, rest = f"{labels[task]} | ".encode(), {1: b"", 2: b""}
         try:
-            for fd, data in served.frames(f"/v1/tasks/{task}/logs", **query):
+            for fd, data in _frames(served, task, query):
                 if fd == 3:
                     say(f"agentless: {labels[task]}: {data.decode(errors='replace')}")
                 elif fd in streams:
@@ -98,10 +110,14 @@ def _copy_logs(served: Client, labels: Mapping[str, str], query: Mapping[str, An
         pool.shutdown(wait=False, cancel_futures=True)
 
 
+def _out(fd: int) -> BinaryIO:
+    return (sys.stdout if fd == 1 else sys.stderr).buffer
+
+
 def _write(fd: int, data: bytes) -> None:
     with _lock:
-        _OUT[fd].write(data)
-        _OUT[fd].flush()
+        _out(fd).write(data)
+        _out(fd).flush()
 
 
 def _label(task: dict[str, Any]) -> str:
@@ -109,6 +125,5 @@ def _label(task: dict[str, Any]) -> str:
 
 
 _AT_ONCE = 256
-_OUT = {1: sys.stdout.buffer, 2: sys.stderr.buffer}
 _lock = Lock()
 """Held while a whole line is written."""

@@ -8,14 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
+from agentless.cli.app import complain
 from agentless.cli.common import Json, client, named, print_json, print_line, say
 from agentless.cli.drain import drain, resume
 from agentless.cli.table import Column, show
 from agentless.client import Client
-from agentless.errors import Refused
-from agentless.words import idle, local, or_dash, process_words
+from agentless.errors import NoAnswer, Refused, UsageError
+from agentless.words import idle, local, or_dash, process_words, ssh_sessions
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
+ManyNodes = Annotated[
+    list[str] | None, typer.Argument(metavar="[NODE]...", autocompletion=complete.nodes, callback=named)
+]
 OptionalNode = Annotated[str | None, typer.Argument(metavar="[NODE]", autocompletion=complete.nodes)]
 
 
@@ -107,6 +111,7 @@ def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False)
         "driver": found["driver"],
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
         "sampled": local(found["sampled_at"]),
+        "ssh": found["sessions"] and ssh_sessions(found["sessions"]),
     }
     for key, value in lines.items():
         if value not in (None, ""):
@@ -160,38 +165,75 @@ def _watch_gpus(served: Client, node: str | None, *, free: bool) -> None:
 
 def trust(
     context: typer.Context,
-    node: NodeArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Record it without asking (you have compared it).")] = False,
-) -> None:
-    """Look at a node's host key and record it."""
+    nodes: ManyNodes = None,
+    everyone: Annotated[bool, typer.Option("--all", help="All nodes of the inventory.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Record without asking (you have compared them).")] = False,
+) -> int:
+    """Look at the host keys of nodes, and record them.
+
+    A key that your ssh knows (~/.ssh/known_hosts) needs no recording. --all leaves out keys that have changed.
+    """
+    if bool(nodes) == everyone:
+        raise UsageError("name the nodes, or say --all")
     served = client(context)
-    key = served.get(f"/v1/nodes/{node}/host-key")
-    if key["trusted"]:
-        print_line(f"{node}: its host key is on record, and it shows this key")
-        return
-    while not key["trusted"]:
-        print_line(f"{key['host']} shows the host key {key['fingerprint']}")
+    found = served.get("/v1/host-keys", node=nodes)
+    code, known = 0, "its host key is on record"
+    while True:
+        ask = []
+        for key in found:
+            problem, its_code = _untrustworthy(key, everyone)
+            if problem:
+                complain(problem)
+                code = code or its_code
+            elif key["trusted"]:
+                print_line(f"{key['node']}: {known}, and it can be reached")
+            else:
+                ask.append(key)
+        if not ask:
+            return code
+        _compare(ask, yes)
+        shown = {key["node"]: key["fingerprint"] for key in ask}
+        found, known = served.post("/v1/host-keys", shown), "recorded"
+        for key in found:
+            if key["fingerprint"] == shown[key["node"]]:
+                raise Refused(f"{key['node']}: its key was recorded and is refused all the same")
+
+
+def _untrustworthy(key: dict[str, Any], everyone: bool) -> tuple[str, int]:
+    """Why a key is not to be recorded, and the exit code for it; empty when it may be."""
+    if key["error"]:
+        return key["error"], NoAnswer.exit_code
+    if key["revoked"]:
+        return f"{key['node']}: {key['host']} shows a host key that is marked as revoked; do not connect", 3
+    if key["recorded"] and everyone:
+        why = f"WARNING: {key['host']} shows another host key than the one on record; ask its admin"
+        return f"{key['node']}: {why}, then run: agentless nodes trust {key['node']}", 3
+    return "", 0
+
+
+def _compare(keys: list[dict[str, Any]], yes: bool) -> None:
+    """Show these keys and ask once whether they are right; raises Refused unless they are."""
+    for key in {(key["host"], key["fingerprint"]): key for key in keys}.values():  # a jump host has several behind it
+        print_line(f"{key['node']}: {key['host']} shows the host key {key['fingerprint']}")
         if key["recorded"]:
             say(
                 f"WARNING: on record is {', '.join(key['recorded'])}. Either the node was set up anew, or somebody "
                 "stands in between. Ask its admin before you go on."
             )
-        if not yes:
-            if not sys.stdin.isatty():
-                raise Refused("nobody is here to compare the fingerprint; compare it, then use --yes")
-            say("On the node this prints it: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
-            if not typer.confirm("Is it the same? Record it", default=False, err=True):
-                raise Refused("nothing was recorded")
-        before, key = key, served.post(f"/v1/nodes/{node}/trust", {"fingerprint": key["fingerprint"]})
-        if key == before:
-            raise Refused(f"{node}: its key was recorded and is refused all the same; see known_hosts for @revoked")
-    print_line(f"{node}: recorded, and it can be reached")
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Refused("nobody is here to compare the fingerprints; compare them, then use --yes")
+    say("On the node this prints it: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
+    question = "Is it the same? Record it" if len(keys) == 1 else f"Are they the same? Record all {len(keys)}"
+    if not typer.confirm(question, default=False, err=True):
+        raise Refused("nothing was recorded")
 
 
-def doctor(context: typer.Context, node: OptionalNode = None, as_json: Json = False) -> int:
-    """Check each node: can it be reached, does Docker work, is there a GPU, may Docker hand it out."""
+def doctor(context: typer.Context, nodes: ManyNodes = None, as_json: Json = False) -> int:
+    """Check nodes: can they be reached, does Docker work, is there a GPU, may Docker hand it out."""
     served = client(context)
-    found = served.get("/v1/doctor", node=node)
+    found = served.get("/v1/doctor", node=nodes)
     bad = [check for check in found if check["ok"] is False]
     if as_json:
         print_json(found)

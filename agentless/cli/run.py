@@ -12,7 +12,7 @@ import typer
 
 from agentless.cli.command import WithCommand, command_of
 from agentless.cli.common import client
-from agentless.cli.submit import options_of, post, report, submit
+from agentless.cli.submit import check_targets, options_of, post, report, submit
 from agentless.client import Client
 from agentless.errors import UsageError
 from agentless.files import read_lines
@@ -43,9 +43,10 @@ def run(context: typer.Context, **given: Any) -> int:
 
     agentless run --gpus 2 --image pytorch/pytorch -- torchrun --nproc-per-node 2 train.py
     """
+    targets, options = options_of(given)
+    check_targets(context, targets)
     if not command_of(context):
         raise UsageError("no command: write it after '--', for example: agentless run -- python train.py")
-    targets, options = options_of(given)
     served = client(context)
     if needs_nothing(options, targets):
         options["gpus"] = int(_has_gpus(served, given["node"]))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import typer
 
 from agentless.cli.command import WithCommand, command_of
 from agentless.cli.common import TaskArgument, client
+from agentless.errors import AgentlessError, NoAnswer
 from agentless.talk import Talk, raw, standard
+from agentless.wire import RequestFailed
 
 
 def add_to(app: typer.Typer) -> None:
@@ -21,7 +25,11 @@ def shell(context: typer.Context, task: TaskArgument) -> int:
     """
     window = standard()
     with client(context).terminal(task, command_of(context), window.size() if window.size else None) as terminal:
-        if not window.size:
-            return Talk(terminal, window).run()
-        with raw(window.keys):
-            return Talk(terminal, window).run()
+        try:
+            with raw(window.keys) if window.size else contextlib.nullcontext():
+                return Talk(terminal, window).run()
+        except AgentlessError as error:
+            words = str(error)
+            if error.exit_code == NoAnswer.exit_code:
+                words += ", and the terminal with it; the task runs on"
+            raise RequestFailed(f"{words}; open another one: agentless shell {task}", error.exit_code) from None

@@ -6,21 +6,25 @@ import contextlib
 import shutil
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from agentless.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError
 from agentless.model.text import printable
 
+Concerns = Callable[[dict[str, Any]], bool]
+"""Whether an event is about one of the tasks that somebody waits for."""
+
 
 @contextlib.contextmanager
-def showing(served: Client, commands: Collection[tuple[str, ...]]) -> Iterator[None]:
-    """Show it in a line that changes, for tasks of ours with these commands; only on a terminal."""
+def showing(served: Client, concerns: Concerns) -> Iterator[None]:
+    """Show it in a line that changes, for the tasks that this concerns; only on a terminal."""
     if not sys.stderr.isatty() or not served.is_running():
         yield
         return
     breaker = Breaker()
-    thread = threading.Thread(target=_show, args=(served.another(), breaker, commands), daemon=True)
+    thread = threading.Thread(target=_show, args=(served.another(), breaker, concerns), daemon=True)
     thread.start()
     try:
         yield
@@ -29,13 +33,11 @@ def showing(served: Client, commands: Collection[tuple[str, ...]]) -> Iterator[N
         thread.join()
 
 
-def _show(served: Client, breaker: Breaker, commands: Collection[tuple[str, ...]]) -> None:
+def _show(served: Client, breaker: Breaker, concerns: Concerns) -> None:
     shown = False
     with contextlib.suppress(AgentlessError, BrokenOff), breaker.watching():
         for event in served.events(follow=True):
-            if event["kind"] != "task" or not event["task"]["mine"]:
-                continue
-            if tuple(event["task"]["command"]) in commands and (shown or event["event"] == "step"):
+            if event["kind"] == "task" and concerns(event) and (shown or event["event"] == "step"):
                 step = event["task"]["reason"] if event["event"] == "step" else None
                 _line(printable(step or ""))
                 shown = step is not None

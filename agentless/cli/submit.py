@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shlex
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +22,7 @@ from agentless.cli.common import Json, client, own_code, print_json, print_line,
 from agentless.cli.logs import copy_log
 from agentless.cli.steps import showing
 from agentless.client import Client
-from agentless.errors import UsageError
+from agentless.errors import AgentlessError, UsageError
 from agentless.files import read_lines
 from agentless.model.task_id import first_try
 from agentless.model.text import lines_of
@@ -51,7 +53,8 @@ def submit(
     ] = None,
     gpus: Annotated[int | None, typer.Option(metavar="N", help="Any N GPUs, on one node; 0: none.")] = None,
     gpu_memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory of each GPU, free and in all, like 40G or 4096 (MB).")
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory of each GPU, free and in all, like 40G; a number alone is MB."),
     ] = None,
     gpu_share: Annotated[
         int, typer.Option(metavar="N", help="Up to N tasks on each GPU, if all are willing; needs --gpu-memory.")
@@ -70,7 +73,8 @@ def submit(
     ] = None,
     priority: Annotated[int, typer.Option(metavar="N", help="Higher ones come first; -1000 to 1000.")] = 0,
     time_limit: Annotated[
-        str | None, typer.Option(metavar="TIME", help="How long it may run; short ones may fill gaps in the queue.")
+        str | None,
+        typer.Option(metavar="TIME", help="How long it may run; short ones may fill gaps in the queue; 0: no limit."),
     ] = None,
     signal: Annotated[
         str, typer.Option(metavar="NAME", help="What tells it that its time limit is over, or nearly: TERM, USR1, ...")
@@ -88,7 +92,7 @@ def submit(
         str, typer.Option(metavar="TIME", help="Pause before the second try; doubled for each one more.")
     ] = "10s",
     max_parallel: Annotated[
-        int | None, typer.Option(metavar="N", help="Of this batch, at most so many at a time.")
+        int | None, typer.Option(metavar="N", help="Of this batch, at most so many at a time; 0: no limit.")
     ] = None,
     zipped: Annotated[
         bool, typer.Option("--zip", help="Of several spans the first values together, then the second ones.")
@@ -108,9 +112,15 @@ def submit(
         typer.Option(metavar="WHEN", help="When the --image is fetched: missing (the default), always, never."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="A name to refer to it by.")] = None,
-    cores: Annotated[float | None, typer.Option(help="CPU cores for it, like 4 or 0.5.")] = None,
-    memory: Annotated[str | None, typer.Option(metavar="SIZE", help="Memory for it, like 8GB or 16GiB.")] = None,
-    shm_size: Annotated[str | None, typer.Option(metavar="SIZE", help="Size of /dev/shm.")] = None,
+    cores: Annotated[float | None, typer.Option(help="CPU cores for it, like 4 or 0.5; 0: no limit.")] = None,
+    memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory for it, like 8GB or 16GiB; a number alone is MB; 0: no limit."),
+    ] = None,
+    shm_size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Size of /dev/shm, like 8G; a number alone is MB; 0: the default."),
+    ] = None,
     env: Annotated[
         list[str] | None, typer.Option("--env", "-e", metavar="KEY[=VALUE]", help="A variable; without =VALUE yours.")
     ] = None,
@@ -152,7 +162,8 @@ def submit(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the script for the node; start nothing.")] = False,
     wait_for: Annotated[
-        str | None, typer.Option("--wait-for", metavar="TIME", help="Give up after so long in the queue.")
+        str | None,
+        typer.Option("--wait-for", metavar="TIME", help="Give up after so long in the queue; 0: do not wait."),
     ] = None,
     no_queue: Annotated[bool, typer.Option("--no-queue", help="Start now or be refused (exit code 3).")] = False,
     as_json: Json = False,
@@ -214,12 +225,24 @@ def submit(
         no_queue=no_queue,
     )
     outside = Outside(time.time(), os.environ, read_lines, os.getcwd())
+    check_targets(context, all_targets)
     asked = submission(command_of(context), all_targets, options, outside)
     if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
         raise UsageError("--follow shows one task; use --wait, and agentless logs -f --batch for all of them")
     served = client(context)
     starts = post(served, asked, dry_run=dry_run)
     return report(served, asked, starts, wait=wait, follow=follow, as_json=as_json, dry_run=dry_run)
+
+
+def check_targets(context: typer.Context, targets: Sequence[str]) -> None:
+    """Raises UsageError for a command among the targets, with how to write it."""
+    commands = [target for target in targets if len(target.split()) > 1]
+    if commands and not command_of(context):
+        others = " ".join(target for target in targets if target not in commands) or "..."
+        words = commands[0]
+        if not re.fullmatch(r"[\w\s@%+=:,./-]*", words):
+            words = f"sh -c {shlex.quote(words)}"
+        raise UsageError(f"write the command after '--': agentless {context.info_name} {others} -- {words}")
 
 
 def options_of(given: Mapping[str, Any]) -> tuple[list[str], Options]:
@@ -235,10 +258,9 @@ def post(served: Client, asked: Submission, *, dry_run: bool) -> list[dict[str, 
             from agentless.uploads import sent
 
             asked = sent(served, asked, complain)
-        request = asked.request(dry_run=dry_run)
-        commands = {tuple(each["command"]) for each in request["sweep"] or [request["spec"]]}
-        with showing(served, commands):
-            starts: list[dict[str, Any]] = served.post("/v1/tasks", request)
+        request = {**asked.request(dry_run=dry_run), "request": os.urandom(8).hex()}
+        with showing(served, lambda event: event.get("request") == request["request"]):
+            starts: list[dict[str, Any]] = served.submit(request)
     except KeyboardInterrupt:
         say("", "Interrupted while the task was being started; it may run. See: agentless ps")
         raise
@@ -247,8 +269,6 @@ def post(served: Client, asked: Submission, *, dry_run: bool) -> list[dict[str, 
 
 def _rehearsed(asked: Submission, starts: list[dict[str, Any]]) -> int:
     """Print what would be run, and where; of a sweep one script and the other commands."""
-    for message, count in Counter(start["message"] for start in starts if start["message"]).items():
-        complain(message + (f" ({count} tasks)" if count > 1 else ""))
     commands = [each.argv for each in asked.sweep for _ in asked.targets or ("any",)]
     told = False
     for command, start in zip(commands, starts, strict=True):
@@ -274,24 +294,25 @@ def report(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """Say what has become of each, wait for it if that is wanted, and give the exit code."""
+    """Say what has become of each, wait for what was started if that is wanted, and give the exit code.
+
+    That is 3 or 4 only for what was not started. What may run, as where a node has not answered, counts as started.
+    """
+    for message, count in Counter(start["message"] for start in starts if start["message"]).items():
+        complain(message + (f" ({count} tasks)" if count > 1 else ""))
     if dry_run:
         return _rehearsed(asked, starts)
-    for start in starts:
-        if start["message"]:
-            complain(start["message"])
-    code = _worst(start["exit_code"] for start in starts)
     tasks = [start["task"] for start in starts if start["task"]]
     # A short one may be over already.
     started = [task for task in tasks if task["ended_at"] is None or task["container"]]
-    if len(started) > 1 and started[0]["parameters"]:
-        return code or _report_sweep(served, started, wait=wait, as_json=as_json)
+    code = _worst(start["exit_code"] for start in starts if start["task"] not in started)
+    if len(starts) > 1 and started and started[0]["parameters"]:
+        return _report_sweep(served, started, code, wait=wait, as_json=as_json)
     if not as_json:
         for task in started:
-            _announce(task, quiet=follow or wait)
+            _announce(task, wait=wait, follow=follow)
     if follow and started:
-        sys.stdout.flush()
-        copy_log(served, first_try(started[0]["id"]), {"follow": True})
+        _follow(served, first_try(started[0]["id"]))
     if (wait or follow) and started:
         tasks = [_await(served, task) if task in started else task for task in tasks]
         code = code or _worst(own_code(task) for task in tasks)
@@ -300,47 +321,69 @@ def report(
     return code
 
 
-def _report_sweep(served: Client, tasks: list[dict[str, Any]], *, wait: bool, as_json: bool) -> int:
+def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wait: bool, as_json: bool) -> int:
+    """Likewise of a sweep; `code` is the exit code for what was not started, 0: all of it was."""
+    table = sys.stdout
     if not as_json:
         tell(tasks)
+        if not sys.stdout.isatty():  # the ids alone are for it
+            for task in tasks:
+                print_line(first_try(task["id"]), flush=True)
+            table = sys.stderr
     if wait:
-        tasks = wait_for_batch(served, tasks[0]["batch"])
-    for task in tasks if wait else ():
-        tell_outputs(task, here=False)
+        try:
+            tasks = wait_for_batch(served, tasks[0]["batch"])
+        except AgentlessError as error:
+            complain(f"batch {tasks[0]['batch']} was started, and its end is not known: {error}")
+            code = code or 1
+        for task in tasks:
+            tell_outputs(task, here=False)
     if as_json:
         print_json(tasks)
     elif wait:
-        show_results(tasks)
-    elif not sys.stdout.isatty():
-        for task in tasks:
-            print_line(first_try(task["id"]))
-    return worst(tasks) if wait else 0
+        with contextlib.redirect_stdout(table):
+            show_results(tasks)
+    return code or (worst(tasks) if wait else 0)
 
 
-def _announce(task: dict[str, Any], *, quiet: bool) -> None:
+def _follow(served: Client, task_id: str) -> None:
+    """Show its output until it has ended. Where that cannot be had, the task goes on, and the command with it."""
+    sys.stdout.flush()
+    try:
+        copy_log(served, task_id, {"follow": True}, patient=True)
+    except AgentlessError as error:
+        complain(f"the output of task {task_id} cannot be shown, and its end is waited for: {error}")
+
+
+def _announce(task: dict[str, Any], *, wait: bool, follow: bool) -> None:
+    """Its id on stdout, which is the task's own with `follow`; what it does now for a person."""
     task_id = first_try(task["id"])  # which means all its tries: the first may have failed already
     gpus = "" if not task["gpus"] else " on GPU " + ", ".join(map(str, task["gpus"]))
-    words = f"running on {task['node']}{gpus}"
+    words = f"{'running' if task['container'] else 'being started'} on {task['node']}{gpus}"
     if task["state"] == "pending":
         words = "queued" + (f": {task['reason']}" if task["reason"] else "")
     if task["state"] == "scheduled":
         words = f"scheduled for {local(task['scheduled_for'])}"
-    if sys.stdout.isatty() and not quiet:
+    if sys.stdout.isatty() and not follow:
         for line in lines_of(f"{task_id}  {words}"):
             print_line(line)
-        say(f"follow it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
+        if not wait:
+            say(f"follow it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
         return
-    if not quiet:
-        print_line(task_id)
-    if quiet or task["state"] in ("pending", "scheduled"):
+    if not follow:
+        print_line(task_id, flush=True)
+    if wait or follow or task["state"] in ("pending", "scheduled"):
         say(*lines_of(f"{task_id}  {words}"))
 
 
 def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
     task_id = first_try(task["id"])
     try:
-        with showing(served, {tuple(task["command"])}):
+        with showing(served, lambda event: first_try(event["task"]["id"]) == task_id):
             ended = served.wait(task_id)
+    except AgentlessError as error:
+        complain(f"task {task_id} was started, and its end is not known: {error}; see: agentless wait {task_id}")
+        return task
     except KeyboardInterrupt:
         say("", f"The task goes on. See it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any
@@ -18,6 +19,8 @@ from agentless.model.units import format_duration, format_size, parse_duration
 from agentless.words import local, process_words, ran, short, state, variables, where, words
 
 _AT_ONCE = 32
+PATIENCE = 1.0
+"""Seconds after which somebody who waits is told what for."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -65,7 +68,7 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
         "mounts": ", ".join(str(Mount(**mount)) for mount in asked["mounts"]),
         "volumes": ", ".join(str(Volume(**volume)) for volume in asked["volumes"]),
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
-        "batch": found["batch"] if found["batch"] != found["id"] else None,
+        "batch": found["batch"],
         "owner": found["owner"],
         "queue": found["position"] and f"number {found['position']}" + (", moved by hand" if found["moved"] else ""),
         "priority": found["priority"] or None,
@@ -154,7 +157,21 @@ def stop(
         chosen(served, tasks, batch, live=True),
         as_json,
         lambda task: served.post(f"/v1/tasks/{task}/stop", {"grace": seconds}),
+        waiting=lambda left: _say_what_it_waits_for(served, left, seconds),
     )
+
+
+def _say_what_it_waits_for(served: Client, tasks: list[str], grace: float | None) -> None:
+    if len(tasks) > 1:
+        say(f"SIGTERM sent; waiting for {len(tasks)} tasks to end, which get SIGKILL after their grace time")
+        return
+    found = served.get(f"/v1/tasks/{tasks[0]}")
+    if found["node"] and served.get(f"/v1/nodes/{found['node']}")["state"] == "offline":
+        say(f"waiting for {found['node']}, which does not answer")
+        return
+    if grace is None:
+        grace = served.get(f"/v1/tasks/{found['id']}/spec")["stop_grace"]
+    say(f"SIGTERM sent; waiting for task {found['id']} to end, which gets SIGKILL after {format_duration(grace)}")
 
 
 def kill(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
@@ -194,9 +211,16 @@ def rm(
     )
 
 
-def _each(tasks: list[str], as_json: bool, act: Callable[[str], dict[str, Any]], word: str | None = None) -> int:
-    """Act on each task, all at the same time; each fails alone."""
+def _each(
+    tasks: list[str],
+    as_json: bool,
+    act: Callable[[str], dict[str, Any]],
+    word: str | None = None,
+    waiting: Callable[[list[str]], None] = lambda _: None,
+) -> int:
+    """Act on each task, all at the same time; each fails alone. `waiting` is told of those that take their time."""
     from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import wait as wait_for
 
     def one(task: str) -> dict[str, Any] | AgentlessError:
         try:
@@ -207,7 +231,12 @@ def _each(tasks: list[str], as_json: bool, act: Callable[[str], dict[str, Any]],
     code, done = 0, []
     pool = ThreadPoolExecutor(min(_AT_ONCE, len(tasks) or 1))
     try:
-        for result in pool.map(one, tasks):
+        acts = {pool.submit(one, task): task for task in tasks}
+        late = wait_for(acts, PATIENCE).not_done
+        if late:
+            with contextlib.suppress(AgentlessError):
+                waiting([task for each, task in acts.items() if each in late])
+        for result in (each.result() for each in acts):
             if isinstance(result, AgentlessError):
                 complain(str(result))
                 code = code or result.exit_code

@@ -15,6 +15,7 @@ from agentless.cli.common import Json, client, moment, print_json, print_line, s
 from agentless.cli.table import Column, show
 from agentless.errors import UsageError
 from agentless.model.figures import BY
+from agentless.model.units import counted
 from agentless.rules.periods import period_of, periods
 from agentless.words import or_dash
 
@@ -46,7 +47,9 @@ def usage(
         if found["more"]:
             say(f"and {found['more']:,} more, which had less")
         total = found["total"]
-        say(f"in all {total['gpu_hours']:,.2f} GPU-hours, {_percent(total['share'])} of {found['gpus']} GPUs")
+        say(
+            f"in all {total['gpu_hours']:,.2f} GPU-hours, {_percent(total['share'])} of {counted(found['gpus'], 'GPU')}"
+        )
         if sys.stdout.isatty():
             _draw(found, period_of(begin, now))
 

@@ -7,7 +7,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 
-from agentless.client import Client
+from agentless.client import TRIES, Client
 from agentless.errors import ControllerError, UsageError
 from agentless.tui.board import Board
 
@@ -20,19 +20,31 @@ class _Page(io.StringIO):
 
 
 def watch(served: Client, show: Callable[[Board], None]) -> None:
-    """Show the board again at each change, until Ctrl-C; the terminal is left as it was."""
+    """Show the board again at each change, until Ctrl-C, also over a controller that dies and comes back.
+
+    The terminal is left as it was.
+    """
     if not sys.stdout.isatty():
         raise UsageError("--watch needs a terminal; agentless events --follow writes to a pipe")
     with _another_screen():
-        board = Board()
-        for line in served.lines("/v1/watch"):
-            board.apply(line)
-            page = _Page()
-            with contextlib.redirect_stdout(page):
-                show(board)
-            # Each line over the one that was there: what stays the same does not flicker.
-            print("\033[H" + page.getvalue().replace("\n", "\033[K\n") + "\033[J", end="", flush=True)  # noqa: T201
+        failures = 0
+        while failures < TRIES:
+            failures += 1
+            board = Board()
+            with contextlib.suppress(ControllerError):
+                for line in served.lines("/v1/watch"):
+                    failures = TRIES if line.get("leaving") else 0
+                    board.apply(line)
+                    _print(board, show)
     raise ControllerError("the controller went away; what it had started runs on")
+
+
+def _print(board: Board, show: Callable[[Board], None]) -> None:
+    page = _Page()
+    with contextlib.redirect_stdout(page):
+        show(board)
+    # Each line over the one that was there: what stays the same does not flicker.
+    print("\033[H" + page.getvalue().replace("\n", "\033[K\n") + "\033[J", end="", flush=True)  # noqa: T201
 
 
 @contextlib.contextmanager

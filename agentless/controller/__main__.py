@@ -5,6 +5,7 @@ It says `ready`, or what is wrong as the API would, on the file descriptor FD, a
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import logging
@@ -28,7 +29,8 @@ def main() -> int:
     state, inventory, writer = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 
     def say(text: str) -> None:
-        os.write(writer, text.encode())
+        with contextlib.suppress(BrokenPipeError):  # who has started it was killed; it serves all others
+            os.write(writer, text.encode())
         os.close(writer)
 
     try:

@@ -13,14 +13,16 @@ from agentless.controller.core import Core
 from agentless.controller.link import Link
 from agentless.controller.outputs import Outputs
 from agentless.controller.uploads import Uploads
-from agentless.errors import NoAnswer, Refused, RuntimeFailed, StateError, Unreachable
+from agentless.errors import AgentlessError, NoAnswer, NoSession, Refused, RuntimeFailed, Unreachable
 from agentless.model.command import Command
 from agentless.model.event import Queued, StopAsked
-from agentless.model.log_query import LogQuery
+from agentless.model.log_query import LogQuery, Place, Position
 from agentless.model.node import unreachable
 from agentless.model.task import Assigning, Ended, Paused, Pending, Running, Scheduled, StopKind, Task
 from agentless.model.task_id import first_try, next_try, numbered
+from agentless.model.terminal import POSITION
 from agentless.model.view import ScriptView, TaskView
+from agentless.ports import Reading
 from agentless.rules.controls import in_words
 from agentless.rules.due import within_limit
 from agentless.rules.publish import address_of
@@ -32,6 +34,10 @@ FOREIGN_GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL for what this controller did not start, unless who asks says otherwise."""
 KILL_WITHIN = 15.0
 """Seconds after SIGKILL in which the engine has to report the end."""
+END_WITHIN = 2.0
+"""Seconds after the end of a log in which its task has ended, too: then the node is asked."""
+RECONNECTED_WITHIN = 30.0
+"""Seconds that a log which broke off waits for its node before it says that it still does."""
 
 
 class Actions:
@@ -60,14 +66,30 @@ class Actions:
         else:
             self._core.publish(task, "stop-asked", self._cause(how, by))
             grace = FOREIGN_GRACE if grace is None else grace  # what its labels say may be a year
-        return await self._end(task, how, grace)
+        if isinstance(task.status, (Scheduled, Pending)):
+            return task  # its end cannot be written yet, and it does not start
+        try:
+            return await self._end(task, how, grace)
+        except NoAnswer as error:
+            if task.id not in self._core.tasks:
+                raise
+            raise Unreachable(
+                f"{error}; this is remembered: task {task.id} is ended when {task.node} answers"
+            ) from None
 
     def resume_stops(self) -> list[Coroutine[Any, Any, Task]]:
-        """What is left to do for stops that a controller before this one was asked for, or that came before a start."""
+        """What is left to do for stops that a controller before this one was asked for, or that came before a start.
+
+        Or for which the disk had no room.
+        """
+        asked = [task for task in self._core.tasks.values() if task.stop and not self._stopping[task.id]]
+        for task in asked:
+            if task.stop and isinstance(task.status, (Scheduled, Pending)) and not self._core.trouble:
+                self._core.apply(task.id, StopAsked(task.stop), "there is room to write it down")
         return [
             self._end(task, task.stop, task.grace)
-            for task in self._core.tasks.values()
-            if task.stop and isinstance(task.status, (Running, Paused)) and not self._stopping[task.id]
+            for task in asked
+            if task.stop and isinstance(task.status, (Running, Paused)) and not self._is_over(task.id)
         ]
 
     async def _end(self, task: Task, how: StopKind, grace: float | None) -> Task:
@@ -93,12 +115,10 @@ class Actions:
             await self._do(link, task, runtime.signal(task.container_ref, gentle))
             most = within_limit(task, grace, self._core.clock.now()) if how == "stop" else grace
             task = await self._ended(task.id, most)
-        if task.live:
+        if not self._is_over(task.id):
             await self._do(link, task, runtime.signal(task.container_ref, "KILL"))
             task = await self._ended(task.id, KILL_WITHIN)
-        if task.live and self._core.trouble:
-            raise StateError(self._core.trouble)
-        if task.live:
+        if not self._is_over(task.id):
             raise RuntimeFailed(f"{link.node.name} has not ended task {task.id} {KILL_WITHIN:.0f} s after SIGKILL")
         return task
 
@@ -201,9 +221,10 @@ class Actions:
     async def logs(self, reference: str, query: LogQuery) -> AsyncIterator[tuple[int, bytes]]:
         """The task's output as (1 or 2, bytes), as it arrives; with `follow` until the last try of it has ended.
 
-        Of an ended task the log that is kept here, where that is as good as the container's. A note is (3, words).
+        Of an ended task the log that is kept here, where that is as good as the container's. A note is (3, words), and
+        of a `resumable` one (POSITION, text) how far it has come, empty where one has to begin again.
         """
-        task = self._core.find(reference)
+        task = self._core.task(query.position.task) if query.position else self._core.find(reference)
         async for frame in self._log(task, query):
             yield frame
         while query.follow and reference != numbered(task.id) and task.attempt <= task.spec.terms.retries:
@@ -213,10 +234,28 @@ class Actions:
             task = await self._started(self._core.task(next_try(task.id)))
             if task.container:
                 yield 3, f"try {task.attempt} of {task.spec.terms.retries + 1}, task {task.id}".encode()
-                async for frame in self._log(task, LogQuery(follow=True, timestamps=query.timestamps)):
+                again = LogQuery(follow=True, timestamps=query.timestamps, resumable=query.resumable)
+                async for frame in self._log(task, again):
                     yield frame
 
     async def _log(self, task: Task, query: LogQuery) -> AsyncIterator[Frame]:
+        """The log of one try. Who follows it waits for a session, however long: the task goes on meanwhile."""
+        told = ""
+        while True:
+            try:
+                async for frame in self._log_now(task, query):
+                    yield frame
+            except NoSession as error:
+                if not query.follow:
+                    raise
+                if not told:
+                    told = f"{error}; the output begins here when one is free"
+                    yield 3, told.encode()
+                task = self._core.find(task.id)
+            else:
+                return
+
+    async def _log_now(self, task: Task, query: LogQuery) -> AsyncIterator[Frame]:
         if isinstance(task.status, (Scheduled, Pending, Assigning)):
             if not query.follow:
                 raise Refused(f"task {task.id} is {task.state}: there is no log yet")
@@ -224,25 +263,56 @@ class Actions:
         if isinstance(task.status, Ended) and not task.status.container:
             raise Refused(f"task {task.id} has no log: it never started ({task.status.reason})")
         if not task.live and (kept := await self._kept(task, query)) is not None:
+            count = _Counted(task, query, by_bytes=True)
             for frame in kept:
-                yield frame
+                for each in count(frame, None):
+                    yield each
             return
         link = self._link(task)
-        await link.ready()
+        if query.position is None:
+            await link.ready()
+        else:  # it is the link's business when to try again
+            await self._core.hub.until(lambda: link.online, RECONNECTED_WITHIN)
         if link.observation.error is not None:
             raise Unreachable(unreachable(link.node.name, link.observation.error))
         if query.since is not None and link.observation.engine:
             query = replace(query, since=query.since + link.observation.engine.clock)  # the engine's clock decides
-        words, runtime = b"", link.runtime_of(task)
+        words, came, runtime = b"", False, link.runtime_of(task)
         reading = runtime.reading(query)
-        async with link.stream(runtime.logs(task.container_ref, query)) as stream:
+        count = _Counted(task, query, by_bytes=reading.place is None)
+        async with link.followed(runtime.logs(task.container_ref, query), query.tail) as stream:
+            if query.resumable:
+                yield POSITION, self._begin(link, task, query, reading)
             async for fd, data in stream:
                 if fd == 2:
                     words = (words + data)[-2000:]
                 for frame in reading(fd, data):
-                    yield frame
+                    came = True
+                    for each in count(frame, reading.place):
+                        yield each
+        if query.resumable and task.live:
+            await self._make_sure_of_its_end(link, task, is_failure=stream.exit_code != 0 and not came)
         if stream.exit_code != 0:
             raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(words.decode('utf-8', 'replace'))}")
+
+    def _begin(self, link: Link, task: Task, query: LogQuery, reading: Reading) -> bytes:
+        """Where to go on before anything has come; nothing, where that is to ask again."""
+        engine = link.observation.engine
+        if query.tail != 0 or query.position or not engine or reading.place is None:
+            return b""
+        return str(Position(task.id, place=Place.at(self._core.clock.now() + engine.clock))).encode()
+
+    async def _make_sure_of_its_end(self, link: Link, task: Task, *, is_failure: bool) -> None:
+        """Raises NoAnswer when the log of a task has ended, and the task has not: an engine was restarted."""
+        live = self._core.tasks
+        await self._core.hub.until(lambda: task.id not in live, END_WITHIN)
+        if task.id in live:
+            try:
+                await link.look(task.id, link.runtime_of(task))
+            except AgentlessError as error:
+                raise NoAnswer(str(error)) from None
+        if task.id in live and not is_failure:
+            raise NoAnswer(f"{link.node.name} ended the log of task {task.id}, which is {live[task.id].state}")
 
     # ------------------------------------------------------------------ inside
 
@@ -250,7 +320,16 @@ class Actions:
         return f"agentless {verb}, by {by or self._core.owner}"
 
     async def _ended(self, task_id: str, within: float) -> Task:
-        return await self._until_over(partial(self._core.task, task_id), within)
+        await self._core.hub.until(lambda: self._is_over(task_id), within)
+        return self._core.task(task_id)
+
+    def _is_over(self, task_id: str) -> bool:
+        """Whether a task has ended, be it that its end cannot be written down yet."""
+        task = self._core.task(task_id)
+        if not task.live or not self._core.trouble or task.node not in self._core.links:
+            return not task.live
+        container = container_of(task, self._core.links[task.node].containers)
+        return container is not None and container.over
 
     async def _until_over(self, task: Callable[[], Task], within: float | None) -> Task:
         await self._core.hub.until(lambda: not task().live, within)
@@ -259,8 +338,8 @@ class Actions:
     async def _kept(self, task: Task, query: LogQuery) -> Iterable[Frame] | None:
         """The log of an ended task as it is kept here, None when that of its container is to be read."""
         kept = self._logs.state(task.id)
-        timed = query.since is not None or query.timestamps
-        if kept == "whole" and not timed:
+        timed = query.since is not None or query.timestamps or (query.position and query.tail is not None)
+        if kept == "whole" and not timed and not query.place:
             return await self._read(task, query)
         link = self._core.links.get(task.node or "")
         if link:
@@ -282,7 +361,7 @@ class Actions:
         return await self._read(task, query) if kept else None
 
     async def _read(self, task: Task, query: LogQuery) -> Iterable[Frame]:
-        if query.tail is None:
+        if query.tail is None or query.position:
             return self._logs.read(task.id)
         return await asyncio.to_thread(list, self._logs.read(task.id, query.tail))  # a long log has millions of lines
 
@@ -306,7 +385,7 @@ class Actions:
         if not is_over():
             name, why = link.node.name, link.observation.error
             silent = f"{name} does not say" if link.online else unreachable(name, why)
-            raise NoAnswer(f"{silent}; task {task.id} may have been started: it is ended when {name} answers")
+            raise NoAnswer(f"{silent}; task {task.id} may have been started")
         return now()
 
     async def _toggle(self, reference: str, wanted: str, verb: str) -> TaskView:
@@ -326,7 +405,7 @@ class Actions:
         await link.ready()
         result = await link.run(command)
         await link.look(task.id, link.runtime_of(task))
-        if not result.ok and self._core.task(task.id).live:
+        if not result.ok and not self._is_over(task.id):
             link.runtime_of(task).check(result)
 
     def _link(self, task: Task) -> Link:
@@ -335,3 +414,30 @@ class Actions:
         if task.node not in self._core.links:
             raise Unreachable(f"{task.node} is not in the inventory any more; add it again to reach its tasks")
         return self._core.links[task.node]
+
+
+class _Counted:
+    """Counts what is sent of a log, and says after each piece how far that is.
+
+    `by_bytes`: what was sent before its position comes again, and is left out.
+    """
+
+    def __init__(self, task: Task, query: LogQuery, *, by_bytes: bool) -> None:
+        self._task, self._query = task.id, query
+        self._sent = dict(zip((1, 2), query.position.sent if query.position else (0, 0), strict=True))
+        self._known = dict(self._sent) if by_bytes else {1: 0, 2: 0}
+
+    def __call__(self, frame: Frame, place: Place | None) -> Iterator[Frame]:
+        """The frame, as far as it is new, and how far it is with it."""
+        stream, data = frame
+        if stream in self._sent:
+            known = min(self._known[stream], len(data))
+            self._known[stream] -= known
+            data = data[known:]
+            self._sent[stream] += len(data)
+        if data:
+            yield stream, data
+        if data and self._query.resumable:
+            # Without times, the last lines would be others by then.
+            known = place is not None or self._query.tail is None
+            yield POSITION, str(Position(self._task, (self._sent[1], self._sent[2]), place)).encode() if known else b""

@@ -1,8 +1,8 @@
 """The HTTP API: requests in, published values out. OpenAPI at `/openapi.json`, read by `docs/reference`.
 
 Errors are `{"error": kind, "message": sentence, "exit_code": n}`. A log is a stream of frames: one byte (1 stdout,
-2 stderr, 3 a note in words about what is left out, 0 the end: empty, or an error object as JSON), four bytes of length,
-big-endian, and that many bytes. So is what goes through a terminal, and a copy, see `routes/talk`.
+2 stderr, 3 a note in words about what is left out, 5 how far it is, 0 the end: empty, or an error object as JSON), four
+bytes of length, big-endian, and that many bytes. So is what goes through a terminal, and a copy, see `routes/talk`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ def make(house: House) -> FastAPI:
                 "run: agentless controller stop (tasks go on), and try again"
             )
         wanted = unquote(request.headers.get("x-agentless-inventory", "")) or None
-        request.state.warning = await house.use_inventory(wanted, reading=request.method == "GET")
+        await house.use_inventory(wanted, reading=request.method == "GET")
+        request.state.warning = house.warning  # as it is once the request is done
 
     problem = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     app = _Api(
@@ -151,8 +152,8 @@ class _Warnings:
         """One request."""
 
         async def send_with_warning(message: Message) -> None:
-            warning = scope.get("state", {}).get("warning")
-            if warning and message["type"] == "http.response.start":
+            warned = scope.get("state", {}).get("warning")
+            if message["type"] == "http.response.start" and warned and (warning := warned()):
                 message["headers"] = [*message["headers"], (b"x-agentless-warning", quote(warning).encode())]
             await send(message)
 

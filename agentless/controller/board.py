@@ -53,7 +53,9 @@ class Board:
         self._plan: Plan | None = None
         self._nodes: dict[str, object] = {}  # what the rows of a node were made from
         self._gpus: dict[str, frozenset[str]] = {}
-        self._tasks: dict[str, tuple[Task, Outlook | None, object, object]] = {}  # likewise the row of a live task
+        self._tasks: dict[
+            str, tuple[Task, Outlook | None, object, object, object]
+        ] = {}  # likewise the row of a live task
         self._others: dict[str, dict[str, Task]] = {}  # tasks of other controllers, by node
         self._ended: dict[str, None] = {}
         self._event = core.history.last_events(0, 0.0)
@@ -114,7 +116,7 @@ class Board:
         for task in core.tasks.values():
             before = self._tasks.get(task.id)
             outlook = before[1] if before and before[0] is task and not looked else self._outlook(task)
-            made_from = (task, outlook, core.intruders.get(task.id), core.idle.get(task.id))
+            made_from = (task, outlook, core.intruders.get(task.id), core.idle.get(task.id), core.stale(task))
             if before != made_from:
                 self._tasks[task.id] = made_from
                 self._ended.pop(task.id, None)

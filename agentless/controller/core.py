@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from agentless.controller.guarded import guarded, guarded_item
 from agentless.controller.hub import Hub
@@ -17,8 +18,9 @@ from agentless.model.cluster import Cluster, Node
 from agentless.model.container import Container
 from agentless.model.event import Event, Exited, LostContact, Restarted, Vanished
 from agentless.model.gate import NodeRecord
+from agentless.model.node import naming
 from agentless.model.reservation import Reservation
-from agentless.model.task import Assigning, Lost, Running, Task
+from agentless.model.task import Assigning, Lost, Paused, Running, Task
 from agentless.model.task_id import first_try, is_task_id, next_try, numbered
 from agentless.model.view import TaskView
 from agentless.ports import Clock
@@ -57,8 +59,8 @@ class Core(Ledger):
     def __init__(
         self, owner: str, store: TaskStore, history: History, secrets: SecretStore, hub: Hub, clock: Clock
     ) -> None:
-        super().__init__(owner, store, history, secrets, hub, clock)
         self.links: dict[str, Link] = {}
+        super().__init__(owner, store, history, secrets, hub, clock)
         self.shared_dir: str | None = None
         self.image: str | None = None
         self.container: str | None = None
@@ -95,12 +97,26 @@ class Core(Ledger):
         return twin_words(node, self.links[node].observation, self.homes)
 
     def view(self, task: Task) -> TaskView:
-        """As the ledger's; of one that nobody here remembers that it is not ours, whatever its labels say."""
+        """As the ledger's, and as of when; of one that nobody here remembers that it is not ours, whatever it says."""
         view = super().view(task)
         if self.knows(task.id):
-            return view
+            stale = self.stale(task)
+            return replace(view, reason="; ".join(filter(None, (stale, view.reason)))) if stale else view
         hint = "; if you did, run: agentless recover" if task.owner == self.owner else ""
         return replace(view, foreign=True, reason=f"not ours: this controller did not start it{hint}")
+
+    def stale(self, task: Task) -> str | None:
+        """From when the state of a task is whose node does not say how it is, and why; None where it is as of now."""
+        link = self.links.get(task.node or "")
+        if link is None or link.silence is None or not isinstance(task.status, (Running, Paused)):
+            return None
+        since = link.known_until
+        if since is None and link.failure is None:
+            return None  # it is being asked for the first time
+        then = "before this controller"
+        if since is not None:
+            then = f"{datetime.fromtimestamp(since, UTC).astimezone():%Y-%m-%d %H:%M:%S}"
+        return f"as of {then}: {naming(link.node.name, link.silence)}"
 
     def others(self, nodes: Iterable[str] | None = None, *, ended: bool = True) -> dict[str, Task]:
         """Tasks, by their containers' labels, that nobody here remembers; ended ones as long as the container is there.

@@ -96,7 +96,7 @@ class Moves:
         async with envs.working(ref.name, tell):
             ref, version = version_named(envs.records, ref)
             every = [link for link in envs.core.links.values() if link.runtime.keeps_envs]
-            links = [envs.core.link(node) for node in nodes] or every
+            links = [envs.core.link(node) for node in dict.fromkeys(nodes)] or every
             await asyncio.gather(*(link.ready() for link in links if nodes))
             done: dict[str, Sent | AgentlessError] = {}
             for link in links:

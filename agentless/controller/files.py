@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import tarfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
@@ -14,9 +13,12 @@ from agentless.errors import CopyFailed, Refused, Unreachable, UsageError
 from agentless.model.command import Command
 from agentless.model.node import unreachable
 from agentless.model.place import Kind, Way, split
+from agentless.model.text import shown
 from agentless.runtimes.files import NodeFiles
 from agentless.session import Pipe
+from agentless.tar import BadArchive, Fed, Tar
 
+_KINDS: dict[str, Kind] = {"folder": "folder", "other": "other"}
 _NOWHERE = ("No such container:path", "Could not find the file", "could not be found on container")
 
 
@@ -97,20 +99,22 @@ class Files:
         return "nothing" if parent == "folder" else "orphan"
 
     async def _first_member(self, link: Link, container: str, path: str) -> tuple[Kind | None, str]:
-        head, words = b"", b""
+        words, first = b"", Fed(Tar().next())
         async with link.session.stream(link.runtime.copy(container, path, into=False)) as stream:
             async for fd, data in stream:
                 if fd == 2:
                     words = (words + data)[-2000:]
-                else:
-                    head += data
-                if len(head) >= tarfile.BLOCKSIZE:
-                    break
-        if len(head) < tarfile.BLOCKSIZE:
-            return None, words.decode("utf-8", "replace")
-        kind = head[156:157]
-        # What comes before a name that is long is no member yet, and of those that have one most are files.
-        return ("folder" if kind == tarfile.DIRTYPE else "file"), ""
+                    continue
+                try:
+                    first.feed(data)
+                except BadArchive as error:
+                    raise CopyFailed(
+                        f"{link.node.name}: what came of {shown(path)} is no tar stream: {error}"
+                    ) from None
+                if first.ended:
+                    member = first.end()
+                    return _KINDS.get(member.kind, "file") if member else None, ""
+        return None, words.decode("utf-8", "replace")
 
 
 def _inner_folder(path: str) -> str:

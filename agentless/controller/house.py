@@ -70,8 +70,11 @@ class House(Protocol):
     def leave(self) -> None:
         """End the process, soon."""
 
-    async def use_inventory(self, wanted: str | None, *, reading: bool) -> str | None:
-        """Make sure that the inventory in force is the one wanted and current; a warning when it is not."""
+    async def use_inventory(self, wanted: str | None, *, reading: bool) -> None:
+        """Make sure that the inventory in force is the one wanted and current."""
+
+    def warning(self) -> str | None:
+        """What somebody ought to know who asks for anything."""
 
 
 def seen_by(asking: str | None, view: TaskView) -> TaskView:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from agentless.controller.core import Core
 from agentless.controller.envs import Envs
-from agentless.controller.launch import Launcher
+from agentless.controller.launch import ANSWER_WITHIN, Launcher
 from agentless.controller.outputs import Outputs
 from agentless.controller.scheduler import POLICIES, Scheduler
 from agentless.controller.uploads import Uploads
@@ -19,7 +19,7 @@ from agentless.model.cluster import Cluster
 from agentless.model.env import NULL
 from agentless.model.event import Assigned, Delayed, Event, Queued
 from agentless.model.owner import check_owner
-from agentless.model.spec import Mount, TaskSpec, check_spec
+from agentless.model.spec import Mount, TaskSpec, check_secrets, check_spec
 from agentless.model.task import Assigning, Ended, Lost, Placement, Task
 from agentless.model.task_id import new_task_id
 from agentless.model.view import StartView
@@ -31,6 +31,8 @@ from agentless.rules.shape import shape_of
 
 SHARED = "/shared"
 """Where a task sees the folder that all nodes have (`shared_dir` of the inventory)."""
+SUBMITTED = 10_000
+"""Ended tasks, the newest, among which those of a request that is repeated are looked for."""
 
 
 _Why = TypeVar("_Why")
@@ -40,7 +42,8 @@ _Why = TypeVar("_Why")
 class Submit:
     """One request: each spec becomes a task, all of them one batch.
 
-    `owner` is whose they are and `by` who asks, None: the controller's own.
+    `owner` is whose they are and `by` who asks, None: the controller's own. `name` is the request's own, if it has one;
+    `repeated`: it was sent before, and the answer was lost.
     """
 
     specs: tuple[TaskSpec, ...]
@@ -48,6 +51,8 @@ class Submit:
     dry_run: bool = False
     owner: str | None = None
     by: str | None = None
+    name: str | None = None
+    repeated: bool = False
 
 
 class Intake:
@@ -76,6 +81,9 @@ class Intake:
         """Start or queue each task; each is served or fails alone. What cannot be meant fails as a whole, at once."""
         if not request.specs:
             raise UsageError("no target: name a node, like node1::0; agentless gpus shows what is free")
+        check_secrets(request.secrets)
+        if request.repeated and (known := self._submitted(request)):
+            return await self._as_they_are(request, known)
         for spec in request.specs:
             self.check(spec)
             if unknown := sorted(set(request.secrets).difference(spec.secret_env)):
@@ -101,6 +109,23 @@ class Intake:
         begun = [task for task, start in zip(tasks, starts, strict=True) if start is None]
         launched = iter(await asyncio.gather(*(self._launched(task) for task in begun)))
         return _noticed([start or next(launched) for start in starts], notice)
+
+    def _submitted(self, request: Submit) -> list[Task]:
+        """The tasks that this request has submitted before."""
+        every = {task.id: task for task in (*self._core.history.newest(SUBMITTED), *self._core.tasks.values())}
+        found = [task for _, task in sorted(every.items()) if task.request and task.request == request.name]
+        return [task for task in found if task.attempt == 1]
+
+    async def _as_they_are(self, request: Submit, tasks: Sequence[Task]) -> list[StartView]:
+        """What became of the tasks of a request whose answer was lost with the controller before this one."""
+        live = self._core.tasks
+
+        def are_settled() -> bool:
+            return not any(task.id in live and isinstance(live[task.id].status, Assigning) for task in tasks)
+
+        await self._core.hub.until(are_settled, ANSWER_WITHIN)
+        refused = StartView("", None, Refused.exit_code, "refused by a controller that has ended; submit it again")
+        return [*map(self._begun, tasks), *[refused] * (len(request.specs) - len(tasks))]
 
     def check(self, spec: TaskSpec) -> None:
         """Raises UsageError for what cannot be meant, and NotFound for a node that is not there."""
@@ -154,7 +179,7 @@ class Intake:
             self._last_id = new_task_id(now, self._last_id)
             batch = tasks[0].id if tasks else self._last_id
             whole = spec if spec.on_node_itself else replace(spec, image=image, mounts=self._mounts(spec))
-            tasks.append(Task(self._last_id, whole, batch, owner, now))
+            tasks.append(Task(self._last_id, whole, batch, owner, now, request=request.name))
         return tasks
 
     def _mounts(self, spec: TaskSpec) -> tuple[Mount, ...]:
@@ -249,7 +274,8 @@ class Intake:
         try:
             await self._launcher.first(task.id, self._scheduler.elsewhere)
         except Refused as error:
-            return StartView(target, None, error.exit_code, str(error))
+            if task.id not in core.tasks:
+                return StartView(target, None, error.exit_code, str(error))
         except NoAnswer as error:
             await self._launcher.hear_of(task.id)
             now = core.tasks.get(task.id, task)
@@ -259,6 +285,11 @@ class Intake:
         except AgentlessError as error:
             words = f"task {task.id} may run all the same: agentless ps shows it"
             return StartView(target, core.view(core.tasks.get(task.id, task)), error.exit_code, f"{error}; {words}")
+        return self._begun(task)
+
+    def _begun(self, task: Task) -> StartView:
+        """What has become of a task that was taken in, as its last try is now."""
+        core, target = self._core, str(task.spec.needs)
         if not core.knows(task.id):
             return StartView(target, None, 1, f"task {task.id} was removed while it was being started")
         now = core.find(task.id)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+from collections import Counter, defaultdict
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 from agentless.controller.core import Core
@@ -12,7 +15,7 @@ from agentless.controller.guarded import guarded, guarded_item
 from agentless.controller.hub import News
 from agentless.controller.in_thread import in_thread
 from agentless.controller.link import Link
-from agentless.controller.outputs import Outputs
+from agentless.controller.outputs import Outputs, PutOff
 from agentless.errors import AgentlessError, NoAnswer, RuntimeFailed, StateError
 from agentless.model.claim import claim_of
 from agentless.model.command import Command
@@ -20,11 +23,13 @@ from agentless.model.container import Container
 from agentless.model.keep import Keep
 from agentless.model.log_query import LogQuery
 from agentless.model.task import Task
-from agentless.rules.keep import Chores, chores, cut_note, split_tail
+from agentless.rules.keep import LARGE_AT_ONCE, Chores, chores, cut_note, fetched_now, split_tail
 from agentless.stores.logs import LogStore, LogWriter
 
 RETRY_AFTER = 60.0
 """Seconds before a log that could not be fetched, or a container that could not be removed, is tried again."""
+BRING_AGAIN_WITHIN = 3600.0
+"""Seconds before outputs are tried again, at most: the first time after `RETRY_AFTER`, then after twice as long."""
 _NUMBER = 100
 """Characters of a number, with the blanks before it."""
 FETCH_WITHIN = 3600.0
@@ -34,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class Keeper:
-    """Does one thing after the other on each node, and all nodes at once.
+    """Fetches logs and removes containers one after the other on each node, and outputs of a few tasks at once.
 
     `keep` are the settings in force.
     """
@@ -49,6 +54,9 @@ class Keeper:
         self._not_before: dict[str, float] = {}
         self._idle: dict[str, tuple[tuple[Container, ...], Keep, float]] = {}
         self._at_work: dict[str, asyncio.Task[None]] = {}
+        self._bringing: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
+        self._failures: Counter[str] = Counter()
+        self._warned: dict[tuple[str, str], str] = {}
         self._listening: asyncio.Task[None] | None = None
 
     @property
@@ -59,7 +67,7 @@ class Keeper:
     @property
     def busy(self) -> bool:
         """Whether something is being fetched or removed."""
-        return bool(self._at_work)
+        return bool(self._at_work) or any(self._bringing.values())
 
     def tick(self) -> None:
         """Begin whatever there is to do by now."""
@@ -84,7 +92,8 @@ class Keeper:
 
     async def close(self) -> None:
         """Leave everything as it is: what was begun is begun again by the next controller."""
-        work = [*self._at_work.values(), *filter(None, [self._listening])]
+        bringing = [one for here in self._bringing.values() for one in here.values()]
+        work = [*self._at_work.values(), *bringing, *filter(None, [self._listening])]
         for one in work:
             one.cancel()
         await asyncio.gather(*work, return_exceptions=True)
@@ -117,13 +126,17 @@ class Keeper:
     def _begin(self, link: Link) -> None:
         name, now = link.node.name, self._core.clock.now()
         containers, keep, due = self._idle.get(name, ((), self.keep, 0.0))
-        if name in self._at_work or not link.online:
+        if not link.online or (name in self._at_work and not self._outputs.waiting):
             return
         if containers is link.containers and keep is self.keep and now <= due:
             return
-        if todo := self._chores(link):
+        todo = self._chores(link)
+        self._bring(link, todo.bring)
+        if name in self._at_work:
+            return
+        if todo.fetch or todo.remove or todo.reap:
             self._at_work[name] = asyncio.create_task(self._work(link), name=f"keeper {name}")
-        else:
+        elif not todo.bring:
             self._idle[name] = (link.containers, self.keep, todo.due)
 
     def _chores(self, link: Link) -> Chores:
@@ -133,7 +146,9 @@ class Keeper:
         own = (task for task in found if task and (task.node == link.node.name or task.node not in self._core.links))
         ended = {task.id: task for task in own if self._not_before.get(task.id, 0.0) <= now}
         untried = [c for c in link.containers if self._not_before.get(c.id, 0.0) <= now]
-        return chores(untried, self._core.tasks, ended, self._logs, now, self.keep, self._outputs)
+        todo = chores(untried, self._core.tasks, ended, self._logs, now, self.keep, self._outputs)
+        bring = tuple(task for task in todo.bring if self._not_before.get(_outputs_of(task), 0.0) <= now)
+        return replace(todo, bring=bring)
 
     def _ended(self, container: Container) -> Task | None:
         """The task of a container if it has ended here. Looked up once, for that is a query to the history."""
@@ -149,13 +164,11 @@ class Keeper:
     async def _work(self, link: Link) -> None:
         """Until there is nothing left to do, or the node does not answer: it is begun again when it does."""
         try:
-            while todo := self._chores(link):
-                for task in todo.bring:
-                    await self._try("outputs", link, task, self._outputs.bring(link, task), within=None)
+            while (todo := self._chores(link)) and (todo.fetch or todo.remove or todo.reap):
                 for task in todo.fetch:
-                    await self._try("logs", link, task, self._fetch(link, task))
+                    await self._once("logs", link, task, self._fetch(link, task))
                 for task in todo.remove:
-                    await self._try("containers", link, task, self._remove(link, task))
+                    await self._once("containers", link, task, self._remove(link, task))
                 for container in todo.reap:
                     await self._reap(link, container)
             self._troubles.pop("stores", None)
@@ -168,27 +181,66 @@ class Keeper:
         finally:  # in the same step as the last look: what is due from here on is begun anew
             del self._at_work[link.node.name]
 
+    async def _once(self, kind: str, link: Link, task: Task, work: Coroutine[Any, Any, None]) -> None:
+        """Not again within a minute, if it fails."""
+        if not await self._try(kind, link, task, work):
+            self._not_before[task.id] = self._core.clock.now() + RETRY_AFTER
+
+    def _bring(self, link: Link, waiting: Sequence[Task]) -> None:
+        """Begin to fetch outputs, as far as it is the turn of these tasks."""
+        here = self._bringing[link.node.name]
+        for task in fetched_now(waiting, here, self._outputs.large):
+            here[task.id] = asyncio.create_task(self._bring_one(link, task), name=f"outputs of {task.id}")
+
+    async def _bring_one(self, link: Link, task: Task) -> None:
+        here, large = self._bringing[link.node.name], self._outputs.large
+
+        def may_be_large() -> bool:
+            return sum(other in large for other in here) <= LARGE_AT_ONCE
+
+        try:
+            with contextlib.suppress(PutOff):
+                if await self._try("outputs", link, task, self._outputs.bring(link, task, may_be_large), within=None):
+                    del self._failures[task.id]
+                else:
+                    self._failures[task.id] += 1
+                    pause = min(BRING_AGAIN_WITHIN, RETRY_AFTER * 2.0 ** (self._failures[task.id] - 1))
+                    self._not_before[_outputs_of(task)] = self._core.clock.now() + pause
+        except NoAnswer as error:
+            _log.info("%s", error)
+            if link.online:
+                self._not_before[_outputs_of(task)] = self._core.clock.now() + RETRY_AFTER
+        finally:
+            del here[task.id]
+        with guarded_item(f"{link.node.name}: what is left of its tasks"):
+            self._begin(link)
+
     async def _try(
         self, kind: str, link: Link, task: Task, work: Coroutine[Any, Any, None], within: float | None = FETCH_WITHIN
-    ) -> None:
+    ) -> bool:
         """What goes wrong with one task does not hold up the others. Raises NoAnswer, which is about all of them.
 
-        Work of each kind writes into a store of its own.
+        Work of each kind writes into a store of its own. Gives whether it is done.
         """
         try:
             async with asyncio.timeout(within):
                 await work
             self._troubles.pop(kind, None)
-            return
+            self._warned.pop((kind, task.id), None)
+            return True
         except NoAnswer:
             raise
         except StateError as error:
             self._troubles[kind] = f"{error}; the container stays on {link.node.name}, and it is tried again"
         except (AgentlessError, TimeoutError) as error:
-            _log.warning("%s: task %s: %s", link.node.name, task.id, error)
+            if self._warned.get((kind, task.id)) != str(error):
+                self._warned[kind, task.id] = str(error)
+                _log.warning("%s: task %s: %s", link.node.name, task.id, error)
+        except PutOff:
+            raise
         except Exception:  # noqa: BLE001 - one task must not hold up the others
             _log.exception("%s: keeping task %s failed in an unforeseen way", link.node.name, task.id)
-        self._not_before[task.id] = self._core.clock.now() + RETRY_AFTER
+        return False
 
     async def _fetch(self, link: Link, task: Task) -> None:
         cap = min(self.keep.log, self.keep.logs)
@@ -205,7 +257,7 @@ class Keeper:
     async def _copy(self, link: Link, task: Task, log: LogWriter) -> None:
         words, runtime = b"", link.runtime_of(task)
         reading = runtime.reading(LogQuery())
-        async with link.stream(runtime.logs(task.container_ref, LogQuery())) as stream:
+        async with link.stream(runtime.logs(task.container_ref, LogQuery()), own=True) as stream:
             async for fd, data in stream:
                 for stream_number, part in reading(fd, data):
                     log.add(stream_number, part)
@@ -260,8 +312,13 @@ class Keeper:
         await link.refresh()
 
 
+def _outputs_of(task: Task) -> str:
+    """What they are called among what is not tried before its time."""
+    return f"outputs of {task.id}"
+
+
 async def _run(link: Link, command: Command, take: Callable[[int, bytes], None]) -> None:
-    async with link.stream(command) as stream:
+    async with link.stream(command, own=True) as stream:
         async for fd, data in stream:
             take(fd, data)
     if stream.exit_code != 0:

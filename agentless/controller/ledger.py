@@ -6,7 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import orjson
@@ -18,7 +18,7 @@ from agentless.model.event import Adopted, Dated, Delayed, Event, Queued, StopAs
 from agentless.model.gpu import GpuProcess
 from agentless.model.idle import Idle
 from agentless.model.spent import Load
-from agentless.model.task import Ended, Lost, Pending, Task
+from agentless.model.task import Ended, Lost, Pending, Scheduled, Task
 from agentless.model.task_id import next_try
 from agentless.model.view import OutputView, TaskView
 from agentless.ports import Clock
@@ -87,7 +87,7 @@ class Ledger:
         self.changed: list[Callable[[Task, Task], None]] = []
         self._placed: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by node; some may be elsewhere by now
         self._leftover: set[str] = set()  # ended, and the state file has them still
-        self._dated: set[str] = set()  # of these the state file does not know the engine's date yet
+        self._unsaved: set[str] = set()  # what the state file does not know of these yet: a date, a stop
         self._unrecorded: list[EventRow] = []
         self._store = store
         for task in store.load().values():
@@ -178,9 +178,26 @@ class Ledger:
     def apply(self, task_id: str, event: Event, cause: str) -> Task:
         """One event and who says so: the new state is on disk before anybody hears of it.
 
-        Raises IllegalMove or StateError; then nothing has changed.
+        Raises IllegalMove or StateError; then nothing has changed. To end work is always possible: a stop that cannot
+        be written holds all the same, and the next write takes it along.
         """
-        return self.apply_all({task_id: (event, cause)})[0]
+        try:
+            return self.apply_all({task_id: (event, cause)})[0]
+        except StateError:
+            if not isinstance(event, StopAsked):
+                raise
+            return self._keep_in_mind(task_id, event, cause)
+
+    def _keep_in_mind(self, task_id: str, asked: StopAsked, cause: str) -> Task:
+        """A stop that cannot be written. Of a task that waits it is not the end yet, but it will not start."""
+        now, old = self.clock.now(), self.tasks[task_id]
+        waits = isinstance(old.status, (Scheduled, Pending))
+        new = replace(old, stop=asked.how, stop_reason=asked.reason) if waits else apply(old, asked, now)
+        self._unsaved.add(task_id)
+        self._remember(new)
+        self._tell_changed(_Change(old, asked, cause, new))
+        self.tell(self._news(new, _words(asked), cause, now), task_id)
+        return new
 
     def apply_all(self, events: Mapping[str, tuple[Event, str]]) -> list[Task]:
         """Likewise one event each of several tasks, in one write of the state: all of them or none.
@@ -212,7 +229,7 @@ class Ledger:
         self._unrecorded.clear()
         self._leftover.add(task_id)
         del self.tasks[task_id]
-        self._dated.discard(task_id)
+        self._unsaved.discard(task_id)
         self.intruders.pop(task_id, None)
         self.loads.pop(task_id, None)
         self.ended[change.new.state] += 1
@@ -224,11 +241,11 @@ class Ledger:
     def _keep(self, changes: Iterable[_Change], now: float) -> None:
         if changed := [change.new for change in changes if change.matters]:
             saved = {task.id for task in changed}
-            dated = [self.tasks[key] for key in self._dated - saved]
+            unsaved = [self.tasks[key] for key in self._unsaved - saved]
             self._leftover -= saved  # what had ended may live again
             with self.writing("state"):
-                self._store.save(*changed, *dated, gone=self._leftover)
-            self._dated.clear()
+                self._store.save(*changed, *unsaved, gone=self._leftover)
+            self._unsaved.clear()
             self._leftover.clear()
         for change in changes:
             self._remember(change.new)
@@ -237,7 +254,7 @@ class Ledger:
                 self.secrets.remove(change.new.id)  # no launch of it will ever need them again
             if isinstance(change.event, Dated):
                 # Only known better: the next write takes it along, or the node says it again.
-                self._dated.add(change.new.id)
+                self._unsaved.add(change.new.id)
         for change in changes:
             if not isinstance(change.event, Dated):
                 self.tell(self._news(change.new, _words(change.event), change.cause, now), change.new.id)
@@ -292,7 +309,7 @@ class Ledger:
         with self.writing("history"):
             self.history.remove(task.id, [*self._unrecorded, (now, task.id, orjson.dumps(news))])
         self._unrecorded.clear()
-        self._dated.discard(task.id)
+        self._unsaved.discard(task.id)
         self.forgotten[task.id] = None  # a container of it may still be in an answer that is on its way
         while len(self.forgotten) > FORGOTTEN:
             del self.forgotten[next(iter(self.forgotten))]
@@ -306,7 +323,8 @@ class Ledger:
         self.tell(self._news(task, event, cause, self.clock.now()), task.id)
 
     def _news(self, task: Task, event: str, cause: str, now: float) -> News:
-        return {"kind": "task", "at": now, "event": event, "cause": cause, "task": _fields(self.view(task))}
+        told = {"kind": "task", "at": now, "event": event, "cause": cause, "task": _fields(self.view(task))}
+        return told | {"request": task.request} if task.request else told
 
     def tell(self, news: News, task: str = "") -> None:
         """Record and publish. What has happened has happened: news that the disk has no room for are kept for later."""
@@ -321,11 +339,23 @@ class Ledger:
                 self._store.remove(*self._leftover)
                 self._leftover.clear()
             elif "state" in self.troubles:
-                self._store.save()
+                self._save_unsaved()
         self._record()
         if "history" in self.troubles and not self._unrecorded:
             with suppress(StateError), self.writing("history"):
                 self.history.touch()
+
+    def examine_stores(self) -> str | None:
+        """Write both stores once more; why that cannot be done, None when it can."""
+        with suppress(StateError), self.writing("state"):
+            self._save_unsaved()
+        with suppress(StateError), self.writing("history"):
+            self.history.touch()
+        return self.trouble
+
+    def _save_unsaved(self) -> None:
+        self._store.save(*(self.tasks[key] for key in self._unsaved))
+        self._unsaved.clear()
 
     def _record(self) -> None:
         if self._unrecorded:

@@ -11,11 +11,13 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass, replace
 
 from agentless import hostfacts
+from agentless.controller.shared_streams import Reader, SharedStreams
 from agentless.errors import (
     AgentlessError,
     AuthFailed,
     HostKeyRejected,
     NodeBroken,
+    NoSession,
     RuntimeFailed,
     TooMuch,
     Unreachable,
@@ -52,6 +54,16 @@ REJECTED_RETRY = 60.0
 """Seconds before a server that rejected us, or that we rejected, is tried again unasked: hammering gets one banned.
 
 So it is with one that said too much: to hear all that again at once would be the load that it was ended for."""
+HELD = 30.0
+"""Seconds that a link must have held for the next try after a break to be a first one.
+
+A server that drops us soon after each login is not to be called every second."""
+STREAMED = 4
+"""Sessions that a node must give for samples to have one of their own; else they are asked for, one by one."""
+FOLLOWED = 3
+"""Likewise for events. A node that gives fewer leaves one to commands, and where it gives two, the other to users."""
+RELAYED = 2.0
+"""Seconds between two looks at whether they may have theirs."""
 REFRESH_WITHIN = 60.0
 """Seconds for a full look."""
 FRAME = 2 * SECTION
@@ -137,6 +149,8 @@ class Link:
         self._wake = asyncio.Event()
         self._asking = asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
+        self._listed_at: float | None = None  # the engine has last said so
+        self._shared = SharedStreams(self.stream)
 
     def runtime_of(self, task: Task) -> Runtime:
         """What runs this task here."""
@@ -166,6 +180,14 @@ class Link:
         if seen.error is not None or seen.engine is None:
             return seen.error or "it has not answered yet"
         return None if seen.engine.containers is not None else seen.engine.error or "its containers cannot be listed"
+
+    @property
+    def known_until(self) -> float | None:
+        """Up to when (Unix seconds) its containers are known, while it does not say; None: it has never said."""
+        sampled, engine = self.observation.sampled_at, self.observation.engine
+        if self._listed_at is None or sampled is None or engine is None or engine.containers is None:
+            return self._listed_at
+        return max(self._listed_at, sampled)  # the engine would have told of a change for as long as the link was there
 
     @property
     def every(self) -> float:
@@ -208,9 +230,13 @@ class Link:
             raise Unreachable(unreachable(self.node.name, self.observation.error))
         return await self.session.run(command)
 
-    def stream(self, command: Command) -> contextlib.AbstractAsyncContextManager[Stream]:
-        """Run a command whose output is wanted as it comes."""
-        return self.session.stream(command)
+    def stream(self, command: Command, *, own: bool = False) -> contextlib.AbstractAsyncContextManager[Stream]:
+        """Run a command whose output is wanted as it comes; `own`: it may have a session kept for the controller."""
+        return self.session.stream(command, own=own)
+
+    def followed(self, command: Command, tail: int | None) -> contextlib.AbstractAsyncContextManager[Reader]:
+        """Likewise, for all who ask for the same; see `SharedStreams.stream`."""
+        return self._shared.stream(command, tail)
 
     async def pull(self, image: str) -> None:
         """Have the node fetch a plain image; raises RuntimeFailed or NoAnswer."""
@@ -261,6 +287,7 @@ class Link:
             found = runtime.parse_containers(result, engine.clock if engine else 0.0)
             if problem := self.runtime.excess((*self.containers, *found)):
                 raise RuntimeFailed(f"{self.node.name}: {problem}")
+            self._listed_at = self._clock.now()
             self._remember(task, found)
             self._on_sighting(self, Sighting(found, asked, task))
 
@@ -276,6 +303,8 @@ class Link:
             )
             result = await self.session.run(Command(join_sections(sections), timeout=REFRESH_WITHIN))
             answer = split_sections(result.stdout)
+            if len(answer) < len(sections) and (said := result.err.strip()):
+                raise Unreachable(f"{self.node.name}: {self.runtime.complaint(said)}")
             engine = await self._inspect(self.runtime.parse_facts(answer, asked, self._clock.now()))
             units = self.units.parse_facts(answer, engine.clock)
             if units is None and (problem := self.units.excess(answer)):
@@ -301,7 +330,7 @@ class Link:
                 if seen.broken and seen.broken.fault == "engine":
                     self._set_broken(None)
                 self._ended.intersection_update(c.id for c in engine.containers if c.over)
-                self._refreshed_at = asked + engine.clock
+                self._refreshed_at, self._listed_at = asked + engine.clock, self._clock.now()
                 self._on_sighting(self, Sighting(engine.containers, asked, blind=units is None))
 
     async def _inspect(self, engine: EngineFacts) -> EngineFacts:
@@ -343,14 +372,15 @@ class Link:
     # ------------------------------------------------------------------ loops
 
     async def _keep(self) -> None:
-        attempt = 0
+        attempt, time = 0, asyncio.get_running_loop().time
         while True:
             self._wake.clear()
+            since = math.inf
             try:
                 await self.session.connect()
                 await self.refresh()
                 self._restarted()
-                self.failure, self.offline_since, attempt = None, None, 0
+                self.failure, self.offline_since, since = None, None, time()
                 self.answered.set()
                 await self._watch()
             except AgentlessError as error:
@@ -359,6 +389,8 @@ class Link:
                 _log.exception("%s: the link broke in an unforeseen way", self.node.name)
                 self._gone(Unreachable(f"agentless failed here: {error!r}; please report it"))
             await self.session.close()
+            if time() - since >= HELD:
+                attempt = 0
             wait = backoff(attempt, random.random())  # noqa: S311 - jitter
             if isinstance(self.failure, (AuthFailed, HostKeyRejected, TooMuch)):
                 wait = REJECTED_RETRY
@@ -376,44 +408,67 @@ class Link:
 
     async def _watch(self) -> None:
         """Sample and follow until one of them breaks; raises what broke."""
-        loops = [
-            asyncio.create_task(self._samples()),
-            asyncio.create_task(self._events()),
-            asyncio.create_task(self._refreshes()),
-        ]
-        try:
-            done, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_EXCEPTION)
-            for loop in done:
-                loop.result()
-        finally:
-            for loop in loops:
-                loop.cancel()
-            await asyncio.gather(*loops, return_exceptions=True)
-
-    async def _samples(self) -> None:
         while True:
-            self._repaced.clear()
-            loops = [asyncio.create_task(self._sample(self.every)), asyncio.create_task(self._repaced.wait())]
+            streamed, followed = self._may_have(STREAMED), self._may_have(FOLLOWED)
+            loops = [
+                asyncio.create_task(self._samples(streamed=streamed)),
+                asyncio.create_task(self._events(followed=followed)),
+                asyncio.create_task(self._refreshes()),
+            ]
             try:
-                await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
-                if loops[0].done():
-                    loops[0].result()
+                while (streamed, followed) == (self._may_have(STREAMED), self._may_have(FOLLOWED)):
+                    done, _ = await asyncio.wait(loops, timeout=RELAYED, return_when=asyncio.FIRST_EXCEPTION)
+                    for loop in done:
+                        loop.result()
             finally:
                 for loop in loops:
                     loop.cancel()
                 await asyncio.gather(*loops, return_exceptions=True)
+
+    def _may_have(self, sessions: int) -> bool:
+        """Whether the node gives so many sessions, as far as is known."""
+        known = self.session.sessions
+        return known is None or known.total is None or known.total >= sessions
+
+    async def _samples(self, *, streamed: bool) -> None:
+        while True:
+            self._repaced.clear()
+            sampling = self._sample(self.every) if streamed else self._sample_once(self.every)
+            loops = [asyncio.create_task(sampling), asyncio.create_task(self._repaced.wait())]
+            try:
+                await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
+                if loops[0].done():
+                    loops[0].result()
+            except NoSession:
+                await self._sample_once(self.every)
+            finally:
+                for loop in loops:
+                    loop.cancel()
+                await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _sample_once(self, every: float) -> None:
+        """Ask for the next sample, where there is no session to stream them."""
+        await asyncio.sleep(every)
+        result = await self.session.run(Command(join_sections(self._probe.sections()), timeout=REFRESH_WITHIN))
+        self._sampled(result.stdout)
+
+    def _sampled(self, frame: bytes) -> None:
+        sample = self._living(self._recognised(split_sections(frame)))
+        self._observe(replace(self.observation, sample=sample, sampled_at=self._clock.now()))
 
     async def _sample(self, every: float) -> None:
         body = join_sections(self._probe.sections())
         mark = f"{_FRAME_END}\n".encode()
         time = asyncio.get_running_loop().time
         early = -math.inf
-        async with self.stream(Command(_SAMPLES.format(every=every, body=body, end=_FRAME_END))) as stream:
-            buffer, allowed = bytearray(), Allowance(*SAMPLE_BYTES)
+        command = Command(_SAMPLES.format(every=every, body=body, end=_FRAME_END))
+        async with self.session.stream(command, own=True, wait=False) as stream:
+            buffer, allowed, said = bytearray(), Allowance(*SAMPLE_BYTES), b""
             async for fd, data in stream:
                 if allowed.take(len(data)) or len(buffer) > FRAME:
                     raise self._flooded(fd, f"more than {FRAME >> 20} MiB for a sample")
                 if fd != 1:
+                    said = (said + data)[-1000:]
                     continue
                 start = max(0, len(buffer) - len(mark))
                 buffer += data
@@ -424,21 +479,26 @@ class Link:
                 if time() < early:
                     continue  # one that came with another, or of a node that does not wait between them
                 early = time() + every / 2
-                sample = self._living(self._recognised(split_sections(frame)))
-                self._observe(replace(self.observation, sample=sample, sampled_at=self._clock.now()))
-        raise Unreachable(f"{self.node.name} ended the stream of samples")
+                self._sampled(frame)
+        why = f"; {self.runtime.complaint(words)}" if (words := said.decode("utf-8", "replace").strip()) else ""
+        raise Unreachable(f"{self.node.name} ended the stream of samples{why}")
 
-    async def _events(self) -> None:
+    async def _events(self, *, followed: bool) -> None:
+        """Follow them; where there is no session for that, look again and again."""
         took = 0.0
         while True:
             # Of an engine that did not answer the last full look nothing is known that events could change.
-            if self.silence is None:
-                await self._follow_events()
+            was_away = self.silence is not None
+            if not was_away and followed:
+                with contextlib.suppress(NoSession):
+                    await self._follow_events()
+                    was_away = True
             await asyncio.sleep(min(REFRESH_EVERY, max(ENGINE_RETRY, took * RESTS)))
             began = asyncio.get_running_loop().time()
             await self.refresh()
             took = asyncio.get_running_loop().time() - began
-            self._restarted()
+            if was_away:
+                self._restarted()
 
     async def _follow_events(self) -> None:
         """Look at each container that something happens to, until the stream ends: the engine went away.
@@ -446,7 +506,7 @@ class Link:
         What happens while it looks is looked at together afterwards.
         """
         events = self.units.watch(self.runtime.events(max(0.0, self._refreshed_at - OVERLAP)))
-        async with self.stream(events) as stream:
+        async with self.session.stream(events, own=True, wait=False) as stream:
             changes, looks = _Changes(), Allowance(*LOOKS)
             reading = asyncio.create_task(self._read_events(stream, changes))
             try:
@@ -454,6 +514,7 @@ class Link:
                     await asyncio.sleep(looks.take(len(some)))
                     await self._look_at(some)
                 await reading  # raises what has broken
+                self._listed_at = self._clock.now()
             except RuntimeFailed:
                 return  # the engine goes away; what else the link carries goes on
             finally:
@@ -493,7 +554,9 @@ class Link:
         async with self._asking:
             asked = self._clock.now()
             engine = self.observation.engine
-            found = [each async for more in self._described(list(ids), engine.clock if engine else 0.0) for each in more]
+            found = [
+                each async for more in self._described(list(ids), engine.clock if engine else 0.0) for each in more
+            ]
             for task in sorted({*ids.values(), *filter(None, map(_task_of, found))}):
                 others = (c for c in self.containers if _task_of(c) == task and c.id not in ids)
                 these = (*others, *(c for c in found if _task_of(c) == task))
@@ -544,13 +607,14 @@ class _Changes:
 
     def __init__(self) -> None:
         self._pending: dict[str, None] = {}
-        self._news, self._urgent = asyncio.Event(), asyncio.Event()
+        self._news, self._urgent, self._taken = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._ended = False
 
     async def put(self, change: str, *, at_once: bool = True) -> None:
         """One more; waits while there are many."""
         while len(self._pending) >= INSPECTED:
-            await asyncio.sleep(0.1)
+            self._taken.clear()
+            await self._taken.wait()
         self._pending[change] = None
         self._news.set()
         if at_once:
@@ -569,6 +633,7 @@ class _Changes:
             async with asyncio.timeout(SETTLE):
                 await self._urgent.wait()
         found, self._pending = self._pending, {}
+        self._taken.set()
         if not self._ended:
             self._news.clear()
             self._urgent.clear()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import posixpath
 import shutil
 import tempfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agentless.controller.core import Core
 from agentless.controller.guarded import guarded_item
@@ -18,13 +22,36 @@ from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError
 from agentless.model.files import UNFINISHED, Output, Upload, within
 from agentless.model.task import Ended, Task
 from agentless.model.task_id import first_try, next_try
+from agentless.model.units import format_size
 from agentless.model.view import OutputView
 from agentless.rules.files import changed_paths
-from agentless.stores.arrivals import Arrival, Placed, arrive, unpack
+from agentless.rules.keep import LARGE
+from agentless.session import Stream
+from agentless.stores.arrivals import Arrival, Placed, Unpacking, Unusable, ZerosAhead, arrive
 from agentless.stores.outputs import Brought, OutputStore, Wanted
 from agentless.stores.snapshots import SnapshotStore
+from agentless.tar import CHUNK, Fed
 
+_WORTH = 1 << 18
+"""Bytes that are handed to a thread at once."""
+_GZIP = b"\x1f\x8b"
+STALL = 300.0
+"""Seconds without a byte after which a copy out of a container is given up, to be tried again."""
 _SAID = 4000
+_NAMED = 3
+"""Tasks that are named as those that are waited for."""
+
+
+class PutOff(Exception):
+    """The outputs of a task are large, and have to wait until it is the turn of large ones."""
+
+
+@dataclass
+class _Coming:
+    """Outputs on their way from a node: so many bytes came over the link so far."""
+
+    node: str
+    bytes: int = 0
 
 
 class Outputs:
@@ -35,6 +62,8 @@ class Outputs:
         self._core = core
         self._snapshots = snapshots
         self._problems: dict[str, str] = {}
+        self._coming: dict[str, _Coming] = {}
+        self.large: set[str] = set()
 
     def __contains__(self, task: object) -> bool:
         """Whether something of this try is to be brought, and was not."""
@@ -65,6 +94,7 @@ class Outputs:
     def settle_lost(self) -> None:
         """Of tasks that never started, or whose container is gone, nothing will come: that is known from here on."""
         self._problems = {task: words for task, words in self._problems.items() if task in self.store}
+        self.large = {task for task in self.large if task in self.store}
         for first in self.store.pending():
             if first not in self._core.tasks:
                 with guarded_item(f"task {first}: outputs that are lost"):
@@ -91,24 +121,27 @@ class Outputs:
         """Whether somebody who waits for the task should wait for its outputs, too."""
         return any(each.state == "coming" for each in self.view(task))
 
-    async def bring(self, link: Link, task: Task) -> None:
-        """Fetch all outputs of an ended task, and put them in their places. Raises what went wrong."""
+    async def bring(self, link: Link, task: Task, may_be_large: Callable[[], bool]) -> None:
+        """Fetch all outputs of an ended task, and put them in their places. Raises what went wrong.
+
+        Once they are known to be large `may_be_large` is asked; if they may not, PutOff is raised.
+        """
         wanted = self.store.wanted(task.id)
         if wanted is None:
             return
+        self._coming[task.id] = _Coming(link.node.name)
         try:
-            brought = [await self._one(link, task, output, wanted.uploads) for output in wanted.outputs]
-        except (AgentlessError, OSError) as error:
-            words = str(error) if isinstance(error, AgentlessError) else f"{error.filename}: {error.strerror}"
-            news, self._problems[task.id] = words != self._problems.get(task.id), words
-            if news:
-                self._core.publish(task, "outputs-wait", words)
-            if isinstance(error, OSError):
-                raise StateError(f"the outputs of task {task.id} cannot be written: {words}") from None
+            brought = [await self._one(link, task, output, wanted.uploads, may_be_large) for output in wanted.outputs]
+        except PutOff:
+            raise
+        except AgentlessError as error:
+            self._failed(task, str(error))
             raise
         except Exception as error:
             self._problems[task.id] = f"it failed in an unforeseen way ({type(error).__name__})"
             raise
+        finally:
+            del self._coming[task.id]
         self._problems.pop(task.id, None)
         if not self._core.knows(task.id):  # removed meanwhile
             self.store.remove(task.id)
@@ -118,6 +151,11 @@ class Outputs:
         self._core.publish(task, "brought", "; ".join(said))
 
     # ------------------------------------------------------------------ inside
+
+    def _failed(self, task: Task, words: str) -> None:
+        if words != self._problems.get(task.id):
+            self._problems[task.id] = words
+            self._core.publish(task, "outputs-wait", words)
 
     def _settle_lost(self, first: str) -> None:
         task = self._core.history.get(first)
@@ -142,7 +180,20 @@ class Outputs:
             return "stuck", f"it comes when {link.node.name} answers again"
         if problem := self._problems.get(task.id):
             return "stuck", f"{problem}; it is tried again"
+        if task.id in self._coming:
+            return "coming", f"on its way{self._so_far(task.id)}"
+        if words := self._in_front(link):
+            return "coming", f"waits for {words}"
         return "coming", "on its way"
+
+    def _in_front(self, link: Link) -> str:
+        """Whose outputs are fetched from this node at present, in words."""
+        tasks = [task for task, coming in self._coming.items() if coming.node == link.node.name]
+        words = ", ".join(f"task {task}{self._so_far(task)}" for task in tasks[:_NAMED])
+        return words and f"the outputs of {words}" + (f" and {more} more" if (more := len(tasks) - _NAMED) > 0 else "")
+
+    def _so_far(self, task: str) -> str:
+        return f" ({format_size(size)} so far)" if (size := self._coming[task].bytes) else ""
 
     def _lost(self, task: Task) -> str | None:
         """Why nothing will come of an ended task, None as long as something may."""
@@ -156,7 +207,21 @@ class Outputs:
         there = any(container.id == task.status.container for container in link.containers)
         return None if there else "its container was removed before it was brought"
 
-    async def _one(self, link: Link, task: Task, output: Output, uploads: tuple[Upload, ...]) -> Brought:
+    async def _one(
+        self, link: Link, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
+    ) -> Brought:
+        try:
+            return await self._fetched(link, task, output, uploads, may_be_large)
+        except Unusable as error:
+            return Brought(False, str(error))
+        except OSError as error:
+            named = isinstance(error.filename, str) and os.path.isabs(error.filename)
+            where = error.filename if named else output.local
+            raise StateError(f"the outputs of task {task.id} cannot be written: {where}: {error.strerror}") from None
+
+    async def _fetched(
+        self, link: Link, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
+    ) -> Brought:
         files, container = link.runtime.workspace, task.container_ref
         result = await link.run(files.folder(container))
         if not result.ok:
@@ -174,13 +239,16 @@ class Outputs:
             arrivals = list[Arrival]()
             for piece in pieces:
                 where = "" if piece == "." else piece
-                archive = room / "archive"
-                if not await self._fetch(link, task, posixpath.join(path, where) if where else path, archive):
-                    if output.changed:
-                        continue  # somebody has removed it meanwhile
+                there = posixpath.join(path, where) if where else path
+
+                def unpacking(packed: bool, below: str = where) -> Unpacking:
+                    return Unpacking(room / "new", below, arrivals, changed=output.changed, packed=packed)
+
+                arrival = await self._fetch(link, task, there, unpacking, may_be_large)
+                if arrival is not None:
+                    arrivals.append(arrival)
+                elif not output.changed:  # else somebody has removed it meanwhile
                     return Brought(False, f"there is no {path} in its container")
-                arrivals.append(await in_thread(unpack, archive, room / "new", where, changed=output.changed))
-                archive.unlink()
             found = await in_thread(self._arrive, room / "new", output, path, task.id, self._known(uploads), arrivals)
         return Brought(True, found.words, found.files, found.bytes)
 
@@ -203,22 +271,121 @@ class Outputs:
                     known[place] = entry.content if entry.kind == "file" else f"link:{entry.content}"
         return known
 
-    async def _fetch(self, link: Link, task: Task, path: str, archive: Path) -> bool:
-        """Get a path of its container as a tar archive; False when there is none."""
+    async def _fetch(
+        self,
+        link: Link,
+        task: Task,
+        path: str,
+        unpacking: Callable[[bool], Unpacking],
+        may_be_large: Callable[[], bool],
+    ) -> Arrival | None:
+        """Unpack a path of its container; None when there is none."""
+        try:
+            return await self._unpacked(link, task, path, unpacking(False), may_be_large)
+        except ZerosAhead:
+            return await self._unpacked(link, task, path, unpacking(True), may_be_large, packed=True)
+
+    async def _unpacked(
+        self,
+        link: Link,
+        task: Task,
+        path: str,
+        unpacking: Unpacking,
+        may_be_large: Callable[[], bool],
+        *,
+        packed: bool = False,
+    ) -> Arrival | None:
+        runtime, container = link.runtime, task.container_ref
+        command = runtime.copy_packed(container, path) if packed else runtime.copy(container, path, into=False)
+        feed = _Feed(unpacking)
         words = b""
-        with archive.open("wb") as file:
-            async with link.stream(link.runtime.copy(task.container_ref, path, into=False)) as stream:
-                async for fd, data in stream:
-                    if fd == 1:
-                        file.write(data)
-                    else:
+        try:
+            async with link.stream(command, own=True) as stream:
+                async for fd, data in _steadily(stream, link.node.name):
+                    if fd == 2:
                         words = (words + data)[-_SAID:]
-        if stream.exit_code == 0:
-            return True
+                        continue
+                    self._coming[task.id].bytes += len(data)
+                    if self._coming[task.id].bytes >= LARGE and task.id not in self.large:
+                        self.large.add(task.id)
+                        if not may_be_large():
+                            raise PutOff
+                    await feed.take(data)
+            if stream.exit_code == 0:
+                return await feed.end()
+        finally:
+            await feed.close()
         said = words.decode("utf-8", "replace")
-        if link.runtime.workspace.says_missing(said):
-            return False
-        raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(said)}")
+        if runtime.workspace.says_missing(said):
+            return None
+        raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(said)}")
+
+
+class _Feed:
+    """Gives what comes of an archive to the one who unpacks it, in threads; compressed or not."""
+
+    def __init__(self, unpacking: Unpacking) -> None:
+        self._unpacking = unpacking
+        self._fed: Fed[None] | None = None
+        self._gunzip: Any = None
+        self._waiting: list[bytes] = []
+        self._size = 0
+
+    async def take(self, data: bytes) -> None:
+        """Some more of it: nothing is done before there is enough for a thread to be worth it."""
+        self._waiting.append(data)
+        self._size += len(data)
+        if self._size >= _WORTH:
+            await self._flush()
+
+    async def end(self) -> Arrival:
+        """It is whole. Raises what `Unpacking.reading` raises, as does `take`."""
+        await self._flush()
+        await in_thread(self._end)
+        return self._unpacking.arrival
+
+    async def close(self) -> None:
+        """Let go of what is open."""
+        if self._fed is not None:
+            await in_thread(self._fed.close)
+
+    async def _flush(self) -> None:
+        data, self._waiting, self._size = b"".join(self._waiting), [], 0
+        await in_thread(self._feed, data)
+
+    def _feed(self, data: bytes) -> None:
+        if self._fed is None:
+            self._fed = Fed(self._unpacking.reading())
+            self._gunzip = zlib.decompressobj(31) if data[:2] == _GZIP else None
+        if self._gunzip is None:
+            if data:
+                self._fed.feed(data)
+            return
+        try:
+            while plain := self._gunzip.decompress(data, CHUNK):
+                self._fed.feed(plain)
+                data = self._gunzip.unconsumed_tail
+        except zlib.error as error:
+            raise RuntimeFailed(f"what came is damaged: {error}") from None
+
+    def _end(self) -> None:
+        if self._gunzip is not None and not self._gunzip.eof:
+            raise RuntimeFailed("what came is not whole")
+        if self._fed is not None:
+            self._fed.end()
+
+
+async def _steadily(stream: Stream, node: str) -> AsyncIterator[tuple[int, bytes]]:
+    """What comes; raises RuntimeFailed when nothing comes for long."""
+    try:
+        while True:
+            async with asyncio.timeout(STALL):
+                chunk = await anext(stream)
+            yield chunk
+    except StopAsyncIteration:
+        return
+    except TimeoutError:
+        raise RuntimeFailed(f"{node}: nothing came for {STALL:g} s; see whether docker cp hangs there") from None
 
 
 @contextlib.contextmanager

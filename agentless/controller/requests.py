@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, field_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_validator
 
-from agentless.model.spec import TaskSpec, on_targets
+from agentless.model.spec import TaskSpec, on_targets, without_zeros
 from agentless.model.transfer import Via
 from agentless.rules.nearest import nearest
 
@@ -24,6 +25,8 @@ class SubmitRequest(BaseModel):
 
     Each target is a task, and what it says adds to what the spec needs; without any the spec is one task. With a
     `sweep` it is one for each variation, on each target. `owner` is whose they are; absent: of the one who asks.
+    `request` is a name for the request, of the client's making. With `repeated` it was sent before and its answer was
+    lost: if the tasks of that name are there, they are the answer, and nothing is started.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -33,10 +36,13 @@ class SubmitRequest(BaseModel):
     secrets: dict[str, str] = {}
     dry_run: bool = False
     owner: str | None = None
+    request: Annotated[str, Field(pattern=r"^[0-9A-Za-z_-]{1,64}$")] | None = None
+    repeated: bool = False
 
     def specs(self) -> tuple[TaskSpec, ...]:
         """The tasks that are asked for; raises UsageError for a target that contradicts the spec."""
-        varied = [replace(self.spec, command=v.command, parameters=v.parameters) for v in self.sweep] or [self.spec]
+        asked = without_zeros(self.spec)
+        varied = [replace(asked, command=v.command, parameters=v.parameters) for v in self.sweep] or [asked]
         return tuple(spec for each in varied for spec in on_targets(each, self.targets))
 
     @field_validator("spec", mode="before")

@@ -41,7 +41,7 @@ class Reservations:
         if not request.targets:
             raise UsageError("no target: name a node or GPUs of one, like node1 or node1::0-3")
         made: dict[str, Reservation] = {}
-        for target in request.targets:
+        for target in dict.fromkeys(request.targets):
             needs = parse_target(target)
             if needs.node is None or needs.numa is not None:
                 raise UsageError(f"target {target!r}: reserve a node or exact GPUs of one, like node1 or node1::0-3")

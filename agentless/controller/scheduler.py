@@ -104,7 +104,8 @@ class Scheduler:
             refused = task.status.reason if isinstance(task.status, Pending) else ""
             self._seen = self._seen or self._core.cluster()  # a look at many nodes takes its time
             found = self._held_back(task) or brief(self._seen, task.spec, task.owner)
-            self._reasons[task.id] = found or refused or "what is free is promised to those before it"
+            fits = "what is free is promised to those before it" if position > 1 else "it is about to start"
+            self._reasons[task.id] = found or refused or fits
         return Outlook(position, self._reasons[task.id], self.plan.promises.get(task.id))
 
     def explain(self, task: Task) -> ExplainView:
@@ -116,8 +117,11 @@ class Scheduler:
             return ExplainView(task.id, f"task {task.id} is {task.state}: it waits for nothing", None, (), {})
         cluster, promise = self._core.cluster(), self.plan.promises.get(task.id)
         position = self.outlook(task).position
-        held_back, coming = self._held_back(task), when(promise, cluster)
+        held_back = self._held_back(task)
+        coming = when(promise, cluster, task.spec, held_back=bool(held_back))
         summary = f"task {task.id} ({task.spec.needs}) is number {position} in the queue; "
+        if never(cluster, task.spec, task.owner):
+            return explanation(cluster, task, f"{summary}as the nodes are now, it can never start", None, Ahead())
         if held_back:
             start = timestamp(promise.start) if promise else None
             return ExplainView(task.id, f"{summary}{held_back}; {coming}", start, (), {})
@@ -136,7 +140,7 @@ class Scheduler:
         if placement := found.starts.get(task.id):
             return ExplainView("", f"{spec.needs} would start now, on {placement}", timestamp(now), (), {})
         place, promise = self._in_order(task).index(task) + 1, found.promises.get(task.id)
-        summary = f"{spec.needs} would be number {place} in the queue; {when(promise, cluster)}"
+        summary = f"{spec.needs} would be number {place} in the queue; {when(promise, cluster, spec)}"
         return explanation(cluster, task, summary, promise, self._ahead(task, found))
 
     def move(
@@ -253,7 +257,7 @@ class Scheduler:
         return order([*self._waiting(), *others], self._used)
 
     def _waiting(self) -> list[Task]:
-        return [task for task in self._core.tasks.values() if isinstance(task.status, Pending)]
+        return [t for t in self._core.tasks.values() if isinstance(t.status, Pending) and not t.stop]
 
 
 def _was_refused_just_now(task: Task, now: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from agentless.controller.core import Core
@@ -15,6 +15,8 @@ from agentless.model.command import escaped
 from agentless.model.task import Running
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
+from agentless.runtimes.client_warnings import WithoutWarnings
+from agentless.runtimes.docker import AsItIs
 from agentless.session import GREETING
 
 BEGIN_WITHIN = 20.0
@@ -22,12 +24,16 @@ BEGIN_WITHIN = 20.0
 
 
 class Program:
-    """One that runs, on a terminal or without one. Its exit code is `wait()`."""
+    """One that runs, on a terminal or without one. Its exit code is `wait()`.
 
-    def __init__(self, shell: Shell, terminal: Terminal | None = None) -> None:
+    `warnings` are what the engine's command says at every call: they are none of its words.
+    """
+
+    def __init__(self, shell: Shell, terminal: Terminal | None = None, warnings: Iterable[str] = ()) -> None:
         self._shell = shell
         self._terminal = terminal
         self._printed: deque[tuple[int, bytes]] = deque()
+        self._own = WithoutWarnings(AsItIs(), warnings)
         self.wait = shell.wait
 
     async def begin(self, mark: str) -> bytes | None:
@@ -41,12 +47,15 @@ class Program:
             if len(seen[1]) + len(seen[2]) > GREETING:
                 raise TooMuch(f"the node said more than {GREETING >> 20} MiB before the program began; try again")
         # Its errors may be faster than the mark, which comes by another stream.
-        self._printed.extend((fd, data) for fd, data in {1: seen[1].partition(wanted)[2], 2: seen[2]}.items() if data)
+        for fd, data in {1: seen[1].partition(wanted)[2], 2: seen[2]}.items():
+            self._printed.extend(self._own(fd, data) if data else ())
         return None
 
     async def read(self) -> tuple[int, bytes] | None:
         """As `Shell.read`: on a terminal, all of it comes on stream 1."""
-        return self._printed.popleft() if self._printed else await self._shell.read()
+        while not self._printed and (chunk := await self._shell.read()):
+            self._printed.extend(self._own(*chunk))
+        return self._printed.popleft() if self._printed else None
 
     async def write(self, data: bytes) -> None:
         """Type."""
@@ -104,7 +113,7 @@ async def started(link: Link, container: str, command: Sequence[str], size: Size
     script = link.runtime.shell(container, command, mark, terminal=size is not None)
     if size is None:
         async with link.session.dialogue(script) as shell:
-            program = Program(shell)
+            program = Program(shell, warnings=link.runtime.warnings)
             await _begin(link, program, mark)
             yield program
     else:

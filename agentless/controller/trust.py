@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agentless.controller.link import Link
-from agentless.errors import HostKeyRejected, Refused, StateError
+from agentless.errors import AgentlessError, HostKeyRejected, Refused, StateError
 
 
 @dataclass(frozen=True, slots=True)
 class HostKey:
-    """A node's host key. `trusted`: it is on record already. `recorded`: fingerprints on record that it is not."""
+    """A node's host key.
+
+    `trusted`: it is on record already, in the user's `known_hosts` or in ours. `recorded`: fingerprints on record that
+    it is not. `revoked`: it is on record as one that nobody may show. `error`: why the node could not be asked.
+    """
 
     node: str
     trusted: bool
     fingerprint: str = ""
     host: str = ""
     recorded: tuple[str, ...] = ()
+    revoked: bool = False
+    error: str = ""
 
 
 class Trust:
@@ -32,7 +41,8 @@ class Trust:
         await link.ready()
         failure = link.failure
         if isinstance(failure, HostKeyRejected):
-            return HostKey(link.node.name, False, failure.fingerprint, failure.host, failure.recorded)
+            shown = (failure.fingerprint, failure.host, failure.recorded, failure.revoked)
+            return HostKey(link.node.name, False, *shown)
         if failure is not None and link.observation.error is not None:
             raise failure
         return HostKey(link.node.name, True)
@@ -44,9 +54,20 @@ class Trust:
             return await self.ask(link)
         if failure.fingerprint != fingerprint:
             raise Refused(f"{link.node.name} shows another key now ({failure.fingerprint}); look at it again")
+        if failure.revoked:
+            raise Refused(str(failure))
         self._write(failure)
         await link.ready()
         return await self.ask(link)
+
+    async def ask_all(self, links: Iterable[Link]) -> list[HostKey]:
+        """What these nodes show now, all asked at once; one that cannot be asked says why."""
+        return list(await asyncio.gather(*(_or_error(link, self.ask(link)) for link in links)))
+
+    async def record_all(self, fingerprints: Mapping[Link, str]) -> list[HostKey]:
+        """Record the shown key of each of these nodes, likewise."""
+        work = (_or_error(link, self.record(link, shown)) for link, shown in fingerprints.items())
+        return list(await asyncio.gather(*work))
 
     def _write(self, shown: HostKeyRejected) -> None:
         try:
@@ -59,3 +80,10 @@ class Trust:
             os.replace(fresh, self._known_hosts)
         except OSError as error:
             raise StateError(f"{self._known_hosts} cannot be written: {error.strerror}") from None
+
+
+async def _or_error(link: Link, work: Coroutine[Any, Any, HostKey]) -> HostKey:
+    try:
+        return await work
+    except AgentlessError as error:
+        return HostKey(link.node.name, False, error=str(error))

@@ -139,6 +139,8 @@ class Uploads:
         workdir = task.spec.workdir or (facts.workdir if facts.workdir not in ("", "/") else WORKDIR)
         snapshots = [(upload, self.store.get(upload.snapshot)) for upload in task.spec.uploads]
         tree = tree_of(snapshots, workdir)
+        if facts.workdir != workdir == WORKDIR and not any(path.startswith(WORKDIR) for path in tree):
+            tree[WORKDIR] = Entry("folder", 0o755)  # podman makes no folder to work in that is not there
         _check_seen(tree, facts.volumes, "the image has a volume")
         folder = [LOCAL_TEMP] if link.node.local_temp else []
         _check_seen(tree, [*task.spec.mounted_at, *folder], "the task sees something of the node")

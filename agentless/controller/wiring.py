@@ -179,7 +179,7 @@ class Controller:
         if self._leave is not None:
             asyncio.get_running_loop().call_later(0.05, self._leave)
 
-    async def use_inventory(self, wanted: str | None, *, reading: bool) -> str | None:
+    async def use_inventory(self, wanted: str | None, *, reading: bool) -> None:
         """Follow the file when it was edited. A broken one leaves the last good one in force for reading only."""
         if wanted is not None and wanted != str(self._inventory.path):
             raise Refused(
@@ -197,6 +197,9 @@ class Controller:
                     raise
         else:
             self._problem = None
+
+    def warning(self) -> str | None:
+        """All warnings."""
         return "; ".join(self.describe().warnings) or None
 
     # ---------------------------------------------------------------- life cycle

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from agentless.demo.fleet import Fleet, demo_plans
@@ -30,19 +32,19 @@ async def run(root: Path, gpus: list[int]) -> None:
     asked = asyncio.Queue[list[str]]()
 
     def read() -> None:
-        text = os.read(0, 4096).decode(errors="replace")
-        for line in text.splitlines():
-            asked.put_nowait(line.split())
-        if not text:
-            over.set()
+        with contextlib.suppress(RuntimeError):  # the loop has ended first
+            while text := os.read(0, 4096).decode(errors="replace"):
+                for line in text.splitlines():
+                    loop.call_soon_threadsafe(asked.put_nowait, line.split())
+            loop.call_soon_threadsafe(over.set)
 
-    loop.add_reader(0, read)
+    # In a thread, since a loop waits for no file: /dev/null is one.
+    threading.Thread(target=read, daemon=True).start()
     async with Fleet(root, demo_plans(gpus)) as fleet:
         print("ready", fleet.inventory, flush=True)
         doing = asyncio.create_task(_do(fleet, asked))
         await over.wait()
         doing.cancel()
-    loop.remove_reader(0)
 
 
 async def _do(fleet: Fleet, asked: asyncio.Queue[list[str]]) -> None:
@@ -69,6 +71,8 @@ def main() -> None:
         gpus = [int(count) for count in arguments.nodes.split(",")]
     except ValueError:
         parser.error(f"--nodes {arguments.nodes}: write numbers of GPUs, like 8,4,1")
+    if sys.stdin is None:
+        parser.error("standard input is closed, and the nodes run until it ends: give it a terminal or a pipe")
     if arguments.root.is_dir() and any(arguments.root.iterdir()):
         parser.error(f"{arguments.root} is not empty")
     # asyncio warns of every client that hangs up while it is being answered.

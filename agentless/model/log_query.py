@@ -1,15 +1,118 @@
-"""Which part of a task's log is wanted."""
+"""Which part of a task's log is wanted, and how far one was read that is to go on there."""
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from agentless.errors import UsageError
+
+OVERLAP = 5.0
+"""Seconds that a log is asked for again: a node's clock may be set back by so much meanwhile."""
+
+Stamp = tuple[str, int]
+"""The time of what was printed last, as the engine writes it, and how many bytes of that time were read."""
+
+_STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far each stream of a log with times was read, None: nothing of it. Neither has more from before `floor`."""
+
+    out: Stamp | None = None
+    err: Stamp | None = None
+    floor: str | None = None
+
+    @classmethod
+    def at(cls, seconds: float) -> Self:
+        """Where all is read that is older, by the node's clock."""
+        stamp = f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S.%f}000Z"
+        return cls((stamp, 0), (stamp, 0))
+
+    @property
+    def since(self) -> float | None:
+        """Unix seconds, by the node's clock, from which on the log is needed to go on; None: from its beginning."""
+        last = (self.out, self.err)
+        reached = [min(stamp for stamp, _ in filter(None, last))] if all(last) else []
+        found = [*reached, *filter(None, (self.floor,))]
+        return _seconds(max(found)) - OVERLAP if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a log was read: of which try, and `sent` bytes of its two streams since the begin of what was asked for.
+
+    `place` is where that is by the engine's times, None where it has none that are exact.
+    """
+
+    task: str
+    sent: tuple[int, int] = (0, 0)
+    place: Place | None = None
+
+    def __str__(self) -> str:
+        """In a line, for who does not care what it means."""
+        place = self.place and (self.place.out, self.place.err, self.place.floor)
+        return json.dumps([self.task, self.sent, place], separators=(",", ":"))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read that line; raises UsageError."""
+        try:
+            task, (out, err), place = json.loads(text)
+            if not (isinstance(task, str) and _is_count(out) and _is_count(err)):
+                raise ValueError
+            if place is not None:
+                place = Place(_stamp(place[0]), _stamp(place[1]), _time(place[2]))
+            return cls(task, (out, err), place)
+        except (ValueError, TypeError, KeyError, IndexError, RecursionError):
+            raise UsageError("this is no position in a log; give one that a frame of kind 5 had") from None
 
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """Which part of a log: the last `tail` lines, `since` Unix seconds, and whether to stay for more."""
+    """Which part of a log: the last `tail` lines, `since` Unix seconds, and whether to stay for more.
+
+    `resumable`: frames of a kind of their own say how far it was read. With a `position` it goes on there.
+    """
 
     follow: bool = False
     tail: int | None = None
     since: float | None = None
     timestamps: bool = False
+    resumable: bool = False
+    position: Position | None = None
+
+    @property
+    def place(self) -> Place | None:
+        """Where it goes on by the engine's times."""
+        return self.position.place if self.position else None
+
+
+def _seconds(stamp: str) -> float:
+    return datetime.fromisoformat(f"{stamp[:26]}+00:00").timestamp()
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
+
+
+def _time(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _STAMP.fullmatch(value):
+        raise ValueError
+    _seconds(value)
+    return value
+
+
+def _stamp(value: Any) -> Stamp | None:
+    if value is None:
+        return None
+    time, count = _time(value[0]), value[1]
+    if time is None or not _is_count(count):
+        raise ValueError
+    return time, count

@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from agentless.errors import UsageError
 from agentless.model.sharing import ALONE, Sharing
-from agentless.model.units import parse_size, short_size
+from agentless.model.units import GPU_MEMORY, parse_size, short_size
 
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 MAX_GPUS = 10_000
@@ -117,11 +117,6 @@ def joined(needs: Needs, target: Needs, text: str) -> Needs:
     )
 
 
-def parse_gpu_memory(text: str) -> int:
-    """Bytes of GPU memory; a bare number is megabytes, as GPU tools count, not bytes."""
-    return parse_size(text, bare="m")
-
-
 def parse_gpu_types(text: str) -> tuple[str, ...]:
     """Patterns separated by commas, the best first; raises UsageError for what no GPU could be called."""
     found = tuple(part.strip() for part in text.split(","))
@@ -150,7 +145,7 @@ def _counted(text: str, count: int, rest: str) -> Needs:
         raise UsageError(f"target {text!r}: no size after ':'; {_HOW}")
     try:
         gpu_types = parse_gpu_types(types) if types else ()
-        memory = parse_gpu_memory(size) if colon else None
+        memory = parse_size(size, GPU_MEMORY) or None if colon else None
     except UsageError as error:
         raise UsageError(f"target {text!r}: {error}") from None
     return Needs(gpus=count, gpu_memory=memory, gpu_types=gpu_types)

@@ -15,11 +15,16 @@ from agentless.model.files import Output, Upload, within
 from agentless.model.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.sharing import MAX_SHARES
 from agentless.model.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
+from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, least_size
 
 PULL = ("missing", "always", "never")
 """When a plain image is fetched; None is the first of these."""
 MAX_SPEC = 120_000
 """Bytes of a spec as JSON: one label carries all of it, and Linux gives a program arguments of at most 128 KiB."""
+MAX_VARIABLE = 128 * 1024 - 1
+"""Bytes of a variable as NAME=VALUE: Linux gives a program none that is longer (MAX_ARG_STRLEN)."""
+MAX_SECRETS = 1024 * 1024
+"""Bytes of all secrets of a task as NAME=VALUE: Linux gives a program a quarter of its stack limit, usually 2 MiB."""
 MAX_NUMBER = 2**63 - 1
 """The state and the labels have whole numbers of 64 bits."""
 
@@ -167,6 +172,24 @@ def on_targets(spec: TaskSpec, targets: Sequence[str]) -> tuple[TaskSpec, ...]:
     return tuple(replace(spec, needs=joined(spec.needs, parse_target(text), text)) for text in targets)
 
 
+def without_zeros(spec: TaskSpec) -> TaskSpec:
+    """The spec, where a limit of 0 is no limit, and 0 bytes of GPU memory are no demand."""
+    needs, terms = spec.needs, spec.terms
+    return replace(
+        spec,
+        cores=spec.cores or None,
+        memory=spec.memory or None,
+        shm_size=spec.shm_size or None,
+        needs=replace(needs, gpu_memory=needs.gpu_memory or None),
+        terms=replace(
+            terms,
+            time_limit=terms.time_limit or None,
+            signal_before=terms.signal_before or None,
+            max_parallel=terms.max_parallel or None,
+        ),
+    )
+
+
 def check_spec(spec: TaskSpec) -> None:
     """Refuse what no engine could run, or would run as something else than what was meant."""
     if not spec.command:
@@ -207,9 +230,8 @@ def check_spec(spec: TaskSpec) -> None:
         check_volume(volume.name)
     if spec.cores is not None and not 0 < spec.cores < math.inf:
         raise UsageError(f"--cores {spec.cores:g}: a task needs more than 0 cores")
-    for option, size in (("memory", spec.memory), ("shm-size", spec.shm_size)):
-        if size is not None and not 0 < size < 2**63:
-            raise UsageError(f"--{option} {size}: a size is more than 0 bytes, and less than 8 EiB")
+    _check_size("--memory", spec.memory, MEMORY)
+    _check_size("--shm-size", spec.shm_size, SHM)
     if not 0 <= spec.stop_grace < math.inf:
         raise UsageError(f"--stop-grace {spec.stop_grace:g}: a time cannot be negative or endless")
     if spec.on_node_itself:
@@ -221,6 +243,25 @@ def check_spec(spec: TaskSpec) -> None:
         )
     _check_terms(spec.terms)
     check_numbers(spec)
+
+
+def check_secrets(secrets: Mapping[str, str]) -> None:
+    """Refuse values that no program could be given; raises UsageError, without any of them."""
+    for name, value in secrets.items():
+        if re.search(r"[\0\ud800-\udfff]", value):
+            raise UsageError(f"secret {name} has a NUL character in it or is no UTF-8 text; no variable can be so")
+    lengths = {name: len(f"{name}={value}".encode()) for name, value in secrets.items()}
+    for name, length in lengths.items():
+        if length > MAX_VARIABLE:
+            raise UsageError(
+                f"secret {name} is {length:,} bytes long, and Linux gives a program no variable of more than "
+                f"{MAX_VARIABLE:,}; put the value into a file on the node and --mount it"
+            )
+    if (total := sum(lengths.values())) > MAX_SECRETS:
+        raise UsageError(
+            f"the secrets are {total:,} bytes long, and {MAX_SECRETS:,} is the most for all of a task; "
+            "put large values into a file on the node and --mount it"
+        )
 
 
 def check_numbers(spec: TaskSpec) -> None:
@@ -278,13 +319,21 @@ def _check_uploads(spec: TaskSpec) -> None:
                 )
 
 
+def _check_size(option: str, size: int | None, of: Sizes) -> None:
+    if size is None:
+        return
+    if not 0 < size < 2**63:
+        raise UsageError(f"{option} {size}: a size is more than 0 bytes, and less than 8 EiB")
+    if wrong := least_size(size, of):
+        raise UsageError(f"{option} {wrong}")
+
+
 def _check_needs(needs: Needs) -> None:
     if not 0 <= needs.gpus <= MAX_GPUS:
         raise UsageError(f"--gpus {needs.gpus}: write a number from 0 to {MAX_GPUS:,}")
     if not needs.gpus and (needs.gpu_memory is not None or needs.gpu_types):
         raise UsageError("GPU memory or a GPU type is asked for and no GPU; say how many with --gpus")
-    if needs.gpu_memory is not None and not 0 < needs.gpu_memory < 2**63:
-        raise UsageError(f"--gpu-memory {needs.gpu_memory}: a size is more than 0 bytes, and less than 8 EiB")
+    _check_size("--gpu-memory", needs.gpu_memory, GPU_MEMORY)
     if not 1 <= needs.gpu_share <= MAX_SHARES:
         raise UsageError(f"--gpu-share {needs.gpu_share}: write how many tasks may be on a GPU, from 1 to {MAX_SHARES}")
     if needs.gpu_share > 1 and not needs.gpus:

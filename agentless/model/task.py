@@ -142,6 +142,7 @@ class Task:
     `stop` is what was asked, `grace` the seconds between SIGTERM and SIGKILL that were asked with it, and `stop_reason`
     what its end will say of it, None when a person asked. `rank` is its place in the queue if it was given by hand.
     `signed` is whether its last launch writes a signature, which the launches of early versions did not.
+    `request` names the request that submitted it, if its client gave it a name.
     """
 
     id: str
@@ -156,6 +157,7 @@ class Task:
     stop_reason: str | None = None
     queued_at: float | None = None
     signed: bool = False
+    request: str | None = None
 
     @property
     def state(self) -> str:

@@ -14,6 +14,8 @@ from agentless.errors import UsageError
 
 END, DATA, RESIZE = 0, 1, 4
 """To the program: the end of its input, input, a new size. From it the kinds are those of a log."""
+POSITION = 5
+"""In a log: how far it was read. What came before is complete, and a log that breaks off can go on there."""
 FRAME = 1 << 20
 """Bytes that a frame may hold."""
 

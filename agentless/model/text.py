@@ -17,6 +17,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c.isspace() else "�" for c in text)
 
 
+def shown(name: str) -> str:
+    """A file's name or path within a message: in quotes, with escapes, where it has what is no visible character."""
+    return name if name.isprintable() else repr(name)
+
+
 def printable_lines(text: str) -> str:
     """Likewise of a text whose lines are ours, like a script."""
     return "\n".join(map(printable, text.split("\n")))
@@ -31,3 +36,9 @@ def lines_of(text: str) -> list[str]:
 def cut(text: str, length: int) -> str:
     """The text in so many characters, with … where there was more."""
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def last_words(data: bytes, length: int = 300) -> str:
+    """The end of what a program has said, in one line, with … where there was more."""
+    text = " ".join(printable(data.decode("utf-8", "replace")).split())
+    return text if len(text) <= length else "…" + text[-length + 1 :]

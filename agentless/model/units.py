@@ -1,6 +1,7 @@
 """Sizes, durations and numbers as people write them.
 
-Sizes: `K M G T` (also `KB…`) are powers of 1000, `KiB MiB GiB TiB` (also `Ki…`) of 1024, a bare number is bytes.
+Sizes: `K M G T` (also `KB…`) are powers of 1000, `KiB MiB GiB TiB` (also `Ki…`) of 1024; a number without a unit is
+megabytes, wherever a person writes one. What programs exchange (JSON, labels, the state file) is in bytes.
 Durations: `90` and `90s` are seconds, `30min` or `30m`, `2h30m`, `1d`.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from agentless.errors import UsageError
 
@@ -21,21 +23,63 @@ _DURATION_PART = re.compile(rf"({_NUMBER})\s*([a-z]*)", re.IGNORECASE | re.ASCII
 _SECONDS = {"": 1, "ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
-def parse_size(text: str, bare: str = "b") -> int:
-    """Bytes in `text`, where a bare number is in the unit `bare`.
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Plausible sizes of one thing: at least so many bytes, and as a number without a unit so many megabytes."""
 
-    Anything unreadable, negative or zero is a UsageError, never a default.
+    least: int
+    bare: range
+
+
+MEMORY = Sizes(6 * 2**20, range(64, 10**7))
+"""Docker starts no container with less."""
+SHM = Sizes(2**20, range(64, 10**7))
+GPU_MEMORY = Sizes(2**20, range(512, 10**7))
+LOG = Sizes(1, range(1, 1000))
+LOGS = Sizes(1, range(1, 10**6))
+
+
+def parse_size(text: str, of: Sizes | None = None) -> int:
+    """Bytes in `text`; without `of` a unit is required.
+
+    Anything unreadable, negative or implausible is a UsageError, never a default.
     """
     match = _SIZE.fullmatch(text.strip())
     if match:
-        number, unit = match[1], match[2].lower() or bare
+        number, unit = match[1], match[2].lower() or "m"
         base = 1024 if unit.endswith(("ib", "i")) else 1000
         power = _POWERS.get(unit.removesuffix("b").removesuffix("i"))
         if power is not None and not (base == 1024 and power == 0):
             size = float(number) * base**power
-            if 1 <= size <= _LARGEST:
+            if not size or 1 <= size <= _LARGEST:
+                if wrong := bare_size(text, of):
+                    raise UsageError(f"{text!r} {wrong}")
                 return int(size)
-    raise UsageError(f"{text!r} is not a size; write a positive number with a unit, like 512M, 1.5GB or 16GiB")
+    raise UsageError(f"{text!r} is not a size; write a number with a unit, like 512M, 1.5GB or 16GiB")
+
+
+def bare_size(text: str, of: Sizes | None) -> str:
+    """What is wrong with a number without a unit, and what was probably meant; empty for any other text."""
+    match = _SIZE.fullmatch(text.strip())
+    if not match or match[2] or not (number := float(match[1])) or number > _LARGEST:
+        return ""
+    if of is None:
+        return "has no unit; write it like 512M, 1.5GB or 16GiB"
+    if of.bare.start <= number < of.bare.stop:
+        return ""
+    meant = f"{match[1]}G" if number < of.bare.start else short_size(int(number))
+    return (
+        f"has no unit, and {match[1]} MB is implausible; "
+        f"did you mean {meant}? Write {meant}, or {match[1]}M for megabytes"
+    )
+
+
+def least_size(size: int, of: Sizes) -> str:
+    """What is wrong with so few bytes, and what was probably meant; empty when they are enough."""
+    if size >= of.least:
+        return ""
+    meant = short_size(size * 10**6)
+    return f"{short_size(size)} is implausible, the least is {format_size(of.least)}; did you mean {meant}?"
 
 
 def format_size(size: int) -> str:
@@ -95,3 +139,8 @@ def format_indices(indices: Iterable[int]) -> str:
         else:
             runs.append([index])
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
+
+
+def counted(number: float, noun: str) -> str:
+    """So many of something: `1 core`, `0.5 cores`, `2 cores`."""
+    return f"{number:g} {noun}" + "s" * (number != 1)

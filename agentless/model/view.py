@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agentless.model.gpu import GpuProcess
+from agentless.model.sessions import Sessions
 from agentless.model.spec import TaskSpec
 
 
@@ -162,7 +163,8 @@ class ReservationView:
 class NodeView:
     """A node. `gpus` and `gpus_free` are counts, and `tasks` is: of whoever's live on it, None when it does not say.
 
-    `drained` is whether nothing new starts there, also while its state is `offline`.
+    `drained` is whether nothing new starts there, also while its state is `offline`. `sessions` is what is in use of
+    its SSH server, where it is looked at alone; None without such a server.
     """
 
     name: str
@@ -181,6 +183,7 @@ class NodeView:
     sampled_at: str | None
     drained: bool
     tasks: int | None
+    sessions: Sessions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +287,8 @@ class ControllerView:
 class EventView:
     """Something that has happened: by its `kind` to a `task`, to a `node`, or to the `controller`.
 
-    `seq` is its number, `at` Unix seconds by the controller's clock, `task` the task as it was after that.
+    `seq` is its number, `at` Unix seconds by the controller's clock, `task` the task as it was after that,
+    `request` the name of the request that submitted it.
     """
 
     seq: int
@@ -296,6 +300,7 @@ class EventView:
     node: str | None = None
     state: str | None = None
     reason: str | None = None
+    request: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

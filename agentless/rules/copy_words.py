@@ -6,6 +6,8 @@ import re
 
 _GOOD_RSYNC = re.compile(rb"rsync +version v?3\.(1\.([3-9]|[1-9][0-9])|([2-9]|[1-9][0-9])\.)")
 """From 3.1.3 on it has all that is asked of it. What macOS calls rsync has not."""
+LEFT_OUT = ": socket ignored"
+"""How the words of tar end about what it leaves out, although it ends well."""
 _FULL = re.compile(r"No space left on device|Disk quota exceeded|Wrote only \d+ of \d+ bytes", re.IGNORECASE)
 _NO_TAR = re.compile(r"tar'?: ((command )?not found|inaccessible or not found)")
 _EMPTY = re.compile(

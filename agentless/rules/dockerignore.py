@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from agentless.errors import UsageError
+
 DOCKERIGNORE = ".dockerignore"
 
 
@@ -18,7 +20,10 @@ class Ignore:
 
     @classmethod
     def read(cls, lines: Iterable[str]) -> Ignore:
-        """The patterns in these lines; `!` before one takes back what one before it has left out."""
+        """The patterns in these lines; `!` before one takes back what one before it has left out.
+
+        Raises UsageError for one that is none to Docker either.
+        """
         found = []
         for number, line in enumerate(lines):
             plain = line.removeprefix("\ufeff") if number == 0 else line
@@ -28,7 +33,10 @@ class Ignore:
             back = text.startswith("!")
             path = posixpath.normpath(text.removeprefix("!").strip().lstrip("/") or ".")
             if path != ".":
-                found.append((re.compile(_regex(path), re.DOTALL), back))
+                try:
+                    found.append((re.compile(_regex(path), re.DOTALL), back))
+                except re.error:
+                    raise UsageError(f"{DOCKERIGNORE}, line {number + 1}: {text!r} is no pattern; correct it") from None
         return cls(tuple(found))
 
     @property
@@ -76,7 +84,8 @@ def _regex(pattern: str) -> str:
         elif char == "?":
             out += "[^/]"
         elif char == "[" and (end := pattern.find("]", at + 1)) > 0:
-            inside = pattern[at:end].replace("\\", "\\\\")
+            # Python has meanings of its own for these within brackets, or will have.
+            inside = re.sub(r"([\\\[&~|])", r"\\\1", pattern[at:end])
             out += f"[{inside}]"
             at = end + 1
         elif char == "\\" and at < len(pattern):

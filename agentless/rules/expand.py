@@ -4,6 +4,7 @@ Anywhere in a word, and as often as wanted:
 
     span:{1..10}  span:{01..10}  span:{10..1..3}   whole numbers, as bash counts and pads them
     span:{0.1..0.5..0.1}                           decimal numbers, exact; all with as many decimals as the longest has
+    span:{A..Z}  span:{a..i..2}                    letters, as bash counts them
     span:[a,b,c]  span:['x, y',"it's",'']          a list; quotes for items that are empty or hold commas or brackets
     span:[@FILE]                                   the lines of a file that are not blank
     \span:                                         the text `span:`
@@ -28,6 +29,7 @@ LIMIT = 10_000
 _START = re.compile(r"(\\*)span:")
 _NUMBER = r"(-?\d{1,18}(?:\.\d{1,18})?)"
 _RANGE = re.compile(rf"\{{{_NUMBER}\.\.{_NUMBER}(?:\.\.{_NUMBER})?\}}", re.ASCII)
+_LETTERS = re.compile(r"\{([A-Za-z])\.\.([A-Za-z])(?:\.\.(-?\d{1,18}))?\}", re.ASCII)
 _PADDED = re.compile(r"-?0\d")
 _ITEM = re.compile(
     r"""\s*+(?P<file>@?)
@@ -102,7 +104,7 @@ def _parse(words: Sequence[str], number: int, read_lines: Callable[[str], Iterab
             continue
         try:
             if word.startswith("{", at):
-                values, at = _range(word, at)
+                values, at = _letters(word, at) or _range(word, at)
             elif word.startswith("[", at):
                 values, at = _list(word, at, read_lines)
             else:
@@ -125,6 +127,23 @@ def _unbracketed(words: Sequence[str], number: int, at: int) -> str:
     return f"this is no span; {_HOW}"
 
 
+def _letters(word: str, at: int) -> tuple[Sequence[str], int] | None:
+    """The letters of `{first..last..step}` and where it ends; None for another range.
+
+    Between `Z` and `a` are the signs that ASCII has there, as in bash.
+    """
+    found = _LETTERS.match(word, at)
+    return found and (list(map(chr, _counted(ord(found[1]), ord(found[2]), int(found[3] or 1)))), found.end())
+
+
+def _counted(start: int, stop: int, by: int) -> range:
+    """As bash counts: the ends say which way, whatever the sign of the step."""
+    if by == 0:
+        raise UsageError("the step must not be 0")
+    _check_count(abs(stop - start) // abs(by) + 1)
+    return range(start, stop + 1, abs(by)) if start <= stop else range(start, stop - 1, -abs(by))
+
+
 def _range(word: str, at: int) -> tuple[Sequence[str], int]:
     """The numbers of `{first..last..step}` and where it ends. All are counted in units of the last decimal."""
     found = _RANGE.match(word, at)
@@ -135,11 +154,7 @@ def _range(word: str, at: int) -> tuple[Sequence[str], int]:
     if step is None and decimals:
         raise UsageError(f"a range of decimal numbers needs a step, like span:{{{first}..{last}..0.1}}")
     start, stop, by = (_units(text, decimals) for text in (first, last, step or "1"))
-    if by == 0:
-        raise UsageError("the step must not be 0")
-    _check_count(abs(stop - start) // abs(by) + 1)
-    # As in bash: the ends say which way to count, whatever the sign of the step.
-    numbers = range(start, stop + 1, abs(by)) if start <= stop else range(start, stop - 1, -abs(by))
+    numbers = _counted(start, stop, by)
     padded = not decimals and (_PADDED.match(first) or _PADDED.match(last))
     width = max(len(first), len(last)) if padded else 0
     return [_written(number, decimals, width) for number in numbers], found.end()

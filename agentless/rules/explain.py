@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentless.errors import AgentlessError, Refused, Unreachable
@@ -13,13 +13,13 @@ from agentless.model.reservation import Reservation
 from agentless.model.sharing import Sharing
 from agentless.model.spec import TaskSpec
 from agentless.model.text import printable
-from agentless.model.units import format_duration, format_indices, format_size, short_size
+from agentless.model.units import counted, format_duration, format_indices, format_size, short_size
 from agentless.rules.controls import in_words, lacking
 from agentless.rules.flaws import Flaw, say
 from agentless.rules.shape import Shape, shape_of
 
-MAX_NODES, MAX_DETAILS = 8, 4
-"""So many nodes, and of each so many details, are told of in one sentence."""
+MAX_NODES, MAX_DETAILS, MAX_BRIEF = 8, 4, 3
+"""So many nodes, and of each so many details, are told of in one sentence; so many nodes in a line of a table."""
 
 NOBODY: Mapping[int, str] = {}
 """Nothing is reserved for anybody."""
@@ -29,12 +29,14 @@ NOBODY: Mapping[int, str] = {}
 class Obstacle:
     """One thing that stands in the way; a `lasting` one stays there when everything that runs has ended.
 
-    `details` say of each GPU what is wrong with it.
+    `details` say of each GPU what is wrong with it. Where only too few GPUs are free, `free` is how many are,
+    and the same in words.
     """
 
     text: str
     lasting: bool = False
     details: tuple[str, ...] = ()
+    free: tuple[int, str] | None = None
 
     def __str__(self) -> str:
         told = "; ".join(self.details[:MAX_DETAILS])
@@ -91,7 +93,7 @@ def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
 
 def asked(spec: TaskSpec) -> str:
     """What is asked for, in short; of one without GPUs also cores and memory."""
-    amounts = [f"{spec.cores:g} cores"] if spec.cores else []
+    amounts = [counted(spec.cores, "core")] if spec.cores else []
     amounts += [f"{short_size(spec.memory)} of memory"] if spec.memory else []
     return f"{' and '.join(amounts)} on {spec.needs}" if amounts and not spec.needs.gpus else str(spec.needs)
 
@@ -112,7 +114,14 @@ def brief(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str:
     """The nearest reason why it does not start now, without details; empty when it would."""
     found = [obstacles(node, spec, owner, cluster.at) for node in cluster.nodes.values()]
     passing = [each for each in found if not any(obstacle.lasting for obstacle in each)]
-    return "; ".join(obstacle.text for obstacle in min(passing, key=len, default=()))
+    if not passing:
+        return f"{asked(spec)} can never be had here"
+    nearest = min(passing, key=len)
+    free = [each[0].free for each in passing if len(each) == 1 and each[0].free]
+    if len(nearest) == 1 and nearest[0].free:
+        most = [words for _, words in sorted(free, key=lambda each: -each[0])]
+        return f"{_wanted(spec.needs.gpus)} and {_listed(most)} are free"
+    return "; ".join(obstacle.text for obstacle in nearest)
 
 
 def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Flaw | None:
@@ -125,7 +134,8 @@ def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Fla
     if total is not None and total << 20 < shape.gpu_memory:
         return Flaw(index, "has", f"{format_size(total << 20)} of memory, not {wanted}", lasting=True)
     if gpu.state == "foreign" and not shape.share:
-        return Flaw(index, "is", f"foreign: {gpu.reason} (--share to run beside it){beside}")
+        hint = " (--share to run beside it)" if shape.sharing.limit == 1 else ""
+        return Flaw(index, "is", f"foreign: {gpu.reason}{hint}{beside}")
     if gpu.state == "allocated" and shape.sharing.limit > 1:
         if (more := _unshared(gpu, shape.sharing)) is not None:
             return Flaw(index, "is", f"allocated: {gpu.reason}{more}{beside}")
@@ -184,12 +194,12 @@ def _host_obstacles(node: Node, spec: TaskSpec) -> Iterable[Obstacle]:
     if host is None:
         return
     if spec.cores and host.cores:
-        held = node.cores_set_aside
+        held, wanted = node.cores_set_aside, f"{counted(spec.cores, 'core')} {'is' if spec.cores == 1 else 'are'}"
         if spec.cores > host.cores:
-            yield Obstacle(f"{spec.cores:g} cores are asked for and {node.name} has {host.cores}", lasting=True)
+            yield Obstacle(f"{wanted} asked for and {node.name} has {host.cores}", lasting=True)
         elif spec.cores + held > host.cores + 1e-9:
             free = max(0.0, host.cores - held)
-            yield Obstacle(f"{spec.cores:g} cores are asked for and {free:g} of {host.cores} are not set aside")
+            yield Obstacle(f"{wanted} asked for and {free:g} of {host.cores} are not set aside")
     if spec.memory and host.memory_mib:
         total, set_aside = host.memory_mib << 20, node.memory_set_aside
         wanted, has = short_size(spec.memory), format_size(total)
@@ -224,20 +234,33 @@ def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Ite
     flaws = [flaw for gpu in node.gpus if (flaw := flaw_of(gpu, shape, reserved))]
     capable = len(node.gpus) - sum(flaw.lasting for flaw in flaws)
     free = len(node.gpus) - len(flaws)
-    wanted = f"{shape.gpus} GPU{'s are' if shape.gpus > 1 else ' is'} asked for"
+    wanted = _wanted(shape.gpus)
     if capable < shape.gpus:
         why = say(flaw for flaw in flaws if flaw.lasting)
         yield Obstacle(f"{wanted} and {node.name} has {capable} that will do", lasting=True, details=why)
     elif free < shape.gpus:
         why = say(flaw for flaw in flaws if not flaw.lasting)
-        yield Obstacle(f"{wanted} and {free} of {capable} on {node.name} are free", details=why)
+        amount = f"{free} of {capable} on {node.name}"
+        yield Obstacle(f"{wanted} and {amount} are free", details=why, free=(free, amount))
+
+
+def _wanted(gpus: int) -> str:
+    return f"{gpus} GPU{'s are' if gpus > 1 else ' is'} asked for"
+
+
+def _listed(words: Sequence[str]) -> str:
+    """Of nodes what each has, the most first: of the first few, and how many others there are."""
+    others = len(words) - MAX_BRIEF
+    more = [f"no more on {others} other node{'s' if others > 1 else ''}"] if others > 0 else []
+    *most, last = (*words[:MAX_BRIEF], *more)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _has(node: Node) -> str:
-    last = max((gpu.reading.index for gpu in node.gpus), default=None)
-    if last is None:
+    indices = sorted({gpu.reading.index for gpu in node.gpus})
+    if not indices:
         return f"{node.name} has no GPU"
-    return f"{node.name} has GPUs {format_indices(range(last + 1))}" if last else f"{node.name} has only GPU 0"
+    return f"{node.name} has {'GPUs' if len(indices) > 1 else 'only GPU'} {format_indices(indices)}"
 
 
 def _tasks(node: Node) -> str:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentless.model.cluster import Cluster
+from agentless.model.spec import TaskSpec
 from agentless.model.task import Task
-from agentless.model.units import format_duration
+from agentless.model.units import format_duration, format_indices
 from agentless.model.view import ExplainView, ObstacleView
 from agentless.rules.ahead import Ahead
 from agentless.rules.explain import MAX_NODES, Obstacle, against
 from agentless.rules.plan import Promise
 from agentless.rules.publish import timestamp
 from agentless.rules.remedy import remedies
+
+MAX_ENDS = 3
+"""So many that have to end are named."""
 
 
 def explanation(cluster: Cluster, task: Task, summary: str, promise: Promise | None, ahead: Ahead) -> ExplainView:
@@ -37,15 +41,13 @@ def explanation(cluster: Cluster, task: Task, summary: str, promise: Promise | N
     )
 
 
-def when(promise: Promise | None, cluster: Cluster) -> str:
-    """When it starts, in words."""
+def when(promise: Promise | None, cluster: Cluster, spec: TaskSpec, *, held_back: bool = False) -> str:
+    """When it starts, in words. `held_back`: only so many of its batch may run at a time."""
     if promise is None:
         return "when it starts is not known yet"
     if promise.start is None:
-        node = cluster.nodes.get(promise.node)
-        held = any(each.ends_at is None for each in node.allocations) if node else False
-        whose = "something" if held else "a task before it"
-        return f"it starts on {promise.node} when {whose} ends there that has no time limit"
+        whose = "a task of its batch has" if held_back else _endless(promise, cluster, spec)
+        return f"it starts on {promise.node} once {whose} ended (no time limit, so no estimate)"
     left = promise.start - cluster.at
     if left < 1:
         words = f"it may start any moment, on {promise.node}"
@@ -54,3 +56,26 @@ def when(promise: Promise | None, cluster: Cluster) -> str:
     else:
         words = f"it starts in {format_duration(left)} at the latest, on {promise.node}"
     return words + (", as far as earlier tasks tell" if promise.about else "")
+
+
+def _endless(promise: Promise, cluster: Cluster, spec: TaskSpec) -> str:
+    """What has to end before a promise comes true, of what nobody knows the end of, with its `has` or `have`."""
+    node = cluster.nodes.get(promise.node)
+    gpus = [gpu for gpu in node.gpus if gpu.reading.uuid in promise.gpu_uuids] if node else []
+    endless = [each for each in node.allocations if each.ends_at is None] if node else []
+    foreign = [] if spec.share else sorted(gpu.reading.index for gpu in gpus if gpu.strangers)
+    held = {holder.task for gpu in gpus for holder in gpu.holders}
+    alone = spec.needs.exclusive
+    whose = [str(each) for each in endless if each.task in held or each.exclusive or alone]
+    if foreign:
+        processes, number = ("process", "GPU") if len(foreign) == 1 else ("processes", "GPUs")
+        whose.insert(0, f"the {processes} outside agentless on {number} {format_indices(foreign)}")
+    if not whose:
+        rivals = [str(each) for each in endless if (spec.cores and each.cores) or (spec.memory and each.memory)]
+        if len(rivals) > 1:
+            return f"some of {len(rivals)} tasks there have"
+        whose = rivals or ["a task before it in the queue"]
+    if len(whose) > MAX_ENDS:
+        whose[MAX_ENDS:] = [f"{len(whose) - MAX_ENDS} more"]
+    plural = len(whose) > 1 or len(foreign) > 1
+    return f"{' and '.join(whose)} {'have' if plural else 'has'}"

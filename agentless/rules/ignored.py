@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from pathspec import GitIgnoreSpec
@@ -14,7 +15,7 @@ class Ignored:
     """
 
     def __init__(self, lines: Iterable[str] = (), folder: str = "", above: Ignored | None = None) -> None:
-        self._spec = GitIgnoreSpec.from_lines(lines)
+        self._spec = _spec(list(lines))
         self._folder = folder
         self._above = above
 
@@ -28,3 +29,19 @@ class Ignored:
         if said is None:
             return self._above is not None and self._above.has(path, folder=folder)
         return said
+
+
+def _spec(lines: list[str]) -> GitIgnoreSpec:
+    """The patterns; what is none, like `[z-a]`, matches nothing to git either."""
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except (re.error, ValueError):
+        return GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(line)])
+
+
+def _is_pattern(line: str) -> bool:
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except (re.error, ValueError):
+        return False
+    return True

@@ -14,6 +14,12 @@ from agentless.model.task import Ended, Task, container_name
 from agentless.model.units import format_size
 from agentless.rules.reconcile import REAP_AFTER, is_forsaken
 
+AT_ONCE = 4
+"""Tasks of a node whose outputs are fetched at the same time."""
+LARGE_AT_ONCE = 2
+"""Of those, tasks with much to bring: so there is always room for one with little."""
+LARGE = 64 << 20
+"""Bytes over the link from which on the outputs of a task are much."""
 ENDED = 2000
 """Containers that have ended and stay on a node, however long they may: lists of more take an engine seconds."""
 _NAMES = {1: "standard output", 2: "standard error"}
@@ -83,6 +89,19 @@ def chores(
     remove += stay[: max(0, len(stay) - ENDED)]
     due = min(due, *(ended_at + keep.containers for ended_at, _ in stay[-ENDED:]), math.inf)
     return Chores(_in_order(fetch), _in_order(remove), tuple(reap), due, _in_order(bring))
+
+
+def fetched_now(waiting: Iterable[Task], fetching: abc.Collection[str], large: abc.Container[str]) -> tuple[Task, ...]:
+    """The tasks whose outputs are fetched from now on, beside those that are: `large` are known to have much.
+
+    How much there is shows only when it comes: so each begins as small, and is large from `LARGE` bytes on.
+    """
+    room = AT_ONCE - len(fetching)
+    room_for_large = LARGE_AT_ONCE - sum(task in large for task in fetching)
+    others = [task for task in waiting if task.id not in fetching]
+    chosen = [task for task in others if task.id not in large][: max(0, room)]
+    much = [task for task in others if task.id in large]
+    return (*chosen, *much[: max(0, min(room - len(chosen), room_for_large))])
 
 
 def _in_order(dated: list[tuple[float, Task]]) -> tuple[Task, ...]:

@@ -105,9 +105,12 @@ def unwanted(image: Image, kept: int) -> list[str]:
 
 
 def by_manifest(manifest: bytes, image: Image) -> dict[str, str]:
-    """The files of an archive with their diff ids, as its manifest says."""
-    [entry] = json.loads(manifest)
-    return dict(zip(entry["Layers"], image.layers, strict=True))
+    """The files of an archive with their diff ids, as its manifest says; raises ValueError for one that is none."""
+    try:
+        [entry] = json.loads(manifest)
+        return {str(name): layer for name, layer in zip(entry["Layers"], image.layers, strict=True)}
+    except (KeyError, TypeError, RecursionError):
+        raise ValueError("its manifest cannot be read") from None
 
 
 def padded(size: int) -> int:

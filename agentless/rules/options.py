@@ -15,11 +15,21 @@ from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 from agentless.errors import UsageError
 from agentless.model.files import Output, Upload
 from agentless.model.moment import check_future, parse_future
-from agentless.model.needs import Needs, parse_gpu_memory, parse_gpu_types
+from agentless.model.needs import Needs, parse_gpu_types
 from agentless.model.owner import check_owner
-from agentless.model.spec import Mount, TaskSpec, Volume, check_spec, on_targets, parse_mount, parse_volume
+from agentless.model.spec import (
+    Mount,
+    TaskSpec,
+    Volume,
+    check_secrets,
+    check_spec,
+    on_targets,
+    parse_mount,
+    parse_volume,
+    without_zeros,
+)
 from agentless.model.terms import Terms, parse_retry_on, parse_signal
-from agentless.model.units import parse_duration, parse_size
+from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, parse_duration, parse_size
 from agentless.rules.expand import Combination, expand
 from agentless.rules.files import brought_to, located, parse_output, parse_upload
 from agentless.rules.nearest import nearest
@@ -32,12 +42,8 @@ def seconds(value: float | str | timedelta, option: str) -> float:
     return value.total_seconds() if isinstance(value, timedelta) else _quantity(parse_duration, value, option)
 
 
-def _size(value: float | str, option: str) -> int:
-    return _quantity(parse_size, value, option)
-
-
-def _gpu_memory(value: float | str, option: str) -> int:
-    return _quantity(parse_gpu_memory, value, option)
+def _size(of: Sizes) -> Callable[[float | str, str], int]:
+    return lambda value, option: _quantity(lambda text: parse_size(text, of), value, option)
 
 
 def _quantity(parse: Callable[[str], Number], value: float | str, option: str) -> Number:
@@ -48,42 +54,48 @@ def _quantity(parse: Callable[[str], Number], value: float | str, option: str) -
 
 
 def _gpu_types(value: str | Iterable[str], option: str) -> tuple[str, ...]:
-    return parse_gpu_types(",".join(_texts(value, option)))
+    return parse_gpu_types(",".join(texts(value, option)))
 
 
-def _signal(value: str, _: str) -> str:
-    return parse_signal(value)
+def _text(value: str, option: str) -> str:
+    (found,) = texts((value,), option)
+    return found
+
+
+def _signal(value: str, option: str) -> str:
+    return parse_signal(_text(value, option))
 
 
 def _retry_on(value: str | Iterable[str], option: str) -> tuple[str, ...]:
-    return parse_retry_on(",".join(_texts(value, option)))
+    return parse_retry_on(",".join(texts(value, option)))
 
 
 def _owner(value: str, option: str) -> str:
-    return check_owner(value, option)
+    return check_owner(_text(value, option), option)
 
 
-def _policy(value: str, _: str) -> str:
-    return value.replace("-", "_")
+def _policy(value: str, option: str) -> str:
+    return _text(value, option).replace("-", "_")
 
 
 def _mounts(value: str | Iterable[str], option: str) -> tuple[Mount, ...]:
-    return tuple(map(parse_mount, _texts(value, option)))
+    return tuple(map(parse_mount, texts(value, option)))
 
 
 def _uploads(value: str | Iterable[str], option: str) -> tuple[Upload, ...]:
-    return tuple(map(parse_upload, _texts(value, option)))
+    return tuple(map(parse_upload, texts(value, option)))
 
 
 def _outputs(value: str | Iterable[str], option: str) -> tuple[Output, ...]:
-    return tuple(map(parse_output, _texts(value, option)))
+    return tuple(map(parse_output, texts(value, option)))
 
 
 def _volumes(value: str | Iterable[str], option: str) -> tuple[Volume, ...]:
-    return tuple(map(parse_volume, _texts(value, option)))
+    return tuple(map(parse_volume, texts(value, option)))
 
 
-def _texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+def texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    """One text, or several; raises UsageError for anything else."""
     found = (value,) if not isinstance(value, Iterable) or isinstance(value, str) else tuple(value)
     for text in found:
         if not isinstance(text, str):
@@ -91,12 +103,16 @@ def _texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
     return found
 
 
+def _nodes(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts(value, option)))
+
+
 def _pairs(value: Mapping[str, str] | str | Iterable[str], option: str) -> dict[str, str]:
     if isinstance(value, Mapping):
-        _texts((*value.keys(), *value.values()), option)
+        texts((*value.keys(), *value.values()), option)
         return dict(value)
     found = dict[str, str]()
-    for text in _texts(value, option):
+    for text in texts(value, option):
         key, equals, word = text.partition("=")
         if not equals or not key:
             raise UsageError(f"{option} {text!r}: write KEY=VALUE")
@@ -107,16 +123,16 @@ def _pairs(value: Mapping[str, str] | str | Iterable[str], option: str) -> dict[
 
 Time = Annotated[float | str | timedelta | None, seconds]
 """Seconds, or a text like `8h`."""
-Size = Annotated[int | str | None, _size]
-"""Bytes, or a text like `16GiB`."""
-GpuMemory = Annotated[int | str | None, _gpu_memory]
-"""Megabytes, as GPU tools count, or a text like `40G`."""
+Memory = Annotated[int | str | None, _size(MEMORY)]
+"""A text like `16GiB`, or megabytes; so are the other sizes."""
+ShmSize = Annotated[int | str | None, _size(SHM)]
+GpuMemory = Annotated[int | str | None, _size(GPU_MEMORY)]
 GpuTypes = Annotated[str | Iterable[str] | None, _gpu_types]
 Signal = Annotated[str | None, _signal]
 Endings = Annotated[str | Iterable[str] | None, _retry_on]
 Policy = Annotated[str | None, _policy]
 Owner = Annotated[str | None, _owner]
-Texts = Annotated[str | Iterable[str] | None, _texts]
+Nodes = Annotated[str | Iterable[str] | None, _nodes]
 Mounts = Annotated[str | Iterable[str] | None, _mounts]
 Uploads = Annotated[str | Iterable[str] | None, _uploads]
 Outputs = Annotated[str | Iterable[str] | None, _outputs]
@@ -135,8 +151,8 @@ class Options(TypedDict, total=False):
     gpu_memory: GpuMemory
     gpu_share: int | None
     gpu_type: GpuTypes
-    node: Texts
-    exclude: Texts
+    node: Nodes
+    exclude: Nodes
     on: Pairs
     exclusive: bool
     policy: Policy
@@ -157,8 +173,8 @@ class Options(TypedDict, total=False):
     pull: str | None
     name: str | None
     cores: float | None
-    memory: Size
-    shm_size: Size
+    memory: Memory
+    shm_size: ShmSize
     env: Pairs
     secret_env: Pairs
     mount: Mounts
@@ -225,29 +241,28 @@ def submission(command: Iterable[str], targets: Iterable[str], options: Options,
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - _KINDS.keys():
         raise UsageError(f"there is no option {name!r}{nearest(name, _KINDS)}")
-    wanted = _texts(targets, "--target")
-    needed = any(name in given for name in ("gpus", "cores", "memory", "node", "on")) or given.get("exclusive")
-    if not wanted and not needed:
-        raise UsageError(
-            "what does it need? Name GPUs, like node1::0 or 2xA100, or say --gpus 1, or --gpus 0 for none; "
-            "agentless gpus shows what is free"
-        )
+    wanted = texts(targets, "--target")
     if "retry_on" in given and not given.get("retries"):
         raise UsageError("--retry-on says when to try again; say how often, too: --retries 3")
     words = tuple(command)
     if not all(isinstance(word, str) for word in words):
         raise UsageError(f"a command is words, one by one, like 'python', 'train.py', and not {words!r}")
-    zipped = given.pop("zipped", False)
+    zipped = _read(bool, given.pop("zipped", False), "--zip")
     sweep = expand(words, outside.read_lines, zipped=zipped)
     secrets = _variables(given.pop("secret_env", ()), "--secret-env", outside.environ)
     given["env"] = _variables(given.pop("env", ()), "--env", outside.environ)
     start_at = _start_at(given.pop("at", None), given.pop("after", None), outside.now)
-    if given.pop("no_queue", False):
+    if _read(bool, given.pop("no_queue", False), "--no-queue"):
         if "wait_for" in given:
             raise UsageError("--no-queue is not to wait, and --wait-for to wait; leave one of them out")
         given["wait_for"] = 0.0
     whose = _owner(given.pop("owner"), "--owner") if "owner" in given else None
-    spec = replace(_spec(given), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
+    spec = replace(without_zeros(_spec(given)), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
+    if not (wanted or given.keys() & {"gpus", "node", "on"} or spec.cores or spec.memory or spec.needs.exclusive):
+        raise UsageError(
+            "what does it need? Name GPUs, like node1::0 or 2xA100, or say --gpus 1, or --gpus 0 for none; "
+            "agentless gpus shows what is free"
+        )
     spec = replace(spec, terms=replace(spec.terms, start_at=start_at))
     several = max(1, len(wanted)) * len(sweep) > 1
     spec = replace(
@@ -257,6 +272,7 @@ def submission(command: Iterable[str], targets: Iterable[str], options: Options,
     )
     for each in on_targets(spec, wanted):
         check_spec(each)
+    check_secrets(secrets)
     if zipped and not sweep[0].parameters:
         raise UsageError("--zip is about spans, and there is none in the command; write one, like 'span:{1..3}'")
     if spec.terms.max_parallel is not None and len(wanted) < 2 and not sweep[0].parameters:
@@ -319,7 +335,7 @@ def _variables(
     if isinstance(value, Mapping):
         return _pairs(value, option)
     found = {}
-    for text in _texts(value, option):
+    for text in texts(value, option):
         name, equals, word = text.partition("=")
         if not equals:
             if name not in environ:

@@ -10,7 +10,7 @@ from agentless.model.idle import Idle
 from agentless.model.node import NodeConfig
 from agentless.model.reservation import Reservation
 from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
-from agentless.model.units import format_duration
+from agentless.model.units import counted, format_duration
 from agentless.model.view import CheckView, GpuView, NodeView, OutputView, ReservationView, TaskView
 from agentless.rules.controls import engine_of, told
 from agentless.rules.idle import words
@@ -86,6 +86,8 @@ def _reason(task: Task) -> str | None:
     match task.status:
         case Lost(container=None) if task.stop:
             return f"{_STOPPING[task.stop]}, as soon as it is sure that it will not start"
+        case Scheduled() | Pending() if task.stop:
+            return f"{_STOPPING[task.stop]}, as soon as it can be written down"
         case Scheduled(reason=reason) | Pending(reason=reason) | Lost(reason=reason):
             return reason or None
         case Assigning(step=step) if step and not task.stop:
@@ -211,7 +213,7 @@ def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
     else:
         count = len(sample.gpus)
         driver = next((gpu.driver for gpu in sample.gpus if gpu.driver), None)
-        words = f"{count} GPU{'s' * (count != 1)}" + (f", driver {driver}" if driver else "")
+        words = counted(count, "GPU") + (f", driver {driver}" if driver else "")
         found.append(CheckView(node.name, "nvidia", True, words if count else "no GPU: CPU tasks only"))
     if not sample.gpus:
         found.append(CheckView(node.name, "toolkit", True, "not needed without GPUs"))

@@ -5,13 +5,14 @@ Those who come before it in the queue have their turn first, and keep what they 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from agentless.model.cluster import Allocation, Cluster, Gpu, Node
 from agentless.model.spec import TaskSpec
 from agentless.model.task import Task
-from agentless.model.units import format_duration, parse_duration, short_duration
+from agentless.model.units import GPU_MEMORY, MEMORY, format_duration, parse_duration, short_duration
 from agentless.rules.ahead import Ahead
 from agentless.rules.explain import obstacles
 
@@ -81,7 +82,7 @@ def _changes(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, T
     readings = [gpu.reading for gpu in node.gpus]
     if needs.gpu_memory is not None:
         for words, size in _sizes(reading.memory_unused_mib or 0 for reading in readings):
-            if size < needs.gpu_memory:
+            if GPU_MEMORY.least <= size < needs.gpu_memory:
                 yield f"--gpu-memory {words}", replace(spec, needs=replace(needs, gpu_memory=size))
     if needs.gpu_types:
         for name in sorted({reading.name for reading in readings if reading.name}):
@@ -90,12 +91,12 @@ def _changes(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, T
         yield "--share", replace(spec, share=True)
     host = node.observation.host
     if spec.cores and host and host.cores:
-        free = host.cores - node.cores_set_aside
+        free = math.floor((host.cores - node.cores_set_aside) * 100) / 100  # as it is typed, and never more
         if 0 < free < spec.cores:
             yield f"--cores {free:g}", replace(spec, cores=free)
     if spec.memory and host and host.memory_mib:
         for words, size in _sizes([host.memory_mib - int(node.memory_set_aside / 2**20 + 1)]):
-            if size < spec.memory:
+            if MEMORY.least <= size < spec.memory:
                 yield f"--memory {words}", replace(spec, memory=size)
     if needs.exclusive:
         yield "without --exclusive", replace(spec, needs=replace(needs, exclusive=False))
@@ -143,8 +144,8 @@ def _after(node: Node, trial: _Trial) -> Iterable[Remedy]:
         fewer = [each for each in over if each is not allocation]
         if trial.succeeds(_without(node, fewer), spec):
             over = fewer
-    last = max((each.ends_at or float("inf") for each in over), default=trial.now)
-    when = "" if last == float("inf") else f", in {format_duration(last - trial.now)} at the latest"
+    left = max((each.ends_at or math.inf for each in over), default=trial.now) - trial.now
+    when = "" if left == math.inf else f", in {format_duration(left)} at the latest" if left >= 1 else ", any moment"
     has = "has" if len(over) == 1 else "have"
     yield Remedy(f"once {', '.join(map(str, over))} {has} ended{when}", ends=tuple(over))
 

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Literal, NamedTuple
 
 from agentless.model.node import NodeConfig
 from agentless.model.spec import TaskSpec
 from agentless.model.text import printable
+from agentless.rules.controls import engine_of
+from agentless.runtimes._known import ENGINE_ITSELF, Blame, Known, ends, find, without_end
+from agentless.runtimes._nvidia_complaints import NVIDIA
 
-Blame = Literal["task", "fit", "engine", "gpus", "start"]
-"""The reason of a failed launch: the task, that it does not fit this node (`errors.NodeUnfit`), or what does not work
-on the node, as in `errors.NodeBroken`.
-
-What is not known for certain to be the node's is the task's: else one bad task would keep all others off node by node.
-"""
-
-
-class Known(NamedTuple):
-    """A complaint that is known by a pattern, the sentence for it, and the reason of a launch that fails with it."""
-
-    pattern: str
-    sentence: str
-    blame: Blame = "start"
-
-
-_PROCESS = r"(?<!process: )(?<!caused: )(?<!caused \\\")"
-"""Not what follows is what a task wanted to run: runc says so right before it."""
 _KNOWN = (
     Known(
         r"permission denied.*(docker\.sock|docker daemon socket|docker API)",
@@ -84,57 +67,15 @@ _KNOWN = (
         ),
         "engine",
     ),
-    Known(
-        (
-            r"(could not select device driver.*(gpu|nvidia)|discover GPU vendor from CDI|"
-            r"(unknown or invalid runtime name:|Unknown runtime specified) nvidia)"
-        ),
-        (
-            "Docker on {node} cannot hand out NVIDIA GPUs; install nvidia-container-toolkit there and run: "
-            "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
-        ),
-        "gpus",
-    ),
-    Known(
-        r"nvidia-container-cli(\.real)?: (?P<what>(initialization|detection) error: [^\n]*)",
-        "the NVIDIA driver on {node} fails for containers ({what}); look at nvidia-smi there, and reboot the node",
-        "gpus",
-    ),
-    Known(
-        r"nvidia-container-cli(\.real)?: device error: (?P<what>[^\n]*)",
-        "Docker on {node} does not find the GPU ({what}); look at nvidia-smi there, and reboot the node",
-        "gpus",
-    ),
-    Known(
-        r"nvidia-container-cli(\.real)?: requirement error: (?P<what>unsatisfied condition: [^\n]*)",
-        "the NVIDIA driver of {node} does not do for the image ({what})",
-        "fit",
-    ),
+    *NVIDIA,
     Known(
         r"container name \"?/?(?P<what>agentless-[\w.-]+)\"? is already in use",
         "there is a container {what} on {node} that agentless did not start; remove it there: docker rm -f {what}",
         "fit",
     ),
     Known(
-        r"unresolvable CDI devices (?P<what>[^\n]*)",
         (
-            "Docker on {node} knows no such GPU ({what}); run there: "
-            "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-        ),
-        "gpus",
-    ),
-    Known(
-        (
-            rf"({_PROCESS}exec: \"?|fork/exec )(\S*/)?"
-            r"(?P<what>nvidia-container-(runtime|cli|toolkit)[\w.-]*|nvidia-ctk)\"?: "
-            r"(executable file not found|(stat .*)?no such file)"
-        ),
-        "Docker on {node} cannot hand out GPUs: there is no {what} there; install nvidia-container-toolkit again",
-        "gpus",
-    ),
-    Known(
-        (
-            rf"({_PROCESS}exec: \"?|fork/exec )(\S*/)?(?P<what>runc|crun|containerd-shim[\w-]*)\"?: "
+            rf"({ENGINE_ITSELF}exec: \"?|fork/exec )(\S*/)?(?P<what>runc|crun|containerd-shim[\w-]*)\"?: "
             r"(executable file not found|(stat .*)?no such file)"
         ),
         "Docker on {node} cannot start containers: there is no {what} there; install Docker again",
@@ -175,6 +116,46 @@ _KNOWN = (
     ),
     Known(
         (
+            r"(container init was OOM-killed|the memory limit could be too low|unable to set memory limit|"
+            r"/memory\.\S+: device or resource busy)"
+        ),
+        "the memory limit is too low for a container to start; ask for more with --memory",
+        "task",
+    ),
+    Known(
+        r"getting the final child's pid from pipe|can't get final child's PID from pipe",
+        (
+            "a container could not start: its memory limit is too low, or the kernel of {node} is out of memory; "
+            "ask for more with --memory, or look at dmesg there"
+        ),
+        "task",
+    ),
+    Known(
+        (
+            r"(?P<what>fork/exec \S+: resource temporarily unavailable|failed to create new OS thread|Cannot fork|"
+            r"can't fork|fork: retry|pthread_create failed)"
+        ),
+        "{user} has no processes left on {node} ({what}); raise ulimit -u there, or end some processes",
+    ),
+    Known(
+        r"(?P<what>[^\s:]*: cannot allocate memory|runtime: out of memory)",
+        "{node} has no memory left to start containers ({what}); free some there",
+    ),
+    Known(
+        r"exec format error",
+        (
+            "the program cannot run on {node} (exec format error): its image is for another kind of processor, or it "
+            "is a script without a #! line; use an image for the processor of {node}"
+        ),
+        "fit",
+    ),
+    Known(
+        r"(no matching manifest for|does not match the specified platform: wanted) (?P<what>[^\s,]+)",
+        "the image does not exist for the processor of {node} ({what}); use an image that does",
+        "fit",
+    ),
+    Known(
+        (
             r"(?P<what>failed to create endpoint \S+ on network bridge|iptables failed|iptables: No chain|"
             r"no available IPv4 addresses on this network's address pools: bridge)"
         ),
@@ -193,24 +174,6 @@ _KNOWN = (
     ),
 )
 
-END = 1000
-"""Characters of either end of a complaint that are looked at."""
-
-
-def find(complaint: str, among: Iterable[Known]) -> tuple[Known, str] | None:
-    """The first that is meant, with what the complaint says of it on one line of bounded length."""
-    complaint = _ends(complaint)
-    for known in among:
-        if match := re.search(known.pattern, complaint, re.IGNORECASE | re.DOTALL):
-            what = printable(re.sub(r"\s+", " ", match.groupdict().get("what") or "").strip())
-            return known, re.sub(r"(: unknown)?\.?$", "", what)[:200]
-    return None
-
-
-def _ends(complaint: str) -> str:
-    """Of a long one the two ends: patterns are searched for in a time that grows faster than it does."""
-    return complaint if len(complaint) <= 2 * END else f"{complaint[:END]} … {complaint[-END:]}"
-
 
 def blame(complaint: str) -> Blame:
     """The reason of a failed launch; an unknown one is the task."""
@@ -228,17 +191,52 @@ def without_words_of(spec: TaskSpec, complaint: str) -> str:
     return complaint
 
 
+_PREAMBLE = re.compile(
+    r"""[\\" ]*(?:
+    (?:docker|podman|runc|crun|Error|Error[ ]response[ ]from[ ]daemon):[ ]
+    | failed[ ]to[ ]create[ ](?:task[ ]for[ ]container|shim[ ]task|shim|task):[ ]
+    | OCI[ ]runtime[ ](?:error|\w+[ ]failed):[ ]
+    | (?:runc[ ]|crun[ ])?(?:create|start|exec)[ ]failed:[ ]
+    | unable[ ]to[ ]start[ ]container(?:[ ]process|[ ]\\*"[0-9a-f]+\\*"):[ ]?
+    | (?:container|process|standard_init)_linux\.go:\d+:[ ]
+    | (?:starting[ ]container[ ]process|container[ ]init|running[ ]\w+[ ]hook[ ]\d+)[ ]caused:?[ ]
+    | error[ ]during[ ]container[ ]init:[ ]
+    | (?:error[ ])?running[ ](?:\w+[ ])?hook(?:[ ]\#\d+)?:+[ ]
+    | exit[ ]status[ ]\d+,[ ]stdout:[ ].*?,[ ]stderr:[ ]
+    | exec[ ]command:[ ]\[[^\]]*\](?:\\+n)?
+    | Auto-detected[ ]mode[ ]as[ ]'[\w-]+'[ ]
+    | could[ ]not[ ]apply[ ]required[ ]modification[ ]to[ ]OCI[ ]specification:[ ]
+    | error[ ]modifying[ ]OCI[ ]spec:[ ]
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""What comes before the cause: each layer from the engine down to a hook says that the one below has failed."""
+_LINE = 300
+"""Characters of a complaint that is repeated."""
+
+
 def explain(complaint: str, node: NodeConfig) -> str:
     """The sentence for a complaint; one that is not known is repeated, on one line, without its preamble."""
     if found := find(complaint, _KNOWN):
         socket = next((w for w in node.docker if w.startswith("unix://")), None)
+        by_uuid = "--device-name-strategy=uuid " if node.has_podman else ""
         return found[0].sentence.format(
             node=node.name,
+            engine=engine_of(node),
+            cdi=f"sudo nvidia-ctk cdi generate {by_uuid}--output=/etc/cdi/nvidia.yaml",
             user=node.user or "the user",
             socket=f" than {socket}" if socket else "",
             what=found[1],
         )
-    line = printable(re.sub(r"\s+", " ", _ends(complaint))).strip()
-    line = re.sub(r"^(docker: )?(Error response from daemon: )?", "", line)
-    line = re.sub(r"\.? ?(See|Run) 'docker [a-z ]*--help'.*", "", line)
-    return line[:300].rstrip(".") or "Docker failed without a word"
+    return _cause(printable(re.sub(r"\s+", " ", ends(complaint))).strip()) or "Docker failed without a word"
+
+
+def _cause(line: str) -> str:
+    """The last link of the chain that a complaint is; of one that is still too long the two ends."""
+    line = re.sub(r"^.*?docker: (?=Error response from daemon: )", "", line)
+    line = re.sub(r"\.? ?((See|Run) 'docker [a-z ]*--help'|ERRO\[\d+\] error waiting for container).*", "", line)
+    cause = line
+    while match := _PREAMBLE.match(cause):
+        cause = cause[match.end() :]
+    cause = without_end(cause) or without_end(line)
+    return cause if len(cause) <= _LINE else f"{cause[: _LINE // 3]} … {cause[-(_LINE * 2 // 3 - 3) :]}"

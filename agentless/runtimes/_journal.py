@@ -22,6 +22,8 @@ _STDERR = "3"
 class JournalReading:
     """Reads the two streams of a script that prints entries: call it with what came on which, as it comes."""
 
+    place = None
+
     def __init__(self, *, timestamps: bool) -> None:
         self._timestamps = timestamps
         self._rest = b""

@@ -6,7 +6,7 @@ import re
 
 from agentless.model.node import NodeConfig
 from agentless.runtimes import _complaints
-from agentless.runtimes._complaints import Blame, Known, find
+from agentless.runtimes._known import Blame, Known, find
 
 HIDDEN = "/proc on {node} hides who holds a GPU (hidepid): log in as root there, or mount /proc without it"
 _KNOWN = (
@@ -32,14 +32,6 @@ _KNOWN = (
         r"podman'?: ((command )?not found|No such file|inaccessible or not found)",
         "there is no podman command on {node}; install podman there, or correct 'docker:' in the inventory",
         "engine",
-    ),
-    Known(
-        r"unresolvable CDI devices",
-        (
-            "podman on {node} knows no such GPU; install nvidia-container-toolkit there and run: "
-            "sudo nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml"
-        ),
-        "gpus",
     ),
     Known(
         r"short-name \"?(?P<what>[^\s\"]+)\"? did not resolve",

@@ -29,8 +29,11 @@ from agentless.model.text import cut
 from agentless.ports import Reading
 from agentless.render import Renderer
 from agentless.runtimes import _beside, _crowd
-from agentless.runtimes._complaints import Blame, blame, explain, without_words_of
+from agentless.runtimes._complaints import blame, explain, without_words_of
+from agentless.runtimes._known import Blame
+from agentless.runtimes._stamps import StampedReading
 from agentless.runtimes._times import seconds
+from agentless.runtimes.client_warnings import WithoutWarnings, warnings_before
 from agentless.runtimes.envs import EnvWords
 from agentless.runtimes.images import Images
 from agentless.runtimes.volumes import MARK, STRANGE, VolumeWords, strange
@@ -113,6 +116,7 @@ class Docker:
 
     keeps_envs = True
     at_once = 8
+    _times_are_exact = True  # of each line in a log its own
     _volumes = VolumeWords
     _makes_volumes = False
     _live, _state, _inspected, _info = LIVE, _STATE, _INSPECT, _INFO
@@ -122,11 +126,13 @@ class Docker:
         self._node = node
         self._signer = signer
         self._docker = list(node.docker)
+        self._quiet = list(node.docker)  # where what it warns of would come with what a task prints
         self._renderer = renderer
         self.images = Images(node, renderer, self.complaint)
         self.envs = EnvWords(node, renderer)
         self.workspace = Workspace(node.docker, renderer, podman=node.has_podman)
         self.volumes = self._volumes(node, renderer, self.complaint)
+        self.warnings: tuple[str, ...] = ()
 
     # ------------------------------------------------------------------ asking
 
@@ -164,6 +170,7 @@ class Docker:
         version = cut(str(fields.get("version") or ""), 64)
         if not info.ok or not version:
             return EngineFacts(error=self.complaint("; ".join(fields.get("errors") or others)))
+        self.warnings = warnings_before(answer, lines)
         found = self.parse_list(listed)
         if problem := _crowd.too_many(len(found) if len(listed.stdout) < SECTION else _crowd.MOST + 1):
             return EngineFacts(version, error=problem)
@@ -173,7 +180,9 @@ class Docker:
         beside = sections.get(_beside.SECTION)
         return replace(
             engine,
-            error=engine.error or _beside.unseen(self._node, beside.out if beside else ""),
+            error=engine.error
+            or (self.complaint("flock: not found") if "no flock" in others else None)
+            or _beside.unseen(self._node, beside.out if beside else ""),
             cgroup_parent=_beside.parent_of(self._node, beside, fields.get("cgroups"), fields.get("security")),
         )
 
@@ -234,19 +243,23 @@ class Docker:
 
     def logs(self, container: str, query: LogQuery) -> Command:
         """The container's two streams as a stream."""
-        since = None if query.since is None else f"{query.since:.9f}"
+        since = query.place.since if query.place else None
+        since = query.since if since is None else since
         return self._words(
             "docker-logs.j2",
+            docker=self._quiet,
             container=container,
             follow=query.follow,
-            tail=query.tail,
-            since=since,
-            timestamps=query.timestamps,
+            tail=None if query.position else query.tail,
+            since=None if since is None else f"{since:.9f}",
+            timestamps=query.timestamps or (query.resumable and self._times_are_exact),
         )
 
-    def reading(self, _query: LogQuery) -> Reading:
-        """What that prints is the task's output as it is."""
-        return _as_it_is
+    def reading(self, query: LogQuery) -> Reading:
+        """What that prints is the task's output, but for what the command warns of; or with times to resume by."""
+        if query.resumable and self._times_are_exact:
+            return StampedReading(query.place, shown=query.timestamps)
+        return WithoutWarnings(AsItIs(), self.warnings)
 
     def shell(self, container: str, command: Sequence[str], mark: str, *, terminal: bool) -> Command:
         """A program in the container, with the input and the terminal of the script; when those break off, it ends.
@@ -255,11 +268,24 @@ class Docker:
         `escaped` bytes, or a dot for the end. Without a command it is bash, or sh where there is none.
         """
         command = command or ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
-        return self._script("docker-shell.sh.j2", container=container, command=command, mark=mark, terminal=terminal)
+        return self._script(
+            "docker-shell.sh.j2",
+            docker=self._quiet,
+            container=container,
+            command=command,
+            mark=mark,
+            terminal=terminal,
+        )
 
     def copy(self, container: str, path: str, *, into: bool) -> Command:
         """A tar stream of what is at a path in the container, or one that goes `into` a folder there."""
-        return self._words("docker-cp.j2", container=container, path=path, into=into)
+        return self._words("docker-cp.j2", docker=self._quiet, container=container, path=path, into=into)
+
+    def copy_packed(self, container: str, path: str) -> Command:
+        """A tar stream of what is at a path in the container, compressed by gzip if the node has that."""
+        template, docker = self._template("docker-cp.j2"), self._quiet
+        copy = self._renderer.words(template, docker=docker, container=container, path=path, into=False)
+        return self._script("cp-packed.sh.j2", copy=copy)
 
     # ---------------------------------------------------------------- changing
 
@@ -466,7 +492,9 @@ class Docker:
         return self._log_ends(container, ["tail", "-c", out], ["tail", "-c", err])
 
     def _log_ends(self, container: str, of_stdout: list[object], of_stderr: list[object]) -> Command:
-        return self._script("docker-log-ends.sh.j2", container=container, of_stdout=of_stdout, of_stderr=of_stderr)
+        return self._script(
+            "docker-log-ends.sh.j2", docker=self._quiet, container=container, of_stdout=of_stdout, of_stderr=of_stderr
+        )
 
     # ------------------------------------- what an engine like it does otherwise
 
@@ -507,7 +535,8 @@ class Docker:
     # ------------------------------------------------------------------ inside
 
     def _words(self, template: str, **values: object) -> Command:
-        return Command(shlex.join(self._renderer.words(self._template(template), docker=self._docker, **values)) + "\n")
+        values = {"docker": self._docker, **values}
+        return Command(shlex.join(self._renderer.words(self._template(template), **values)) + "\n")
 
     def _script(self, template: str, **values: object) -> Command:
         return Command(self._renderer.script(self._template(template), **{"docker": self._docker, **values}) + "\n")
@@ -518,8 +547,14 @@ def is_container_id(word: str) -> bool:
     return _CONTAINER_ID.fullmatch(word) is not None
 
 
-def _as_it_is(fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
-    return ((fd, data),)
+class AsItIs:
+    """A reading of what is the task's output as it is."""
+
+    place = None
+
+    def __call__(self, fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
+        """That."""
+        return ((fd, data),)
 
 
 def check_secrets(spec: TaskSpec, secrets: Mapping[str, str]) -> None:

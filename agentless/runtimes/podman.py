@@ -22,11 +22,12 @@ from agentless.model.command import Command, Result
 from agentless.model.container import Container, ContainerState
 from agentless.model.env import is_ours
 from agentless.model.launch import Launch
-from agentless.model.node import Control, EngineFacts
-from agentless.model.signature import SIGNATURE
+from agentless.model.node import Control, EngineFacts, NodeConfig
+from agentless.model.signature import SIGNATURE, Signer
 from agentless.model.spec import Volume
 from agentless.model.task import Placement, Task
-from agentless.runtimes._complaints import Blame
+from agentless.render import Renderer
+from agentless.runtimes._known import Blame
 from agentless.runtimes._podman_complaints import HIDDEN, blame, explain
 from agentless.runtimes._times import seconds
 from agentless.runtimes.docker import Docker, ahead, container_of_fields, inspected
@@ -95,9 +96,14 @@ class Podman(Docker):
 
     keeps_envs = False
     _makes_volumes = True
+    _times_are_exact = False  # one for all that it has read at once, also in the middle of a line
     _volumes = PodmanVolumes
     _live, _state, _inspected, _info = LIVE, _STATE, _INSPECTED, _INFO
     _signed = SIGNED
+
+    def __init__(self, node: NodeConfig, renderer: Renderer, signer: Signer) -> None:
+        super().__init__(node, renderer, signer)
+        self._quiet.append("--log-level=error")
 
     def events(self, since: float) -> Command:
         """As Docker's; a line of a container that is none of ours is empty."""

@@ -77,7 +77,7 @@ class VolumeWords:
         for line in result.out.splitlines():
             name, _, size = line.partition("|")
             with contextlib.suppress(UsageError):
-                found[name] = 0 if size == "0B" else parse_size(size)
+                found[name] = parse_size(size)
         return found
 
     def create(self, name: str, owner: str) -> Command:

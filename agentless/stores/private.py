@@ -7,6 +7,9 @@ import os
 import stat
 from pathlib import Path
 
+from agentless.errors import StateError
+from agentless.paths import make_private
+
 
 def make(path: Path) -> None:
     """Make an empty file there that nobody else may read, where there is none; who writes it says why that fails."""
@@ -34,9 +37,17 @@ def fresh(path: Path, content: bytes) -> Path:
 
 
 def tighten(folder: Path) -> None:
-    """Take from others what earlier versions left open: the folder, and all that is in it. No link is followed."""
-    _set(folder, 0o700)
+    """Take from others what earlier versions left open: the folder, and all that is in it. No link in it is followed.
+
+    Raises StateError for what somebody else has put there while it was open.
+    """
+    make_private(folder)
     for here, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(here, name)
+            with contextlib.suppress(FileNotFoundError):
+                if (owner := os.lstat(path).st_uid) != os.getuid():
+                    raise StateError(f"{path} belongs to user {owner} and not to you; look at it and move it away")
         for name in folders:
             _set(Path(here, name), 0o700)
         for name in files:

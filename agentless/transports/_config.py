@@ -25,18 +25,26 @@ _DEPTH = 16
 class HostConfig:
     """The settings for one host, as `ssh HOST` would find them: the first value of a keyword counts.
 
-    `Match` knows `all`, `host`, `originalhost`, `user`, `localuser` and `exec`; a block with any other criterion does
-    not apply. `exec` runs a program, and that takes its time.
+    `Match` knows `all`, `host`, `originalhost`, `user`, `localuser`, `exec`, `canonical` and `final`; a block with any
+    other criterion does not apply. `exec` runs a program, and `CanonicalizeHostname` asks for addresses: that takes its
+    time. `proxied`: somebody else than the configuration has named a jump host.
     """
 
-    def __init__(self, host: str, *, home: Path, local_user: str, user: str | None = None) -> None:
+    def __init__(
+        self, host: str, *, home: Path, local_user: str, user: str | None = None, proxied: bool = False
+    ) -> None:
         self.host = host
         self._home = home
         self._local_user = local_user
         self._user = user
         self._values: dict[str, list[str]] = {}
-        for path in (home / ".ssh/config", SYSTEM_CONFIG):
-            self._read(path, path.parent, depth=0)
+        self._canonical: str | None = None
+        self._read_all()
+        if name := self._canonical_name(proxied):
+            # The same files once more, for what they say of this name; what was found before counts.
+            self._canonical = name
+            self._values["hostname"] = [name]
+            self._read_all()
 
     def line(self, keyword: str) -> str | None:
         """The value as it is written, None when there is none."""
@@ -78,6 +86,21 @@ class HostConfig:
             return self._home / text[2:]
         return Path(text).expanduser()
 
+    def _read_all(self) -> None:
+        for path in (self._home / ".ssh/config", SYSTEM_CONFIG):
+            self._read(path, path.parent, depth=0)
+
+    def _canonical_name(self, proxied: bool) -> str | None:
+        """The full name of the host, where CanonicalizeHostname asks for one and one of the domains has it."""
+        wanted = (self.get("CanonicalizeHostname") or "no").lower()
+        proxied = proxied or any((self.get(key) or "none") != "none" for key in ("ProxyCommand", "ProxyJump"))
+        name, most = self.tokens()["h"], self.get("CanonicalizeMaxDots") or "1"
+        if wanted not in ("yes", "always") or (proxied and wanted == "yes") or not most.isdecimal():
+            return None
+        if name.count(".") > int(most) or ":" in name or name.endswith("."):
+            return None
+        return next((full for d in self.words("CanonicalDomains") if _has_address(full := f"{name}.{d}")), None)
+
     def _read(self, path: Path, base: Path, depth: int) -> None:
         try:
             lines = path.read_text("utf-8", "replace").splitlines()
@@ -90,7 +113,7 @@ class HostConfig:
                 continue
             keyword, value = match[1].lower(), match[2]
             if keyword == "host":
-                active = matches(self.host, _words(value))
+                active = matches(self._canonical or self.host, _words(value))
             elif keyword == "match":
                 active = self._matches(_words(value))
             elif active and keyword == "include" and depth < _DEPTH:
@@ -98,7 +121,9 @@ class HostConfig:
                     for found in sorted(glob.glob(str(base / self.path(name, {})))):
                         self._read(Path(found), base, depth + 1)
             elif active and (keyword in _REPEATABLE or keyword not in self._values):
-                self._values.setdefault(keyword, []).append(value)
+                values = self._values.setdefault(keyword, [])
+                if value not in values:
+                    values.append(value)
 
     def _matches(self, words: list[str]) -> bool:
         tokens = self.tokens()
@@ -108,6 +133,8 @@ class HostConfig:
             criterion = word.lstrip("!").lower()
             if criterion == "all":
                 met = True
+            elif criterion in ("canonical", "final"):
+                met = self._canonical is not None
             elif criterion == "exec":
                 command = expand(next(rest, "false"), tokens)
                 met = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False).returncode == 0
@@ -118,6 +145,13 @@ class HostConfig:
             if met == word.startswith("!"):
                 return False
         return True
+
+
+def _has_address(name: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(f"{name}.", None))
+    except (OSError, UnicodeError):
+        return False
 
 
 def matches(name: str, patterns: list[str]) -> bool:

@@ -60,13 +60,14 @@ class HostKeys:
                 key=key,
                 fingerprint=shown,
                 recorded=(shown,),
+                revoked=True,
             )
         if key in self.portless or any(key == known for known, _ in self.keys):
             return
         if not self.keys:
             raise HostKeyRejected(
-                f"{node}: the host key of {self.host} is not known ({key.split(maxsplit=1)[0]} {shown}); "
-                f"run: agentless nodes trust {node}",
+                f"{node}: run: agentless nodes trust {node}; the host key of {self.host} is not known yet "
+                f"({key.split(maxsplit=1)[0]} {shown})",
                 host=self.host,
                 key=key,
                 fingerprint=shown,

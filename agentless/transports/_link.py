@@ -7,39 +7,26 @@ import contextlib
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic
 from weakref import WeakKeyDictionary
 
-from agentless.errors import Unreachable
+from agentless.errors import AuthFailed, HostKeyRejected, Unreachable
 from agentless.model.node import NodeConfig
+from agentless.model.sessions import Sessions
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
+from agentless.transports._pool import C, Pool
+from agentless.transports._proxy import Proxy
 from agentless.transports._route import Hop, SshFiles, route
 
 STARTS = 10
 """Connections being started at once through one jump host: OpenSSH drops some of those beyond (MaxStartups)."""
 
 
-class Connection(Protocol):
-    """A login on one machine, as an SSH library gives it."""
+Dial = Callable[[Hop, C | Proxy | None], Awaitable[C]]
+"""Log in to a machine: directly, or through a connection to the one before it or a program that has yet to be started.
 
-    @property
-    def alive(self) -> bool:
-        """Whether it still holds, as far as is known."""
-
-    async def shell(self) -> Shell:
-        """As `Transport.shell`."""
-
-    async def terminal(self, script: str, size: Size) -> Terminal:
-        """As `Transport.terminal`."""
-
-    async def close(self) -> None:
-        """End it, whatever is left of it. Never raises."""
-
-
-C = TypeVar("C", bound=Connection)
-Dial = Callable[[Hop, C | None], Awaitable[C]]
-"""Log in to a machine, directly or through a connection to the one before it. May raise OSError besides ours."""
+May raise OSError besides ours."""
 
 
 class SshTransport(Generic[C]):
@@ -49,41 +36,51 @@ class SshTransport(Generic[C]):
         self._node = node
         self._files = files
         self._dial = dial
-        self._login: _Login[C] | None = None
+        self._pool: Pool[C] | None = None
         self._connecting = asyncio.Lock()
+
+    @property
+    def alive(self) -> bool:
+        """As `Transport.alive`."""
+        return self._pool is not None and self._pool.alive
+
+    @property
+    def sessions(self) -> Sessions | None:
+        """As `Transport.sessions`."""
+        return self._pool.sessions if self._pool is not None and self._pool.alive else None
 
     async def connect(self) -> None:
         """As `Transport.connect`; the SSH configuration is read each time, since it may have been corrected."""
         async with self._connecting:
-            if self._login is not None and self._login.alive:
+            if self.alive:
                 return
             await self.close()
             hops = await asyncio.to_thread(route, self._node, self._files)
-            self._login = _Login(hops, self._files.connect_timeout, self._dial)
+            self._pool = Pool(self._node.name, lambda: _Login(hops, self._files.connect_timeout, self._dial))
             try:
-                await self._login.open()
+                await self._pool.open()
             except BaseException:
                 await self.close()
                 raise
 
-    async def shell(self) -> Shell:
+    async def shell(self, *, own: bool = False, wait: bool = True) -> Shell:
         """As `Transport.shell`; a connection that has broken is not made again unasked."""
-        return await (await self._open()).shell()
+        return await self._connected().session(lambda connection, closed: connection.shell(closed), own=own, wait=wait)
 
     async def terminal(self, script: str, size: Size) -> Terminal:
         """As `Transport.terminal`; likewise."""
-        return await (await self._open()).terminal(script, size)
+        return await self._connected().session(lambda connection, closed: connection.terminal(closed, script, size))
 
-    async def _open(self) -> C:
-        if self._login is None or not self._login.alive:
+    def _connected(self) -> Pool[C]:
+        if self._pool is None:
             raise Unreachable(f"{self._node.name} closed the connection")
-        return await self._login.open()
+        return self._pool
 
     async def close(self) -> None:
         """As `Transport.close`."""
-        login, self._login = self._login, None
-        if login is not None:
-            await login.close()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
 
 
 class _Login(Generic[C]):
@@ -94,6 +91,7 @@ class _Login(Generic[C]):
         self._timeout = timeout
         self._dial = dial
         self._connection: C | None = None
+        self._proxy: Proxy | None = None
         self._opening: asyncio.Task[C] | None = None
         self.users: set[_Login[C]] = set()
         self._jump: _Login[C] | None = None
@@ -118,24 +116,41 @@ class _Login(Generic[C]):
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> C:
-        if self._connection is not None:
-            await self._connection.close()
+        await self._hang_up()
+        if self._hop.proxy_command is not None:
+            self._proxy = Proxy(self._hop.proxy_command)
         through = await self._jump.open() if self._jump is not None else None
         async with self._starts:
             try:
                 async with asyncio.timeout(self._timeout):
-                    self._connection = await self._dial(self._hop, through)
+                    self._connection = await self._dial(self._hop, through or self._proxy)
             except TimeoutError:
-                raise Unreachable(
+                raise await self._failed(
                     f"{self._hop.where} did not answer within {self._timeout:g} s; see whether it is up and whether "
                     "a firewall is in the way"
                 ) from None
             except OSError as error:
-                raise Unreachable(
+                raise await self._failed(
                     f"{self._hop.where} cannot be reached: {_reason(error)}; see whether it is up and whether its "
                     "host and port are right"
                 ) from error
+            except (AuthFailed, HostKeyRejected):
+                raise
+            except Unreachable as error:
+                raise await self._failed(str(error)) from None
         return self._connection
+
+    async def _failed(self, message: str) -> Unreachable:
+        """The message, with what the proxy command says about it."""
+        words = await self._proxy.last_words() if self._proxy is not None else ""
+        return Unreachable(f"{message}; its ProxyCommand says: {words}" if words else message)
+
+    async def _hang_up(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+        if self._proxy is not None:
+            await self._proxy.close()
+        self._connection = self._proxy = None
 
     async def close(self) -> None:
         """End it, and the logins that only it needed."""
@@ -144,8 +159,7 @@ class _Login(Generic[C]):
             await asyncio.wait([self._opening])
             if not self._opening.cancelled():
                 self._opening.exception()
-        if self._connection is not None:
-            await self._connection.close()
+        await self._hang_up()
         if self._jump is not None:
             self._jump.users.discard(self)
             if not self._jump.users:

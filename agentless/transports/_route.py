@@ -89,7 +89,8 @@ def route(node: NodeConfig, files: SshFiles) -> tuple[Hop, ...]:
 
 def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str, ...]) -> tuple[Hop, ...]:
     local_user = user_name()
-    config = HostConfig(target.host, home=files.home, local_user=local_user, user=target.user)
+    proxied = target.jump is not None
+    config = HostConfig(target.host, home=files.home, local_user=local_user, user=target.user, proxied=proxied)
     user = target.user or config.get("User") or local_user
     port = target.port or _port(node, config.get("Port") or "22")
     tokens = config.tokens(r=user, p=str(port))

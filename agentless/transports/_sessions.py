@@ -1,4 +1,4 @@
-"""What the transports over SSH ask of a server for a terminal, and how they say that it gives none."""
+"""What the transports over SSH ask of a server for a session, and how they say that it does not give it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,9 @@ def login_words(script: str) -> str:
 NO_GREETING = "it greets as no SSH server does"
 
 
-def no_session(node: str, error: Exception) -> Refused:
-    """The connection is there, and takes no further channel."""
-    return Refused(
-        f"{node} takes no more sessions on this connection ({error}): its sshd allows MaxSessions of them, 10 by "
-        "default; end a `logs -f` or a `shell`, or allow more"
-    )
+def no_command(node: str, error: Exception) -> Refused:
+    """It gives a session, and runs nothing in it."""
+    return Refused(f"{node} runs no command ({error}); see whether `ssh HOST true` works")
 
 
 def no_terminal(node: str) -> Refused:

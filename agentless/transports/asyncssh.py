@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,8 +17,10 @@ from agentless.model.terminal import Size
 from agentless.transports._flow import Flow
 from agentless.transports._keys import Encrypted, offer
 from agentless.transports._link import SshTransport
+from agentless.transports._pool import ChannelRefused
+from agentless.transports._proxy import Proxy
 from agentless.transports._route import Hop, SshFiles
-from agentless.transports._sessions import NO_GREETING, TERM, login_words, no_session, no_terminal
+from agentless.transports._sessions import NO_GREETING, TERM, login_words, no_command, no_terminal
 
 KEEPALIVE = 15.0
 """Seconds without a word from the node after which it is asked for one; three in vain are a broken connection."""
@@ -31,7 +34,7 @@ def make(node: NodeConfig, ssh: SshFiles) -> SshTransport[_Connection]:
     return SshTransport(node, ssh, _dial)
 
 
-async def _dial(hop: Hop, through: _Connection | None) -> _Connection:
+async def _dial(hop: Hop, through: _Connection | Proxy | None) -> _Connection:
     client = _Client(hop)
     known = client.known
     algorithms = known.algorithms()
@@ -49,11 +52,12 @@ async def _dial(hop: Hop, through: _Connection | None) -> _Connection:
             client_keys=keys or None,
             preferred_auth="publickey",
             gss_host=None,
-            known_hosts=([], *([key.encode() for key in keys] for keys in (known.authorities, known.revoked))),
+            # Plain keys are judged by us: of a revoked one the library says only that the connection has ended.
+            known_hosts=([], _encoded(known.authorities), _encoded(known.revoked if known.authorities else ())),
             server_host_key_algs=algorithms,
             host_key_alias=hop.host_key_alias,
-            tunnel=through.library if through else (),
-            proxy_command=["/bin/sh", "-c", f"exec {hop.proxy_command}"] if hop.proxy_command else (),
+            tunnel=through.library if isinstance(through, _Connection) else (),
+            sock=await through.start() if isinstance(through, Proxy) else None,
             encryption_algs=CIPHERS,
             compression_algs=None,
             keepalive_interval=KEEPALIVE,
@@ -72,6 +76,10 @@ async def _dial(hop: Hop, through: _Connection | None) -> _Connection:
         if agent is not None:
             agent.close()
     return _Connection(hop.name, library)
+
+
+def _encoded(keys: Iterable[str]) -> list[bytes]:
+    return [key.encode() for key in keys]
 
 
 async def _agent(hop: Hop) -> tuple[asyncssh.SSHAgentClient | None, list[asyncssh.SSHKeyPair]]:
@@ -124,17 +132,17 @@ class _Connection:
     def alive(self) -> bool:
         return not self.library.is_closed()
 
-    async def shell(self) -> _Shell:
-        return await self._session("exec sh", request_pty=False)
+    async def shell(self, closed: Callable[[], None]) -> _Shell:
+        return await self._session(closed, "exec sh", request_pty=False)
 
-    async def terminal(self, script: str, size: Size) -> _Shell:
+    async def terminal(self, closed: Callable[[], None], script: str, size: Size) -> _Shell:
         shape = {"term_type": TERM, "term_size": (size.columns, size.rows)}
-        return await self._session(login_words(script), request_pty="force", **shape)
+        return await self._session(closed, login_words(script), request_pty="force", **shape)
 
-    async def _session(self, command: str, **terminal: Any) -> _Shell:
+    async def _session(self, closed: Callable[[], None], command: str, **terminal: Any) -> _Shell:
         try:
             _, shell = await self.library.create_session(
-                lambda: _Shell(self._name, self.library), command, encoding=None, **terminal
+                lambda: _Shell(self._name, self.library, closed), command, encoding=None, **terminal
             )
         except (asyncssh.Error, OSError, AttributeError) as error:
             # The library forgets a session that is still being opened when its connection is closed, and trips over it.
@@ -142,9 +150,12 @@ class _Connection:
                 raise Unreachable(f"{self._name} closed the connection") from None
             if isinstance(error, AttributeError):
                 raise
-            if isinstance(error, asyncssh.ChannelOpenError) and error.code == asyncssh.OPEN_REQUEST_PTY_FAILED:
-                raise no_terminal(self._name) from None
-            raise no_session(self._name, error) from None
+            if isinstance(error, asyncssh.ChannelOpenError):
+                if error.code == asyncssh.OPEN_REQUEST_PTY_FAILED:
+                    raise no_terminal(self._name) from None
+                if error.code != asyncssh.OPEN_REQUEST_SESSION_FAILED:
+                    raise ChannelRefused(error.reason) from None
+            raise no_command(self._name, error) from None
         return cast(_Shell, shell)
 
     async def close(self) -> None:
@@ -153,10 +164,11 @@ class _Connection:
 
 
 class _Shell(Flow, asyncssh.SSHClientSession[bytes]):
-    def __init__(self, name: str, connection: asyncssh.SSHClientConnection) -> None:
+    def __init__(self, name: str, connection: asyncssh.SSHClientConnection, closed: Callable[[], None]) -> None:
         super().__init__()
         self._name = name
         self._connection = connection
+        self._closed = closed
         self._code: int | None = None
         self._gone = asyncio.Event()
 
@@ -215,3 +227,4 @@ class _Shell(Flow, asyncssh.SSHClientSession[bytes]):
     async def close(self) -> None:
         self._channel.abort()
         self.finish()
+        self._closed()

@@ -33,12 +33,22 @@ class LocalTransport:
         self._shells: set[_Shell] = set()
         self._terminals: set[LocalTerminal] = set()
 
+    @property
+    def alive(self) -> bool:
+        """As `Transport.alive`."""
+        return self._connected
+
+    @property
+    def sessions(self) -> None:
+        """As `Transport.sessions`: there is no limit."""
+
     async def connect(self) -> None:
         """There is nothing to reach."""
         self._connected = True
 
-    async def shell(self) -> _Shell:
+    async def shell(self, *, own: bool = False, wait: bool = True) -> _Shell:
         """Start a `sh`."""
+        del own, wait
         if not self._connected:
             raise Unreachable(f"{self._name} is not connected")
         try:

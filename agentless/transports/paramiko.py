@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import socket
-import subprocess
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,8 +20,10 @@ from agentless.model.node import NodeConfig
 from agentless.model.terminal import Size
 from agentless.transports._keys import Encrypted, offer
 from agentless.transports._link import SshTransport
+from agentless.transports._pool import ChannelRefused
+from agentless.transports._proxy import Proxy
 from agentless.transports._route import Hop, SshFiles
-from agentless.transports._sessions import NO_GREETING, TERM, login_words, no_session, no_terminal
+from agentless.transports._sessions import NO_GREETING, TERM, login_words, no_command, no_terminal
 
 KEEPALIVE = 15.0
 """Seconds between two questions whether the server is there; none answered for three times that is a broken link."""
@@ -31,8 +32,8 @@ CHUNK = 256 * 1024
 _THREADS = 32
 _T = TypeVar("_T")
 
-# The library logs what it also raises, and a program without logging would see it on stderr.
-logging.getLogger("paramiko").addHandler(logging.NullHandler())
+# The library logs what it also raises.
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
 def make(node: NodeConfig, ssh: SshFiles) -> SshTransport[_Connection]:
@@ -40,7 +41,7 @@ def make(node: NodeConfig, ssh: SshFiles) -> SshTransport[_Connection]:
     return SshTransport(node, ssh, _dial)
 
 
-async def _dial(hop: Hop, through: _Connection | None) -> _Connection:
+async def _dial(hop: Hop, through: _Connection | Proxy | None) -> _Connection:
     threads = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"paramiko-{hop.name}")
     undo = contextlib.ExitStack()
     undo.callback(threads.shutdown, wait=False)
@@ -55,18 +56,14 @@ async def _dial(hop: Hop, through: _Connection | None) -> _Connection:
     return _Connection(hop.name, library, threads, undo)
 
 
-async def _socket(hop: Hop, through: _Connection | None, undo: contextlib.ExitStack) -> Any:
+async def _socket(hop: Hop, through: _Connection | Proxy | None, undo: contextlib.ExitStack) -> Any:
     """A connected socket, or what behaves like one."""
+    if isinstance(through, Proxy):
+        return await through.start()
     if through is not None:
         channel = await through.channel_to(hop)
         undo.callback(channel.close)
         return channel
-    if hop.proxy_command is not None:
-        ours, proxy = _proxy(hop.proxy_command)
-        undo.callback(proxy.wait)
-        undo.callback(proxy.kill)
-        undo.callback(ours.close)
-        return ours
     loop = asyncio.get_running_loop()
     error = OSError("it has no address")
     for family, kind, protocol, _, address in await loop.getaddrinfo(hop.host, hop.port, type=socket.SOCK_STREAM):
@@ -82,15 +79,6 @@ async def _socket(hop: Hop, through: _Connection | None, undo: contextlib.ExitSt
         else:
             return sock
     raise error
-
-
-def _proxy(command: str) -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """A program that is the connection, and our end of it. The library's own one spins when the program ends."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        end = theirs.fileno()
-        program = ["/bin/sh", "-c", f"exec {command}"]
-        return ours, subprocess.Popen(program, stdin=end, stdout=end, stderr=subprocess.DEVNULL)
 
 
 def _log_in(library: paramiko.Transport, hop: Hop) -> None:
@@ -180,33 +168,50 @@ class _Connection:
                 raise
             raise self.broken() from None
 
+    async def wind_up(self) -> None:
+        """Wait a moment for the end of a connection that has begun to break."""
+        with contextlib.suppress(Unreachable):
+            await self.call(self._library.join, 1.0)
+
     def broken(self) -> Unreachable:
         """How it ended."""
         return Unreachable(f"{self._name} {self._end}")
 
-    async def shell(self) -> _Shell:
-        return await self._started("exec sh", None)
+    async def shell(self, closed: Callable[[], None]) -> _Shell:
+        return await self._started(closed, "exec sh", None)
 
-    async def terminal(self, script: str, size: Size) -> _Shell:
-        return await self._started(login_words(script), size)
+    async def terminal(self, closed: Callable[[], None], script: str, size: Size) -> _Shell:
+        return await self._started(closed, login_words(script), size)
 
-    async def _started(self, command: str, size: Size | None) -> _Shell:
+    async def _started(self, closed: Callable[[], None], command: str, size: Size | None) -> _Shell:
         try:
-            return _Shell(self, await self.call(self._start, command, size))
+            return _Shell(self, await self.call(self._start, command, size), closed)
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise no_session(self._name, error) from None
+            raise no_command(self._name, error) from None
 
     def _start(self, command: str, size: Size | None) -> paramiko.Channel:
-        channel = self._library.open_session()
-        if size is not None:
-            try:
-                channel.get_pty(TERM, size.columns, size.rows)
-            except (paramiko.SSHException, OSError, EOFError):
-                if not self.alive:
-                    raise
-                raise no_terminal(self._name) from None
-        channel.exec_command(command)
+        try:
+            channel = self._library.open_session()
+        except paramiko.SSHException as error:  # one for each of several refusals that come at once is of no other kind
+            if not self.alive:
+                raise
+            raise ChannelRefused(str(error)) from None
+        try:
+            if size is not None:
+                self._give_terminal(channel, size)
+            channel.exec_command(command)
+        except BaseException:
+            channel.close()
+            raise
         return channel
+
+    def _give_terminal(self, channel: paramiko.Channel, size: Size) -> None:
+        try:
+            channel.get_pty(TERM, size.columns, size.rows)
+        except (paramiko.SSHException, OSError, EOFError):
+            if not self.alive:
+                raise
+            raise no_terminal(self._name) from None
 
     async def channel_to(self, hop: Hop) -> paramiko.Channel:
         """A stream to the SSH server of the next machine."""
@@ -233,9 +238,10 @@ class _Connection:
 
 
 class _Shell:
-    def __init__(self, connection: _Connection, channel: paramiko.Channel) -> None:
+    def __init__(self, connection: _Connection, channel: paramiko.Channel, closed: Callable[[], None]) -> None:
         self._connection = connection
         self._channel = channel
+        self._closed = closed
         self._news = _News(asyncio.get_running_loop())
         channel.in_buffer.set_event(self._news)
         channel.in_stderr_buffer.set_event(self._news)
@@ -251,6 +257,7 @@ class _Shell:
             if over:
                 # The library closes the channels of a connection that broke before it says that it did.
                 if not self._channel.eof_received and self._channel.exit_status < 0:
+                    await self._connection.wind_up()
                     raise self._connection.broken()
                 return None
             await self._news.awaited.wait()
@@ -274,6 +281,7 @@ class _Shell:
     async def close(self) -> None:
         with contextlib.suppress(paramiko.SSHException, OSError, EOFError, Unreachable):
             await self._connection.call(self._channel.close)
+        self._closed()
 
 
 class _News(threading.Event):

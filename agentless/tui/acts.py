@@ -9,6 +9,7 @@ from typing import Any
 from agentless.client import Client
 from agentless.model.task_id import numbered
 from agentless.tui.board import Row
+from agentless.words import state, where, words
 
 LIVE = frozenset({"running", "paused", "assigning", "pending", "scheduled", "lost"})
 WAITS = frozenset({"pending", "scheduled"})
@@ -18,16 +19,16 @@ WAITS = frozenset({"pending", "scheduled"})
 class Act:
     """Something to do: its key, and what it is called in the line of keys and in the help.
 
-    `question` is asked before it is done, with what it is done to; None: it harms nobody. `reason`: it takes one, in
-    words. `changes` is whether it changes anything: a read-only dashboard does not offer it. `shown`: its key stands in
-    the line of keys, and not only in the help.
+    `effect` is what it will do, in the question before it; None: it harms nobody, and nothing is asked. `reason`: it
+    takes one, in words. `changes` is whether it changes anything: a read-only dashboard does not offer it. `shown`: its
+    key stands in the line of keys, and not only in the help.
     """
 
     name: str
     key: str
     title: str
     help: str
-    question: str | None = None
+    effect: str | None = None
     reason: bool = False
     changes: bool = True
     shown: bool = True
@@ -43,31 +44,57 @@ class Target:
 
 ACTS = (
     Act("submit", "n", "New", "submit a task"),
-    Act("again", "N", "Like this", "submit a task like this one", shown=False),
+    Act("again", "N", "Like this", "submit a copy of the task, changed as you like", shown=False),
     Act("logs", "l", "Logs", "read and follow the output of the task", changes=False),
-    Act("shell", "s", "Shell", "a shell in the container of the task"),
-    Act("describe", "d", "Details", "why the task waits, what has happened, the command", changes=False, shown=False),
-    Act("stop", "T", "Stop", "end the task gently: SIGTERM, then SIGKILL", "Stop {task}?"),
-    Act("kill", "K", "Kill", "end the task at once: SIGKILL", "Kill {task} at once?", shown=False),
-    Act("pause", "p", "Pause", "pause the task, or let it go on", shown=False),
+    Act("shell", "s", "Shell", "open a shell in the container of the task"),
+    Act("describe", "d", "Details", "why the task waits, its events, its command", changes=False, shown=False),
+    Act(
+        "stop",
+        "T",
+        "Stop",
+        "end the task gently: SIGTERM, then SIGKILL",
+        "Sends SIGTERM, then SIGKILL if it still runs after its grace time.",
+    ),
+    Act(
+        "kill",
+        "K",
+        "Kill",
+        "end the task at once: SIGKILL",
+        "Sends SIGKILL at once: the program cannot save anything.",
+        shown=False,
+    ),
+    Act("pause", "p", "Pause", "pause the task, or continue it", shown=False),
     Act("retry", "R", "Retry", "submit the ended task again"),
     Act(
         "remove",
         "x",
         "Remove",
-        "forget the ended task, with its log",
-        "Remove {task} and its log for ever?",
+        "delete the ended task and its log",
+        "Deletes the task, its container and its log. This cannot be undone.",
         shown=False,
     ),
-    Act("top", "U", "To the top", "let the waiting task be the next one"),
-    Act("drain", "D", "Drain", "let nothing new start on the node", "Drain {node}? What runs there goes on.", True),
-    Act("resume_node", "E", "Resume node", "let the node, and its unhealthy GPUs, in again", "Let {node} in again?"),
+    Act("top", "U", "To the top", "move the pending task to the top of the queue"),
+    Act(
+        "drain",
+        "D",
+        "Drain",
+        "start no new tasks on the node",
+        "Starts no new tasks on it. Its running tasks continue.",
+        reason=True,
+    ),
+    Act(
+        "resume_node",
+        "E",
+        "Resume node",
+        "start tasks on the node, and on its unhealthy GPUs, again",
+        "Starts new tasks on it again, also on its GPUs that were unhealthy.",
+    ),
 )
 
 
 def applies(act: str, target: Target) -> bool:
     """Whether an act makes sense for what is chosen."""
-    state = target.task["state"] if target.task else ""
+    now = target.task["state"] if target.task else ""
     node = target.node
     match act:
         case "submit":
@@ -75,21 +102,42 @@ def applies(act: str, target: Target) -> bool:
         case "again" | "describe":
             return target.task is not None
         case "logs":
-            return target.task is not None and state not in WAITS
+            return target.task is not None and now not in WAITS
         case "shell":
-            return state == "running"
+            return now == "running"
         case "stop" | "kill":
-            return state in LIVE
+            return now in LIVE
         case "pause":
-            return state in ("running", "paused")
+            return now in ("running", "paused")
         case "retry" | "remove":
             return target.task is not None and target.task["ended_at"] is not None
         case "top":
-            return state == "pending"
+            return now == "pending"
         case "drain":
             return node is not None and not node["drained"]
         case _:
             return node is not None and (node["drained"] or node["state"] != "online")
+
+
+def about(act: Act, target: Target) -> str:
+    """What it would be done to, by name; empty for what needs nothing chosen."""
+    if act.name in _NODE and target.node:
+        return f"node {target.node['name']}"
+    if act.name == "submit" or target.task is None:
+        return ""
+    return f"task {target.task['id']}" + (f" ({target.task['name']})" if target.task["name"] else "")
+
+
+def details(act: Act, target: Target) -> list[str]:
+    """More about that, to be sure that it is the one that is meant."""
+    task, node = target.task, target.node
+    if act.name in _NODE and node:
+        tasks = f"{node['tasks']} task{'s' * (node['tasks'] != 1)}"
+        return [f"{node['state']}, {tasks} on it" + (f": {node['reason']}" if node["reason"] else "")]
+    if task is None:
+        return []
+    place = f" on {where(task)}" if task["node"] else ""
+    return [f"{state(task)}{place}, owner {task['owner']}", words(task)]
 
 
 def perform(client: Client, act: str, target: Target, reason: str = "") -> str:

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+import os
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
 from textual.app import App, ComposeResult, SuspendNotSupported, SystemCommand
 from textual.binding import ActiveBinding, Binding, BindingType
+from textual.command import CommandPalette
+from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
+from textual.theme import Theme
 from textual.widgets import ContentSwitcher, Footer
 
 from agentless import paths
 from agentless.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError
-from agentless.model.text import lines_of
+from agentless.model.text import lines_of, printable
 from agentless.terminal import Terminal
 from agentless.tui import shell
-from agentless.tui.acts import ACTS, Act, Target, applies, path_of, perform
+from agentless.tui.acts import ACTS, Act, Target, about, applies, details, path_of, perform
 from agentless.tui.ask import Ask
 from agentless.tui.bar import Bar, Summary
 from agentless.tui.board import Board, Row
+from agentless.tui.colours import CYCLE, TERMINAL, THEMES, Plain, has_colours
 from agentless.tui.details import GpuDetails, NodeDetails, TaskDetails
 from agentless.tui.events import Events
 from agentless.tui.gpus import Gpus
@@ -35,7 +40,6 @@ from agentless.tui.queue import Queue
 from agentless.tui.submit import SubmitForm, fields_of
 from agentless.tui.table import Table
 from agentless.tui.tasks import Tasks
-from agentless.words import words
 
 VIEWS = {
     "overview": "Overview", "gpus": "GPUs", "nodes": "Nodes", "tasks": "Tasks", "queue": "Queue", "events": "Events",
@@ -50,24 +54,41 @@ class Dashboard(App[None]):
     TITLE = "agentless"
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(at), f"view('{name}')", title, show=False) for at, (name, title) in enumerate(VIEWS.items(), 1)),
-        Binding("tab", "next_view(1)", "Next view", show=False, priority=True),
-        Binding("shift+tab", "next_view(-1)", "View before", show=False, priority=True),
-        *(Binding(act.key, f"act('{act.name}')", act.title, show=act.shown) for act in ACTS),
-        Binding("question_mark", "keys", "Keys", key_display="?"),
-        Binding("colon,ctrl+p", "command_palette", "Commands", show=False),
-        Binding("S", "start_controller", "Start the controller", show=False),
-        Binding("q", "quit", "Quit"),
-        Binding("ctrl+c", "app.leave", "Leave", show=False, priority=True),
-        Binding("c", "colours", "Dark, light, or the terminal's own colours", show=False),
+        *(
+            Binding(str(at), f"view('{name}')", title, show=False, tooltip="show this view")
+            for at, (name, title) in enumerate(VIEWS.items(), 1)
+        ),
+        Binding("tab", "next_view(1)", show=False, priority=True),
+        Binding("shift+tab", "next_view(-1)", show=False, priority=True),
+        *(Binding(act.key, f"act('{act.name}')", act.title, show=act.shown, tooltip=act.help) for act in ACTS),
+        Binding("question_mark", "keys", "Keys", show=False, key_display="?", tooltip="list all keys"),
+        Binding("colon,ctrl+p", "command_palette", show=False),
+        Binding("S", "start_controller", "Start", show=False, tooltip="start the controller that was stopped"),
+        Binding("q", "quit", "Quit", tooltip="leave the dashboard; tasks continue"),
+        Binding("ctrl+q", "quit", "Quit", show=False, tooltip="leave the dashboard; tasks continue"),
+        Binding("ctrl+c", "app.leave", show=False, priority=True),
+        Binding("c", "colours", "Colours", show=False, tooltip="dark, light, or the terminal's own"),
     ]
+    """The list of commands has those with a tooltip."""
+    COMMAND_PALETTE_BINDING = "question_mark"
+    """The key that the footer always has room for."""
     CSS = """
     Screen { layout: vertical; }
     ContentSwitcher { height: 1fr; }
+    Footer > FooterKey.-command-palette { margin: 0; }
     """
+
+    _has_few_colours = False
 
     def __init__(self, client: Client, *, read_only: bool = False, only: str | None = None) -> None:
         super().__init__()
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.no_color = not has_colours(os.environ)
+        if self.no_color or self.console.color_system in ("standard", None):
+            self._has_few_colours = True
+            self.set_reactive(App.theme, TERMINAL)
+        self.stylesheet.set_variables(self.get_css_variables())  # of these themes
         self.client = client
         self.read_only = read_only
         self.views = {only: VIEWS[only]} if only else VIEWS
@@ -86,14 +107,17 @@ class Dashboard(App[None]):
         with ContentSwitcher(initial=next(iter(self.views))):
             for name in self.views:
                 yield makers[name](self.board, id=name)
-        yield Footer(show_command_palette=False)
+        yield Footer(compact=True)
 
     def on_mount(self) -> None:
         """Begin to follow."""
         with contextlib.suppress(OSError, ValueError):
             theme = (paths.config_dir() / "theme").read_text().strip()
             self.theme = theme if theme in self.available_themes else self.theme
-        self.theme_changed_signal.subscribe(self, lambda theme: self._keep_theme(theme.name))
+        if self._has_few_colours:
+            self.mutate_reactive(App.theme)  # it was set before there was anything to show in it
+        else:  # what was chosen for want of colours is nothing for other terminals
+            self.theme_changed_signal.subscribe(self, lambda theme: self._keep_theme(theme.name))
         self.screen.set_focus(self.view.starting_focus)
         self.set_interval(1.0, self._each_second)
         self.incoming.start(events="events" in self.views)
@@ -126,26 +150,45 @@ class Dashboard(App[None]):
         names = list(self.views)
         self.action_view(names[(names.index(self.view.id) + by) % len(names)])
 
+    @property
+    def available_themes(self) -> dict[str, Theme]:
+        """Those that this terminal can show: one with few colours has its own, and no others."""
+        themes = super().available_themes
+        return {name: themes[name] for name in themes if themes[name].ansi or not self._has_few_colours}
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's, which for no colours depend on the theme that it has started with, and show black on black."""
+        return [Plain()] if self.no_color else super().get_line_filters()
+
     def action_colours(self) -> None:
         """Dark, light, or the terminal's own colours."""
-        themes = ["textual-dark", "textual-light", "ansi-dark", "ansi-light"]
+        if self.no_color:
+            self._say("Colours are off: NO_COLOR is set, or this terminal has none", "warning")
+            return
+        themes = [name for name in CYCLE if name in self.available_themes]
         self.theme = themes[(themes.index(self.theme) + 1) % len(themes) if self.theme in themes else 0]
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """All that can be done, for the command palette."""
-        for name, title in self.views.items():
-            yield SystemCommand(f"View: {title}", f"Show the view {title}", lambda name=name: self.action_view(name))
-        for act in ACTS:
-            if self.check_action("act", (act.name,)):
-                yield SystemCommand(
-                    f"{act.title}: {act.help}", f"key {act.key}", lambda name=act.name: self.action_act(name)
-                )
-        yield SystemCommand("Theme", "Choose other colours", self.action_change_theme)
+        """All that can be done on a screen, for the command palette: each once, with all of its keys."""
+        commands: dict[str, list[ActiveBinding]] = {}
         for active in screen.active_bindings.values():
-            _, binding, enabled, _ = active
-            if enabled and binding.description and binding.action.partition("(")[0] not in ("view", "act"):
-                key = self.get_key_display(binding)
-                yield SystemCommand(binding.description, f"key {key}", partial(self._run, screen, active))
+            if active.enabled and active.binding.tooltip:
+                action = active.binding.action
+                if action == "open" and not isinstance(self.view, (Overview, Gpus, Nodes)):
+                    action = "act('describe')"  # the same there, by another key
+                commands.setdefault(action, []).append(active)
+        for action, found in commands.items():
+            keys = ", ".join(self.get_key_display(active.binding) for active in found)
+            act = next((act for act in ACTS if action == f"act('{act.name}')"), None)
+            named = f" · {about(act, self.target)}" if act and about(act, self.target) else ""
+            binding = found[-1].binding
+            yield SystemCommand(
+                f"{binding.description}: {binding.tooltip}",
+                printable(f"Key {keys}{named}"),
+                partial(self._run, screen, found[-1]),
+            )
+        if not self.no_color:
+            yield SystemCommand("Theme: choose other colours", "From a list", self.action_change_theme)
 
     async def _run(self, screen: Screen[Any], active: ActiveBinding) -> None:
         """What a key does, on the screen where it was offered."""
@@ -157,17 +200,24 @@ class Dashboard(App[None]):
     @property
     def target(self) -> Target:
         """The task and the node that are meant now: of the screen on top, or of the row that is chosen."""
-        about = next((s for s in reversed(self.screen_stack[1:]) if hasattr(s, "about_task")), self.view)
-        return Target(about.about_task, self.board.nodes.get(about.about_node or ""))
+        shows = next((s for s in reversed(self.screen_stack[1:]) if hasattr(s, "about_task")), self.view)
+        return Target(shows.about_task, self.board.nodes.get(shows.about_node or ""))
+
+    @property
+    def _front(self) -> Screen[Any]:
+        """The screen on top, or the one that the list of commands is for."""
+        return next(s for s in reversed(self.screen_stack) if not isinstance(s, CommandPalette))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key does something now; what does nothing is not shown."""
         if action == "start_controller":
             return self.board.stopped
+        if action == "view":
+            return parameters[0] in self.views and self._front is self.screen_stack[0]
         if action != "act":
             return True
         act = next(act for act in ACTS if act.name == parameters[0])
-        if isinstance(self.screen, (Ask, Keys, SubmitForm, shell.Opening)) or (self.read_only and act.changes):
+        if isinstance(self._front, (Ask, Keys, SubmitForm, shell.Opening)) or (self.read_only and act.changes):
             return False
         screen = _SCREENS.get(act.name)
         if screen and any(isinstance(each, screen) for each in self.screen_stack):
@@ -190,11 +240,17 @@ class Dashboard(App[None]):
                 self.push_screen(shell.Opening(self.client, target.task), partial(self._lend, target.task))
             case "describe" if target.task:
                 self.push_screen(TaskDetails(self.board, target.task))
-            case _ if act.question:
-                task = f"{target.task['id']} ({words(target.task)[:60]})" if target.task else ""
-                question = act.question.format(task=task, node=target.node and target.node["name"])
+            case _ if act.effect:
+                verb = act.title.partition(" ")[0]
+                question = Ask(
+                    f"{verb} {about(act, target)}?",
+                    details(act, target),
+                    effect=act.effect,
+                    verb=verb,
+                    reason=act.reason,
+                )
                 self.clear_notifications()  # they could cover it
-                self.push_screen(Ask(question, reason=act.reason), lambda reason: self._answered(act, target, reason))
+                self.push_screen(question, lambda reason: self._answered(act, target, reason))
             case _:
                 self._perform(act, target)
 
@@ -215,6 +271,11 @@ class Dashboard(App[None]):
         self._breakers.add(breaker)
         self.run_worker(run, thread=True)
 
+    def notify(self, message: str, *, title: str = "", severity: SeverityLevel = "information", **more: Any) -> None:
+        """As Textual does; that it went wrong is told in a word, too, and not by the colour alone."""
+        title = title or {"error": "Error", "warning": "Warning"}.get(severity, "")
+        super().notify(message, title=title, severity=severity, **more)
+
     def _say(self, words: str, severity: SeverityLevel = "information") -> None:
         """Say it, in place of what was said before."""
         self.clear_notifications()
@@ -231,11 +292,11 @@ class Dashboard(App[None]):
             if opened:
                 self._say(str(opened), "error")
             return
-        greeting = f"a shell in {task['id']} on {task['node']}; when it ends you are back"
+        greeting = f"Shell in task {task['id']} on {task['node']}; exit it to return to the dashboard"
         try:
             ended = shell.run(self, opened, greeting)
         except SuspendNotSupported:
-            self._say(f"this terminal cannot be lent to a shell; in another one: agentless shell {task['id']}", "error")
+            self._say(f"No shell from this terminal; run it in another one: agentless shell {task['id']}", "error")
         except AgentlessError as error:
             self._say(str(error), "error")
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -14,37 +15,47 @@ from agentless.model.text import printable
 
 
 class Ask(ModalScreen[str | None]):
-    """Gives None for no; for yes the reason that was typed, empty where none was asked for."""
+    """Gives None for no; for yes the reason that was typed, empty where none was asked for.
+
+    `verb` is what a yes does, `details` tell more about what it is done to, and `effect` says what that means.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "yes", "Yes"),
-        Binding("n,escape,q", "no", "No"),
+        Binding("y", "yes", show=False),
+        Binding("n,escape,q", "no", show=False),
     ]
     CSS = """
     Ask { align: center middle; }
     Ask > Vertical { width: 64; max-width: 95%; height: auto; border: round $warning; background: $surface;
         padding: 0 1; }
+    Ask .question { text-style: bold; }
+    Ask .details { color: $text-muted; max-height: 6; }
+    Ask .effect { margin-top: 1; }
     Ask Input { margin-top: 1; }
     Ask Horizontal { height: 1; margin-top: 1; align-horizontal: right; }
     Ask Button { margin-left: 2; }
     """
 
-    def __init__(self, question: str, *, reason: bool = False) -> None:
+    def __init__(
+        self, question: str, details: Sequence[str] = (), *, effect: str, verb: str, reason: bool = False
+    ) -> None:
         super().__init__()
-        self._question = question
+        self._question, self._details, self._effect, self._verb = question, details, effect, verb
         self._reason = reason
 
     def compose(self) -> ComposeResult:
         """The question, a line for the reason, two buttons."""
         with Vertical():
-            yield Static(printable(self._question), markup=False)
+            yield Static(printable(self._question), markup=False, classes="question")
+            if self._details:
+                yield Static("\n".join(map(printable, self._details)), markup=False, classes="details")
+            yield Static(self._effect, markup=False, classes="effect")
             if self._reason:
-                yield Input(placeholder="why? (others will see it)", compact=True)
+                yield Input(placeholder="Reason (optional; others see it)", compact=True)
+            yes, no = ("Enter", "Esc") if self._reason else ("y", "n")
             with Horizontal():
-                yield Button(
-                    "Yes (y)" if not self._reason else "Yes (Enter)", id="yes", variant="warning", compact=True
-                )
-                yield Button("No (n)" if not self._reason else "No (Esc)", id="no", compact=True)
+                yield Button(f"{self._verb} ({yes})", id="yes", variant="warning", compact=True)
+                yield Button(f"Cancel ({no})", id="no", compact=True)
 
     def on_mount(self) -> None:
         """A key that was meant for something else must not be a yes: no has the focus."""

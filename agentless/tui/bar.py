@@ -10,6 +10,9 @@ from textual.widgets import Static
 from agentless.tui.board import Board, count
 from agentless.tui.lines import content
 
+ROOM = 74
+"""Columns that the name and all views have room in."""
+
 
 class Bar(Static):
     """The names of the views; a click shows one."""
@@ -25,13 +28,18 @@ class Bar(Static):
         """Show the first."""
         self.show(self._shown)
 
+    def on_resize(self) -> None:
+        """Show all views, also where there is little room."""
+        self.show(self._shown)
+
     def show(self, name: str) -> None:
         """Mark this one."""
         self._shown = name
-        parts = ["[b]agentless[/b] "]
+        pad = " " if self.size.width >= ROOM else ""
+        parts = ["[b]agentless[/b] "] if pad else []
         for at, (each, title) in enumerate(self._views.items(), 1):
             style = "reverse" if each == name else ""
-            parts.append(f"[{style} @click=app.view('{each}')] {at} {title} [/]")
+            parts.append(f"[{style} @click=app.view('{each}')]{pad}{at} {title}{pad}[/]")
         self.update(Content.from_markup(" ".join(parts)))
 
 
@@ -50,7 +58,7 @@ class Summary(Static):
 
     def _words(self) -> Content:
         if gone := self._board.gone:
-            more = ": S starts it again" if self._board.stopped else ""
+            more = "; press S to start it" if self._board.stopped else ""
             return content((f" {gone}{more} ", "$text-error reverse"))
         gpus, tasks = self._board.gpus.values(), self._board.tasks.values()
         parts: list[str | tuple[str, str]] = [" "]

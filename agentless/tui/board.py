@@ -17,6 +17,8 @@ TREND = 120
 """Samples of a GPU's utilisation that are kept for its trend."""
 KEPT = 2000
 """Events that are kept."""
+ENDED = 1000
+"""Ended tasks that the controller sends, the newest: with so many there may be more."""
 LATELY = 600.0
 """Seconds for which a failed task counts as something that is wrong."""
 STALE = 15.0
@@ -31,7 +33,7 @@ class Board:
     """
 
     def __init__(self) -> None:
-        self.gone, self.stopped = "connecting to the controller", False
+        self.gone, self.stopped = "Connecting to the controller", False
         self.events: deque[Row] = deque(maxlen=KEPT)
         self.clear()
 
@@ -115,7 +117,7 @@ class Board:
         failed = [task for task in self.tasks.values() if task["state"] in FAILED and not task["retried_as"]]
         if lately := sum(self.now - seconds(task["ended_at"]) < LATELY for task in failed):
             about = f"{lately} task{'s' * (lately != 1)}"
-            found.append((about, "failed in the last 10 minutes: 4 lists them, there l shows why"))
+            found.append((about, "failed in the last 10 minutes; press 4 to list them, l for the log"))
         for task in self.tasks.values():
             if task["state"] == "lost":
                 found.append((task["id"], f"lost: {task['reason']}"))

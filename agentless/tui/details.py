@@ -30,7 +30,7 @@ class Details(Screen[None]):
     """The base: parts that the board has, and parts that are asked for."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,backspace", "app.pop_screen", "Back"),
+        Binding("escape,q,backspace", "app.pop_screen", "Back", tooltip="leave this screen"),
         Binding("j,down", "scroll(1)", show=False),
         Binding("k,up", "scroll(-1)", show=False),
     ]
@@ -49,7 +49,7 @@ class Details(Screen[None]):
         with VerticalScroll():
             yield Static(id="known")
             yield Static(id="asked")
-        yield Footer(show_command_palette=False)
+        yield Footer(compact=True)
 
     def on_mount(self) -> None:
         """Show what is known, and ask for the rest."""
@@ -155,7 +155,7 @@ class TaskDetails(Details):
             ("ended", local(task["ended_at"])),
             ("expected start", local(task["expected_start"])),
             ("container", task["container"]),
-            ("why", task["reason"]),
+            ("reason", task["reason"]),
         ]
         title = printable(f"{task['id']}  {task['name'] or ''}")
         parts: list[Part] = [(f"{title.strip()}  ", "bold"), (state(task), _colour(task["state"])), "\n\n"]
@@ -170,7 +170,7 @@ class TaskDetails(Details):
         parts: list[Part] = []
         if task["state"] in ("pending", "scheduled"):
             parts += [("\nWhy it waits\n", "bold"), *explained(self.get(f"{path_of(task)}/explain"))]
-        parts.append(("\nWhat has happened\n", "bold"))
+        parts.append(("\nEvents\n", "bold"))
         found = self.get(f"{path_of(task)}/events")
         if isinstance(found, str):
             parts.append(f"  {found}\n")
@@ -182,7 +182,7 @@ class TaskDetails(Details):
                     (f"{event['event']} → {event['task']['state']}", _colour(event["task"]["state"])),
                     f"  {printable(event['cause'])}\n",
                 ]
-        parts.append(("\nThe command, as it is given to the node's sh\n", "bold"))
+        parts.append(("\nScript, as the node's sh runs it\n", "bold"))
         script = self.get(f"{path_of(task)}/script")
         if isinstance(script, str):
             parts.append(f"  {script}\n")
@@ -258,7 +258,7 @@ class GpuDetails(Details):
             parts += [("process      ", "dim"), f"{printable(process_words(process))}\n"]
         trend = self.board.trends.get((gpu["node"], gpu["uuid"]), ())
         parts += [
-            ("\nUtilisation, the last seconds\n", "bold"),
+            ("\nUtilisation, the last two minutes\n", "bold"),
             (look.spark(trend, self._room()) + "\n", "$text-primary"),
         ]
         return parts
@@ -304,7 +304,7 @@ class NodeDetails(Details):
         """What it has."""
         node = self.board.nodes.get(self.about_node)
         if node is None:
-            return [f"{self.about_node} is not in the inventory any more"]
+            return [f"{self.about_node} is no longer in the inventory"]
         parts: list[Part] = [
             (f"{node['name']}  ", "bold"),
             (node["state"], _colour(node["state"])),

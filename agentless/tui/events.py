@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from agentless.tui import look
 from agentless.tui.board import Row
+from agentless.tui.incoming import REMEMBERED
 from agentless.tui.lines import Piece
 from agentless.tui.table import Column
 from agentless.tui.view import View
@@ -32,6 +33,11 @@ class Events(View):
     def all_rows(self) -> list[Row]:
         """The newest first."""
         return list(reversed(self.board.events))
+
+    def notes(self) -> list[str]:
+        """That there may be older ones."""
+        count = len(self.board.events)
+        return [f"last {count:,} events (older: agentless events --last N)"] if count >= REMEMBERED else []
 
     def name_of(self, row: Row) -> object:
         """Its number."""

@@ -67,7 +67,7 @@ class Feed:
                     return
                 except _Stopped:
                     self._wanted.clear()
-                    self._gone("the controller was stopped (tasks go on)", True)
+                    self._gone("The controller was stopped (tasks continue)", True)
                     self._wait_for_another()
                 except AgentlessError as error:
                     if not self._closed.is_set():
@@ -78,7 +78,7 @@ class Feed:
     def _read(self) -> None:
         """Follow until the stream ends; raises _Stopped or ControllerError then."""
         if not (self._starts or self._client.is_running()):
-            raise ControllerError("no controller runs")
+            raise ControllerError("No controller is running")
         first = True
         for line in self._stream(self._client):
             if line.get("leaving"):
@@ -88,7 +88,7 @@ class Feed:
                 self._begun()
                 first = False
             self._line(line)
-        raise ControllerError("the controller is gone (tasks go on); looking for it")
+        raise ControllerError("The controller is gone (tasks continue); looking for it")
 
     def _wait_for_another(self) -> None:
         while self._client.is_running() and not self._closed.wait(0.05):

@@ -14,16 +14,16 @@ from textual.widgets import Input, TextArea
 from agentless.model.text import printable
 
 FIELDS = (
-    ("target", "Where", "node1::0  or  2xA100:40G  or  1x; several: one task each"),
+    ("target", "Where", "node1::0, 2xA100:40G or 1x; several: one task each"),
     ("command", "Command", "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep"),
-    ("image", "Image", "default: the inventory's; ↓ for those in use"),
-    ("name", "Name", "to refer to it by"),
-    ("node", "Node", "only this one; several: any of them"),
+    ("image", "Image", "default: the inventory's; ↓ lists those in use"),
+    ("name", "Name", "to refer to the task by"),
+    ("node", "Node", "only this node; several: any of them"),
     ("cores", "Cores", "like 4"),
     ("memory", "Memory", "like 16GiB"),
-    ("time_limit", "Time limit", "like 8h; short ones may fill gaps"),
+    ("time_limit", "Time limit", "like 8h; short tasks can fill gaps in the queue"),
     ("priority", "Priority", "-1000 to 1000"),
-    ("retries", "Retries", "how often to try again"),
+    ("retries", "Retries", "retry up to so many times on failure"),
 )
 _LABELS = {name.replace("_", "-"): label.lower() for name, label, _ in FIELDS} | {"env": "variables"}
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)

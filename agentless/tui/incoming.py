@@ -68,7 +68,7 @@ class Incoming:
         """Say so when the controller says nothing any more; to be called now and then."""
         quiet = time.monotonic() - self._heard
         if quiet > QUIET and (self._silent or not self._board.gone):
-            self._board.gone, self._silent = f"no news from the controller for {quiet:.0f} s", True
+            self._board.gone, self._silent = f"No answer from the controller for {quiet:.0f} s", True
 
     def begin(self) -> None:
         """There is a controller, which begins with all that it knows."""

@@ -12,35 +12,42 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from agentless.tui.acts import ACTS
+from agentless.tui.look import SIGNS, UNMEASURED
 
 _LOOK = (
-    ("1 … 6, Tab", "another view"),
+    ("1 … 6, Tab", "change the view"),
     ("↑ ↓ j k, PgUp PgDn, g G", "move"),
-    ("Enter, or click twice", "details of the GPU, node or task"),
-    ("/", "only rows with these words; state:running owner:alice !not"),
-    ("Esc", "all rows again; back"),
-    ("o O, or click a title", "sort by the next column, the one before; i reverses"),
-    ("[  ]", "in the overview: scroll what waits and what is wrong"),
-    ("m  a", "only my tasks; without those that have ended"),
-    (":  or  Ctrl+P", "find any command by its name"),
-    ("c", "dark, light, or the terminal's own colours"),
+    ("Enter, or click twice", "show all about the GPU, node or task"),
+    ("/", "filter: only rows with these words; state:running owner:alice !not"),
+    ("Esc", "clear the filter; go back"),
+    ("o O, or click a title", "sort by the next or the previous column; i reverses"),
+    ("[  ]", "in the overview: scroll problems and queue"),
+    ("m  a", "only my tasks; hide tasks that have ended"),
+    (":  or  Ctrl+P", "find a command by its name"),
+    ("c", "colours: dark, light, or the terminal's own"),
     ("S", "start a controller that was stopped"),
-    ("q  Ctrl+C", "leave: everything on the nodes goes on"),
+    ("q  Ctrl+C", "leave the dashboard; tasks continue"),
 )
 _READ = (
     ("f", "follow"),
-    ("/  n  N", "search, next, the one before"),
-    ("w", "wrap long lines"),
-    ("1  2", "only stdout, only stderr"),
-    ("S", "save to a file"),
+    ("/  n  N", "search, next, previous"),
+    ("w", "wrap long lines, or cut them (…)"),
+    ("1  2", "only stdout, only stderr; again: all"),
+    ("S", "save the whole log to a file"),
 )
-
-
 _FILL = (
-    ("Tab  Enter", "the next field"),
-    ("↓", "at Image: those in use"),
+    ("Tab  Enter", "next field"),
+    ("↓", "at Image: choose one that is in use"),
     ("Ctrl+S", "submit"),
-    ("Esc", "leave it"),
+    ("Esc", "discard the form"),
+)
+_SIGNS = (
+    (f"{SIGNS['free']}  ▁ … █", "free; held by a task, as high as its utilisation"),
+    (f"{UNMEASURED}", "held by a task, utilisation unknown"),
+    (f"{SIGNS['foreign']}", "foreign: used by a process outside agentless"),
+    (f"{SIGNS['unhealthy']}  {SIGNS['unknown']}", "unhealthy; unknown, or its node does not answer"),
+    (f"{SIGNS['drained']}  {SIGNS['reserved']}  {SIGNS['excluded']}", "drained, reserved, excluded by the inventory"),
+    ("second column  ^", "how full its memory is; hot"),
 )
 
 
@@ -58,7 +65,14 @@ class Keys(ModalScreen[None]):
         """The lists."""
         with VerticalScroll():
             acts = [(act.key, act.help) for act in ACTS]
-            for title, rows in (("Look", _LOOK), ("Act", acts), ("In a log", _READ), ("In the form", _FILL)):
+            pages = (
+                ("Look", _LOOK),
+                ("Act", acts),
+                ("In a log", _READ),
+                ("In the form", _FILL),
+                ("Signs of GPUs, where many share a line", _SIGNS),
+            )
+            for title, rows in pages:
                 lines: list[str | tuple[str, str]] = [(f"{title}\n", "bold")]
                 for key, words in rows:
                     lines += [(f"  {key:26}", "$text-primary"), f"{words}\n"]

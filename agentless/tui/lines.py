@@ -20,7 +20,9 @@ Piece = tuple[str, str]
 class Lines(ScrollView, can_focus=True):
     """Draws what `draw` gives for each line; `redraw` paints where that has become different."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"good", "warn", "bad", "dim", "odd", "held", "strong", "chosen", "found"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "good", "warn", "bad", "dim", "odd", "held", "strong", "chosen", "found", "stderr", "note",
+    }  # fmt: skip
     DEFAULT_CSS = """
     Lines {
         scrollbar-size-vertical: 1;
@@ -34,6 +36,14 @@ class Lines(ScrollView, can_focus=True):
         & > .chosen { background: $surface-lighten-2; }
         &:focus > .chosen { background: $block-cursor-background; color: $block-cursor-foreground; }
         & > .found { background: $warning; color: $background; }
+        & > .stderr { color: $text-warning; }
+        & > .note { color: $text-muted; }
+        &:ansi > .dim, &:ansi > .note { text-style: dim; }
+        &:ansi > .chosen { text-style: underline; }
+        &:ansi:focus > .chosen { color: ansi_default; background: ansi_default; text-style: reverse; }
+        &:ansi > .found { color: ansi_default; background: ansi_default; text-style: reverse; }
+        &:nocolor > .stderr { text-style: bold; }
+        &:nocolor > .note { text-style: underline; }
     }
     """
 

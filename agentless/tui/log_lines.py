@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from operator import itemgetter
 from sys import getsizeof
 from typing import ClassVar
 
-from rich.cells import chop_cells
+from rich.cells import cell_len, chop_cells
 from textual.binding import Binding, BindingType
+from textual.message import Message
 
-from agentless.tui.lines import Lines, Piece
+from agentless.tui.lines import Lines, Piece, fitted
 from agentless.tui.log_text import Line
 
 KEPT = 100_000
@@ -40,11 +41,15 @@ class Log(Lines):
     Log { overflow-y: scroll; }
     """
 
+    class Moved(Message):
+        """It follows now, or does not any more."""
+
     def __init__(self) -> None:
         super().__init__()
         self._kept: deque[_Numbered] = deque()
         self._bytes = 0
         self._count = 0
+        self._totals, self._dropped = Counter[int](), Counter[int]()  # lines of each stream
         self._begun: list[Line] = []
         self._rows: list[_Numbered] = []
         self._width = 0
@@ -58,10 +63,13 @@ class Log(Lines):
         del self._rows[bisect_left(self._rows, self._count, key=_number) :]
         new = [(self._count + at, stream, text) for at, (stream, text) in enumerate(lines)]
         self._count += len(new)
+        self._totals.update(stream for stream, _ in lines)
         self._kept += new
         self._bytes += sum(getsizeof(text) for _, text in lines)
         while len(self._kept) > KEPT or self._bytes > KEPT_BYTES:
-            self._bytes -= getsizeof(self._kept.popleft()[2])
+            _, stream, text = self._kept.popleft()
+            self._bytes -= getsizeof(text)
+            self._dropped[stream] += 1
         gone = bisect_left(self._rows, self._kept[0][0] if self._kept else self._count, key=_number)
         del self._rows[:gone]
         self._begun = begun
@@ -90,12 +98,23 @@ class Log(Lines):
         """Lines on the screen and beyond."""
         return len(self._rows)
 
+    def counts(self) -> tuple[int, int]:
+        """How many lines are kept of what is shown, and how many there have been."""
+        begun = sum(self.only in (None, stream) for stream, _ in self._begun)
+        total, dropped = (
+            count.total() if self.only is None else count[self.only] for count in (self._totals, self._dropped)
+        )
+        return total - dropped + begun, total + begun
+
     def draw(self, y: int) -> list[Piece]:
         """One line."""
         if y >= len(self._rows):
             return []
         _, stream, text = self._rows[y]
-        style = {2: "warn", 3: "dim"}.get(stream, "")
+        width = self.scrollable_content_region.width
+        if cell_len(text) > width:
+            text = fitted(text, width)
+        style = {2: "stderr", 3: "note"}.get(stream, "")
         if not self.sought:
             return [(text, style)]
         pieces, at = [], 0
@@ -121,6 +140,7 @@ class Log(Lines):
         y = max(0, min(self.scroll_offset.y + by, end))
         self.follows = y >= end and by > 0
         self.scroll_to(y=y, animate=False, force=True)
+        self.post_message(self.Moved())
 
     def action_page(self, by: int) -> None:
         """Further by so many screens."""

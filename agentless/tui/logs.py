@@ -24,25 +24,26 @@ from agentless.tui.log_lines import Log
 from agentless.tui.log_text import LogText
 from agentless.words import state
 
-STREAMS = {1: "stdout", 2: "stderr", 3: "agentless"}
+STREAMS = {1: "stdout", 2: "stderr"}
+FOLLOWING = "Following"
 
 
 class LogScreen(Screen[None]):
     """The log of a task."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q", "back", "Back"),
-        Binding("f", "follow", "Follow"),
-        Binding("slash", "search", "Search", key_display="/"),
-        Binding("n", "next(1)", "Next", show=False),
-        Binding("N", "next(-1)", "The one before", show=False),
-        Binding("w", "wrap", "Wrap"),
-        Binding("1", "only(1)", "stdout"),
-        Binding("2", "only(2)", "stderr"),
-        Binding("S", "save", "Save"),
+        Binding("escape,q", "back", "Back", tooltip="leave this screen"),
+        Binding("f", "follow", "Follow", tooltip="go to the end, and show new lines"),
+        Binding("slash", "search", "Search", key_display="/", tooltip="find words in the log"),
+        Binding("n", "next(1)", "Next", show=False, tooltip="find the words further down"),
+        Binding("N", "next(-1)", "Previous", show=False, tooltip="find the words further up"),
+        Binding("w", "wrap", "Wrap", tooltip="wrap long lines, or cut them"),
+        Binding("1", "only(1)", "stdout", tooltip="only stdout, or all"),
+        Binding("2", "only(2)", "stderr", tooltip="only stderr, or all"),
+        Binding("S", "save", "Save", tooltip="save the whole log to a file"),
     ]
     CSS = """
-    LogScreen > Static { height: 1; background: $panel; }
+    LogScreen > Static { height: auto; max-height: 4; background: $panel; }
     LogScreen > Input { dock: bottom; display: none; height: 1; border: none; padding: 0; background: $panel; }
     LogScreen > Input.-open { display: block; }
     """
@@ -54,7 +55,7 @@ class LogScreen(Screen[None]):
         self._state = Static(markup=False)
         self._breaker, self._saving = Breaker(), Breaker()
         self._asks = ""
-        self._note = "reading"
+        self._note = "Loading"
         self._text = LogText()
 
     @property
@@ -73,7 +74,7 @@ class LogScreen(Screen[None]):
         yield self._state
         yield self.log_lines
         yield Input(compact=True)
-        yield Footer(show_command_palette=False)
+        yield Footer(compact=True)
 
     def on_mount(self) -> None:
         """Begin to read."""
@@ -93,12 +94,16 @@ class LogScreen(Screen[None]):
         if "tasks" in changed:
             self._describe()
 
+    def on_log_moved(self) -> None:
+        """Somebody has left the end, or come back to it."""
+        self._describe()
+
     def _read(self) -> None:
         try:
             with self._breaker.watching():
-                for frame in self._client.frames(f"{path_of(self._row)}/logs", follow=True):
+                for frame in self._client.followed(f"{path_of(self._row)}/logs"):
                     self._text.add(*frame)
-            self._note = "the end"
+            self._note = "No more output"
         except BrokenOff:
             return
         except AgentlessError as error:
@@ -108,23 +113,27 @@ class LogScreen(Screen[None]):
     def _take(self) -> None:
         if came := self._text.take():
             self.log_lines.add(*came)
-            if self._note == "reading":
-                self._note = "following"
+            if self._note == "Loading":
+                self._note = FOLLOWING
             self._describe()
 
     def _describe(self) -> None:
-        log = self.log_lines
+        log, task = self.log_lines, self.about_task
+        kept, total = log.counts()
+        part = (
+            f"last {kept:,} of {total:,} lines (S saves all)" if kept < total else f"{total:,} line{'s' * (total != 1)}"
+        )
+        paused = self._note == FOLLOWING and not log.follows
         parts = [
-            f"{self.about_task['id']} {self.about_task['name'] or ''}".strip(),
-            state(self.about_task),
-            f"{log.length()} lines",
-            self._note,
+            f"{task['id']} {task['name'] or ''}".strip(),
+            state(task),
+            part,
+            "Paused; press f to follow" if paused else self._note,
         ]
-        parts += [f"only {STREAMS[log.only]}"] if log.only else []
+        parts += [f"only {STREAMS[log.only]} ({log.only} shows all)"] if log.only else []
         parts += ["wrapped"] if log.wraps else []
         parts += [f"/{log.sought}"] if log.sought else []
-        parts += [] if log.follows else ["standing still (f follows)"]
-        self._state.update(printable("  ·  ".join(parts)))
+        self._state.update(printable(" · ".join(parts)))
 
     def action_back(self) -> None:
         """Leave the line, or the screen."""
@@ -155,12 +164,12 @@ class LogScreen(Screen[None]):
     def action_next(self, by: int) -> None:
         """Go to the next place, or the one before."""
         if self.log_lines.sought and not self.log_lines.seek(by):
-            self.notify(f"{self.log_lines.sought!r} is nowhere in it", severity="warning", markup=False)
+            self.notify(f"{self.log_lines.sought!r} not found in these lines", severity="warning", markup=False)
         self._describe()
 
     def action_search(self) -> None:
         """Ask what to look for."""
-        self._open("search", "what to look for", self.log_lines.sought)
+        self._open("search", "Words to find", self.log_lines.sought)
 
     def action_save(self) -> None:
         """Ask where to; in a browser that is the browser's business."""
@@ -168,7 +177,7 @@ class LogScreen(Screen[None]):
         if self.app.is_web:
             self.run_worker(partial(self._hand_out, name, self.log_lines.only), thread=True)
         else:
-            self._open("save", "a file to write it to", name)
+            self._open("save", "File to save the log to", name)
 
     def _open(self, asks: str, placeholder: str, value: str) -> None:
         self._asks = asks
@@ -196,7 +205,7 @@ class LogScreen(Screen[None]):
             path = Path(name).expanduser().absolute()
             file = path.open("xb")
         except FileExistsError:
-            problem = "is there already; choose another name"
+            problem = "already exists; choose another name"
         except OSError as error:
             problem = f"cannot be written: {error.strerror}"
         except (RuntimeError, ValueError) as error:
@@ -214,7 +223,7 @@ class LogScreen(Screen[None]):
         if size is None:
             path.unlink(missing_ok=True)
         else:
-            self.notify(f"saved as {path}: {format_size(size)}", markup=False)
+            self.notify(f"Saved to {path}: {format_size(size)}", markup=False)
 
     def _hand_out(self, name: str, only: int | None) -> None:
         file = TemporaryFile()  # noqa: SIM115 - closed by who delivers it
@@ -231,12 +240,12 @@ class LogScreen(Screen[None]):
                         size += into.write(data)
             into.flush()
         except BrokenOff:
-            problem = "it was left before its end"
+            problem = "the screen was closed before the end"
         except AgentlessError as error:
             problem = str(error)
         except OSError as error:
             problem = str(error.strerror)
         else:
             return size
-        self.notify(printable(f"the log was not saved: {problem}"), severity="error", markup=False)
+        self.notify(printable(f"The log was not saved: {problem}"), severity="error", markup=False)
         return None

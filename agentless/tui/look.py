@@ -19,6 +19,8 @@ SIGNS = {
     "free": "·", "foreign": "F", "unhealthy": "!", "unknown": "?", "drained": "d", "excluded": "x", "reserved": "r",
 }  # fmt: skip
 """What stands for a GPU that is not working for a task; one that does has the height of its utilisation."""
+UNMEASURED = "T"
+"""What stands for a GPU that works for a task and does not tell how hard."""
 
 HOT = 85
 """Degrees Celsius from which on a GPU is shown as hot: most slow down a little above."""
@@ -51,9 +53,12 @@ def spark(values: Iterable[float | None], width: int) -> str:
     return "".join(" " if value is None else height(value) for value in last).rjust(width)
 
 
-def sign(gpu: Row) -> str:
-    """One column for a GPU."""
-    return SIGNS.get(gpu["state"]) or height(gpu["utilization_pct"])
+def sign(gpu: Row, *, silent: bool) -> str:
+    """One column for a GPU; `silent`: its node does not answer, and nothing is known of it."""
+    if silent:
+        return SIGNS["unknown"]
+    usage = gpu["utilization_pct"]
+    return SIGNS.get(gpu["state"]) or (UNMEASURED if usage is None else height(usage))
 
 
 def memory_share(gpu: Row) -> float | None:

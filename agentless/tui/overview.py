@@ -36,16 +36,30 @@ class Overview(Container):
 
     KINDS = frozenset({"gpus", "nodes", "tasks", "controller"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left_square_bracket", "news(-1)", "News before", show=False, key_display="["),
-        Binding("right_square_bracket", "news(1)", "More news", show=False, key_display="]"),
+        Binding(
+            "left_square_bracket",
+            "news(-1)",
+            "News",
+            show=False,
+            key_display="[",
+            tooltip="scroll problems and queue up",
+        ),
+        Binding(
+            "right_square_bracket",
+            "news(1)",
+            "News",
+            show=False,
+            key_display="]",
+            tooltip="scroll problems and queue down",
+        ),
     ]
     DEFAULT_CSS = """
     Overview { layout: vertical; }
     Overview > Vertical { height: 1fr; }
-    Overview > Vertical > Static { height: 1; color: $text-muted; }
-    Overview > News { height: auto; max-height: 8; border-top: solid $panel; }
+    Overview > Vertical > Static { height: 1; color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; }
+    Overview > News { height: auto; max-height: 8; border-top: solid $panel; border-title-color: $text-muted; }
     Overview.-wide { layout: horizontal; }
-    Overview.-wide > News { width: 52; height: 100%; max-height: 100%; border-top: none; border-left: solid $panel; }
+    Overview.-wide > News { width: 52; height: 100%; max-height: 100%; border-left: solid $panel; }
     """
 
     def __init__(self, board: Board, *, id: str) -> None:  # noqa: A002 - Textual's name
@@ -127,6 +141,8 @@ class News(Lines, can_focus=False):
         before, self._lines = len(self._lines), self._wrapped(self.scrollable_content_region.width)
         if before != len(self._lines):
             self.refresh(layout=True)
+        more = len(self._lines) - self.size.height
+        self.border_title = "Problems and queue" + (f" · {more} more lines: ] scrolls" if more > 0 else "")
         self.redraw()
 
     def on_resize(self) -> None:
@@ -148,8 +164,8 @@ class News(Lines, can_focus=False):
     def _wrapped(self, width: int) -> list[list[Piece]]:
         lines = list(islice(self._all(max(20, width)), LINES + 1))
         if len(lines) > LINES:
-            lines[LINES] = [("… and more: 5 lists all that waits", "dim")]
-        return lines or [[("nothing waits, nothing is wrong", "dim")]]
+            lines[LINES] = [("… and more; press 5 for the whole queue", "dim")]
+        return lines or [[("Queue empty, no problems", "dim")]]
 
     def _all(self, width: int) -> Iterator[list[Piece]]:
         """The lines, wrapped one after the other as they are asked for."""

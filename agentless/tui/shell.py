@@ -25,7 +25,7 @@ from agentless.tui.board import Row
 class Opening(ModalScreen[Terminal | AgentlessError | None]):
     """Gives the terminal with a shell in it, or why there is none; None when nobody waits for it any more."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Leave it")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Cancel")]
     CSS = """
     Opening { align: center middle; }
     Opening > Static { width: auto; border: round $primary; background: $surface; padding: 0 1; }
@@ -37,7 +37,7 @@ class Opening(ModalScreen[Terminal | AgentlessError | None]):
 
     def compose(self) -> ComposeResult:
         """What is waited for."""
-        about = f"opening a shell in {self._row['id']} on {self._row['node']} … (Esc leaves it)"
+        about = f"Opening a shell in task {self._row['id']} on {self._row['node']} … (Esc cancels)"
         yield Static(printable(about), markup=False)
 
     def on_mount(self) -> None:

@@ -25,6 +25,7 @@ from agentless.errors import AgentlessError, UsageError
 from agentless.files import read_lines
 from agentless.model.needs import parse_target
 from agentless.model.text import lines_of, printable
+from agentless.model.units import short_size
 from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.tui.ask import Ask
 from agentless.tui.board import Board, Row
@@ -51,9 +52,9 @@ class SubmitForm(Screen[None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "submit", "Submit"),
-        Binding("escape", "leave", "Back"),
-        Binding("down", "images", "Images", show=False),
+        Binding("ctrl+s", "submit", "Submit", tooltip="submit the task"),
+        Binding("escape", "leave", "Back", tooltip="leave the form"),
+        Binding("down", "images", "Images", show=False, tooltip="choose an image that is in use"),
     ]
     CSS = """
     SubmitForm #sides { height: 1fr; }
@@ -63,6 +64,7 @@ class SubmitForm(Screen[None]):
     SubmitForm #fields Input { width: 1fr; }
     SubmitForm #fields TextArea { height: 3; width: 1fr; padding: 0; }
     SubmitForm #fields Command { height: auto; max-height: 3; }
+    SubmitForm:ansi TextArea > .text-area--placeholder { text-style: dim; }
     SubmitForm OptionList { display: none; height: auto; max-height: 6; margin-left: 13; border: none; }
     SubmitForm OptionList.-open { display: block; }
     SubmitForm #preview { padding: 0 1; height: 1fr; border-top: solid $panel; }
@@ -106,11 +108,17 @@ class SubmitForm(Screen[None]):
                         yield OptionList(*self._images(), compact=True)
                 with Horizontal():
                     yield Label("Variables")
-                    yield Variables(self._given.get("env", ""), id="env", tab_behavior="focus", compact=True)
+                    yield Variables(
+                        self._given.get("env", ""),
+                        placeholder="one KEY=VALUE per line",
+                        id="env",
+                        tab_behavior="focus",
+                        compact=True,
+                    )
                 yield Button("Submit (Ctrl+S)", variant="primary", id="submit", compact=True)
             with VerticalScroll(id="preview"):
-                yield Static("one KEY=VALUE a line", id="verdict")
-        yield Footer(show_command_palette=False)
+                yield Static(id="verdict")
+        yield Footer(compact=True)
 
     def on_mount(self) -> None:
         """Begin where something is missing."""
@@ -159,11 +167,13 @@ class SubmitForm(Screen[None]):
             images.remove_class("-open")
             self.set_focus(self.query_one("#image"))
         elif self.busy:
-            self.notify("it is sent already; its answer is on its way (Ctrl+C leaves without it)", severity="warning")
+            self.notify("Already sent; waiting for the answer (Ctrl+C leaves without it)", severity="warning")
         elif self._texts() == self._opened:
             self.dismiss()
         else:
-            self.app.push_screen(Ask("Leave it? What you typed is lost."), self._left)
+            self.app.push_screen(
+                Ask("Discard this form?", effect="What you typed is lost.", verb="Discard"), self._left
+            )
 
     def _left(self, answer: str | None) -> None:
         if answer is not None:
@@ -180,7 +190,7 @@ class SubmitForm(Screen[None]):
             self._tell([(f"{error}\n", "$text-error")])
             return
         self.busy = True
-        self._tell([("submitting …\n", "dim")])
+        self._tell([("Submitting …\n", "dim")])
         self.run_worker(lambda: self._submit(asked), thread=True)
 
     def on_screen_resume(self) -> None:
@@ -191,7 +201,7 @@ class SubmitForm(Screen[None]):
         """Nobody waits for an answer any more."""
         self._breaker.break_off()
         if self.busy:
-            self.app.exit(message="a task was being submitted; whether it was, agentless ps says")
+            self.app.exit(message="The submit was under way; run agentless ps to see whether the task exists")
 
     # ------------------------------------------------------------------ inside
 
@@ -230,10 +240,10 @@ class SubmitForm(Screen[None]):
         except ValueError as error:
             raise UsageError(f"command: {str(error).lower()}") from None
         if not words:
-            raise UsageError("write a command")
+            raise UsageError("Enter a command")
         targets = self._value("target").split()
         if not targets and not options.keys() & {"node", "cores", "memory"}:
-            raise UsageError("what does it need? Say in where which GPUs, like node1::0 or 2xA100")
+            raise UsageError("No resources requested: enter GPUs in Where, like node1::0 or 2xA100")
         outside = Outside(time.time(), os.environ, read_lines)
         return submission(words, targets, options, outside)
 
@@ -256,7 +266,7 @@ class SubmitForm(Screen[None]):
         if self.busy:
             return
         if not (self._value("target") or self._text("command").strip()):
-            self._tell([("What would become of it stands here while you write.\n", "dim")])
+            self._tell([("A preview appears here as you type.\n", "dim")])
             return
         try:
             asked = self._asked(command=("true",))
@@ -279,9 +289,9 @@ class SubmitForm(Screen[None]):
             parts += explained(found)
         if self._like and self._like["secret_env"]:
             names = ", ".join(self._like["secret_env"])
-            parts.insert(0, (f"the values of its secrets are not known here; give them: {names}\n", "$text-warning"))
+            parts.insert(0, (f"Secret values are not copied; enter them again: {names}\n", "$text-warning"))
         if len(asked.sweep) > 1:
-            parts.insert(0, (f"a sweep: {len(asked.sweep)} commands\n", "bold"))
+            parts.insert(0, (f"Sweep: {len(asked.sweep)} commands\n", "bold"))
         self.call_later(self._looked, parts, breaker)
 
     def _looked(self, parts: list[Part], breaker: Breaker) -> None:
@@ -291,7 +301,7 @@ class SubmitForm(Screen[None]):
     def _submit(self, asked: Submission) -> None:
         try:
             with self._breaker.watching():
-                starts: list[Row] = self._client.post("/v1/tasks", self._request(asked))
+                starts: list[Row] = self._client.submit(self._request(asked))
         except BrokenOff:
             return
         except AgentlessError as error:
@@ -333,7 +343,7 @@ def fields_of(task: Row, spec: Row) -> dict[str, str]:
         "image": task["image"] or "",
         "name": task["name"] or "",
         "cores": "" if task["cores"] is None else f"{task['cores']:g}",
-        "memory": "" if task["memory_bytes"] is None else str(task["memory_bytes"]),
+        "memory": "" if task["memory_bytes"] is None else short_size(task["memory_bytes"]),
         "time_limit": "" if task["time_limit"] is None else f"{task['time_limit']:g}s",
         "priority": str(task["priority"] or ""),
         "retries": str(task["retries"] or ""),

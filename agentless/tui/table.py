@@ -51,6 +51,9 @@ class Table(Vertical):
     class Chosen(Message):
         """Another row has the cursor."""
 
+    class LaidOut(Message):
+        """Other columns may be shown."""
+
     class Opened(Message):
         """Enter was pressed on a row, or it was clicked twice."""
 
@@ -122,10 +125,21 @@ class Table(Vertical):
         """The titles and their widths, as they are shown."""
         return [(self.columns[at].title, width) for at, width in self._layout()]
 
+    @property
+    def hidden(self) -> list[str]:
+        """The titles of columns that there is no room for."""
+        shown = {at for at, _ in self._layout()}
+        return [column.title for at, column in enumerate(self.columns) if self._widths[at] and at not in shown]
+
     def repaint(self) -> None:
         """Paint all of it anew."""
         self.titles.refresh()
         self.body.repaint()
+        self.post_message(self.LaidOut())
+
+    def on_resize(self) -> None:
+        """Other columns have room."""
+        self.post_message(self.LaidOut())
 
     def _layout(self) -> list[tuple[int, int]]:
         """Which columns are shown, and how wide they are."""
@@ -141,8 +155,8 @@ class Table(Vertical):
             if not self.columns[last].rank:
                 break
             shown.remove(last)
-        spare = max(0, room - needed())
-        return [(at, LEAST + spare if self.columns[at].flexible else self._widths[at]) for at in shown]
+        rest = max(1, LEAST + room - needed())
+        return [(at, rest if self.columns[at].flexible else self._widths[at]) for at in shown]
 
 
 class Titles(Widget):
@@ -186,7 +200,7 @@ class Body(Lines):
         Binding("pagedown,space,ctrl+f", "page(1)", "Page down", show=False),
         Binding("home,g", "move(-1000000000)", "First", show=False),
         Binding("end,G", "move(1000000000)", "Last", show=False),
-        Binding("enter", "open", "Details", show=True),
+        Binding("enter", "open", "Details", tooltip="show all about the chosen row"),
     ]
 
     def __init__(self, table: Table) -> None:

@@ -10,7 +10,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from agentless.tui import look
-from agentless.tui.board import Board, Row
+from agentless.tui.board import ENDED, Board, Row
 from agentless.tui.lines import Piece
 from agentless.tui.table import Column
 from agentless.tui.view import View
@@ -24,8 +24,8 @@ class Tasks(View):
 
     KINDS = frozenset({"nodes", "tasks"})
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("m", "mine", "Mine"),
-        Binding("a", "ended", "Ended"),
+        Binding("m", "mine", "Mine", tooltip="only your tasks, or everybody's"),
+        Binding("a", "ended", "Ended", tooltip="hide or show tasks that have ended"),
     ]
 
     def __init__(self, board: Board, *, id: str) -> None:  # noqa: A002 - Textual's name
@@ -82,6 +82,16 @@ class Tasks(View):
         self._only_live = not self._only_live
         self.update()
 
+    def notes(self) -> list[str]:
+        """Whose tasks are shown, and how many of those that have ended."""
+        ended = sum(task["ended_at"] is not None for task in self.board.tasks.values())
+        notes = ["only your tasks (m shows all)"] if self._only_mine else []
+        if self._only_live:
+            notes.append(f"{ended:,} ended hidden (a shows them)")
+        elif ended >= ENDED:
+            notes.append(f"last {ended:,} ended tasks (older: agentless ps --all --limit N)")
+        return notes
+
     def _hidden(self, task: Row) -> bool:
         return (self._only_mine and not task["mine"]) or (self._only_live and task["ended_at"] is not None)
 
@@ -106,7 +116,7 @@ class Tasks(View):
 
     def _batch(self, task: Row) -> str:
         size = self._sizes[task["batch"]]
-        return f"{self._over[task['batch']]}/{size} over" if size > 1 else ""
+        return f"{self._over[task['batch']]}/{size} done" if size > 1 else ""
 
 
 def _elapsed(task: Row) -> float | None:

@@ -46,7 +46,7 @@ class Tiles(Lines):
         Binding("pagedown,space", "page(1)", "Page down", show=False),
         Binding("home,g", "row(-100000)", "First", show=False),
         Binding("end,G", "row(100000)", "Last", show=False),
-        Binding("enter", "open", "Details"),
+        Binding("enter", "open", "Details", tooltip="show all about the chosen GPU"),
     ]
 
     class Chosen(Message):
@@ -205,11 +205,12 @@ class Tiles(Lines):
         node = self._board.nodes.get(name, {"state": "unknown", "reason": "", "gpus": 0, "gpus_free": 0})
         pieces: list[Piece] = [(fitted(name, self._name_width()) + " ", "strong" if not is_bad(node) else "bad")]
         gpus = [(at, self._gpus[at]) for at in self._by_node[name]]
+        silent = self._board.is_silent(name)
         for at, gpu in gpus:
             chosen = " chosen" if at == self._cursor else ""
             hot = "^" if (gpu["temperature_c"] or 0) >= look.HOT else " "
             memory = look.memory_share(gpu)
-            pieces.append((look.sign(gpu), state_of(gpu, self._board)[1] + chosen))
+            pieces.append((look.sign(gpu, silent=silent), state_of(gpu, self._board)[1] + chosen))
             pieces.append((look.height(None if memory is None else memory * 100), "dim" + chosen))
             pieces.append((hot, "bad"))
         owners = Counter(task["owner"] for _, gpu in gpus for task in self._board.holders(gpu))

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from agentless.tui.board import Board, Row
 from agentless.tui.table import Column, Table
@@ -21,7 +21,7 @@ class FilterLine(Input):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "leave", show=False, priority=True)]
 
     def __init__(self, rows: Widget) -> None:
-        super().__init__(placeholder="words that a row has, or state:running owner:alice !not-this", compact=True)
+        super().__init__(placeholder="Words to find, or state:running owner:alice !not-this", compact=True)
         self._rows = rows
 
     def action_leave(self) -> None:
@@ -34,15 +34,17 @@ class View(Vertical):
 
     KINDS: ClassVar[frozenset[str]]
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("slash", "filter", "Filter", key_display="/"),
-        Binding("o", "sort(1)", "Sort", show=False),
-        Binding("O", "sort(-1)", "Sort by the column before", show=False),
-        Binding("i", "reverse", "Reverse the order", show=False),
-        Binding("escape", "clear", "All rows again", show=False),
+        Binding("slash", "filter", "Filter", key_display="/", tooltip="show only rows with certain words"),
+        Binding("o", "sort(1)", "Sort", show=False, tooltip="by the next column"),
+        Binding("O", "sort(-1)", "Sort", show=False, tooltip="by the previous column"),
+        Binding("i", "reverse", "Reverse", show=False, tooltip="sort the other way round"),
+        Binding("escape", "clear", "All rows", show=False, tooltip="clear the filter"),
     ]
     DEFAULT_CSS = """
     View > Input { dock: bottom; display: none; height: 1; border: none; padding: 0; background: $panel; }
     View > Input.-open { display: block; }
+    View > .notes { display: none; height: auto; max-height: 3; color: $text-muted; }
+    View > .notes.-open { display: block; }
     """
 
     def __init__(self, board: Board, *, id: str) -> None:  # noqa: A002 - Textual's name
@@ -50,12 +52,15 @@ class View(Vertical):
         self.board = board
         self.table = Table(self.columns(), self.name_of)
         self._words: list[str] = []
+        self._notes = Static(markup=False, classes="notes")
         self._sorted_by: Column | None = None
         self._reverse = False
+        self._matches = ""
 
     def compose(self) -> ComposeResult:
         """The table, and the line of the filter."""
         yield self.table
+        yield self._notes
         yield FilterLine(self.table.body)
 
     # ------------------------------------------------------------ of each view
@@ -104,10 +109,29 @@ class View(Vertical):
 
     def update(self) -> None:
         """Show what is known now."""
-        rows = [row for row in self.all_rows() if all(self._has(row, word) for word in self._words)]
+        every = self.all_rows()
+        rows = [row for row in every if all(self._has(row, word) for word in self._words)]
+        self._matches = f"{len(rows):,} of {len(every):,} rows match (Esc shows all)" if self._words else ""
         if self._sorted_by is not None:
             rows = _sorted(rows, self._sorted_by, reverse=self._reverse)
         self.table.show(rows)
+        self._describe()
+
+    def notes(self) -> list[str]:
+        """Which rows are not shown, and how to see them."""
+        return []
+
+    def on_table_laid_out(self) -> None:
+        """Tell which columns have no room."""
+        self._describe()
+
+    def _describe(self) -> None:
+        """Tell what is not shown."""
+        hidden = self.table.hidden
+        columns = f"no room for {', '.join(hidden)} (Enter shows all of a row)" if hidden else ""
+        words = " · ".join(filter(None, (self._matches, *self.notes(), columns)))
+        self._notes.update(words)
+        self._notes.set_class(bool(words), "-open")
 
     def set_filter(self, text: str) -> None:
         """Show only rows that have all these words."""

@@ -25,6 +25,7 @@ from agentless.model.task_id import new_task_id
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.runtimes.docker import Docker, LogQuery
+from tests.pauses import pauses
 
 PATIENCE = 20
 """Seconds after which something that should have happened counts as not happening."""
@@ -146,10 +147,11 @@ async def gone(pid: int) -> bool:
 
 async def until(true: Callable[[], object]) -> None:
     """Wait until something is so that nobody tells of. When it does not come, what everything waits for is printed."""
+    pause = pauses()
     try:
         async with asyncio.timeout(PATIENCE):
             while not true():  # noqa: ASYNC110 - what is waited for is in another process
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(next(pause))
     except TimeoutError:
         for task in asyncio.all_tasks():
             task.print_stack(file=sys.stdout)

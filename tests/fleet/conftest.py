@@ -15,6 +15,7 @@ import pytest
 
 from agentless.client import Client as Controller
 from agentless.demo.fleet import Fleet, NodePlan
+from tests import ready
 from tests.fleet.client import Client, connect, gone
 from tests.fleet.desk import Desk
 from tests.fleet.web import Served, Visitor
@@ -51,10 +52,7 @@ def agentless(tmp_path, fleet, desk):
     }
 
     def type_(*words, code=0):
-        command = [sys.executable, "-m", "agentless", *words]
-        done = subprocess.run(
-            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-        )
+        done = ready.agentless(*words, env=environment, cwd=tmp_path)
         assert done.returncode == code, done.stderr
         return done.stdout, done.stderr
 

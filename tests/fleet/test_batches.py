@@ -77,8 +77,11 @@ async def test_at_most_so_many_of_a_batch_run_at_a_time(agentless):
 
 
 async def test_a_sweep_can_be_waited_for_where_it_is_submitted(agentless):
-    out, _ = await typed(agentless, "submit", "1x", "--wait", "--zip", *SEEDS[:-2], "span:[a,b]", "span:{3..4}")
-    assert [line.split()[1:4] for line in out.splitlines()[1:]] == [["a", "3", "completed"], ["b", "4", "completed"]]
+    """A script gets the ids, as without `--wait`."""
+    out, err = await typed(agentless, "submit", "1x", "--wait", "--zip", *SEEDS[:-2], "span:[a,b]", "span:{3..4}")
+    rows = [line.split() for line in err.splitlines()[-2:]]
+    assert [row[1:4] for row in rows] == [["a", "3", "completed"], ["b", "4", "completed"]]
+    assert out.split() == [row[0] for row in rows]
 
 
 async def test_a_rehearsal_of_a_sweep_is_one_script_and_the_commands_with_their_places(agentless):

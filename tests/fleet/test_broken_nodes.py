@@ -184,7 +184,7 @@ async def test_an_image_for_which_every_driver_is_too_old_fails_in_words(desk, b
     async with desk.running() as controller:
         (start,) = await submit(controller, "1x")
         assert (start.task.state, start.exit_code) == ("failed", 1)
-        assert "the NVIDIA driver of n8 does not do for the image (unsatisfied condition: cuda>=12.4" in start.message
+        assert "the image requires cuda>=12.4, which the NVIDIA driver on n8 does not offer" in start.message
         assert [engine.refused for engine in broken.values()] == [1] * 8
         (start,) = await submit(controller, "n1::0")
         assert (start.task.state, start.exit_code) == ("failed", 1)

@@ -75,7 +75,7 @@ def test_enter_leaves_the_filter_before_the_next_key(client, tmux):
     tmux.press("4")
     tmux.see("multi", "other")
     tmux.press("/")
-    tmux.see("words that a row has")
+    tmux.see("Words to find")
     tmux.press("multi\rd")
     tmux.see("multi", "launched → running")
     tmux.press("Escape")
@@ -96,13 +96,13 @@ async def test_a_form_that_is_left_at_once_is_just_left(client):
 async def test_an_empty_form_says_that_it_will_look(client):
     async with looking() as eyes:
         await eyes.press("3", "n")
-        await eyes.see("What would become of it stands here while you write.")
+        await eyes.see("A preview appears here as you type.")
 
 
 async def test_what_was_typed_is_lost_only_after_a_yes(client):
     async with looking() as eyes:
         await eyes.press("3", "n", "1x", "escape")
-        await eyes.see("Leave it? What you typed is lost.")
+        await eyes.see("Discard this form?")
         await eyes.press("n")
         await eyes.see("1x", "Submit (Ctrl+S)")
         await eyes.press("escape", "y")
@@ -190,9 +190,9 @@ def slow(client, monkeypatch) -> threading.Event:
 async def test_the_form_stays_until_it_is_known_what_became_of_the_task(slow):
     async with looking() as eyes:
         await eyes.press("3", "n", "1x", "tab", "sleep 600", "tab", IMAGE, "ctrl+s")
-        await eyes.see("submitting")
+        await eyes.see("Submitting")
         await eyes.press("escape")
-        await eyes.see(lambda: "it is sent already" in eyes.told, "submitting")
+        await eyes.see(lambda: "Already sent" in eyes.told, "Submitting")
         slow.set()
         await eyes.see(lambda: "is running on n1" in eyes.told and len(eyes.app.screen_stack) == 1)
 
@@ -200,11 +200,11 @@ async def test_the_form_stays_until_it_is_known_what_became_of_the_task(slow):
 async def test_an_answer_leaves_what_is_on_top_of_the_form(slow):
     async with looking() as eyes:
         await eyes.press("3", "n", "1x", "tab", "sleep 600", "tab", IMAGE, "ctrl+s")
-        await eyes.see("submitting")
+        await eyes.see("Submitting")
         eyes.app.action_keys()
-        await eyes.see("submit a task like this one")
+        await eyes.see("submit a copy of the task")
         slow.set()
-        await eyes.see(lambda: "is running on n1" in eyes.told, "submit a task like this one")
+        await eyes.see(lambda: "is running on n1" in eyes.told, "submit a copy of the task")
         await eyes.press("escape")
         await eyes.see(lambda: len(eyes.app.screen_stack) == 1)
 
@@ -215,9 +215,9 @@ def test_who_leaves_while_it_is_submitted_is_told_that_its_end_is_not_known(tmux
     tmux.see("Command")
     hanging()
     tmux.press("1x\ttrue\x13")
-    tmux.see("submitting")
+    tmux.see("Submitting")
     tmux.press("C-c")
-    tmux.see("ready$", "a task was being submitted; whether it was, agentless ps says")
+    tmux.see("ready$", "run agentless ps to see whether the task exists")
 
 
 # --------------------------------------------------------------------------- the command
@@ -301,7 +301,7 @@ async def test_down_goes_through_all_lines(client):
     [
         ({"target": "1x", "memory": "lots"}, " memory 'lots' is not a size"),
         ({"target": "1x", "time_limit": "soon"}, "time limit 'soon'"),
-        ({}, "Say in where which GPUs"),
+        ({}, "No resources requested"),
     ],
 )
 async def test_what_is_wrong_is_said_of_the_fields_and_not_of_options(client, fields, words):

@@ -45,7 +45,7 @@ async def reading(client: Client, script: str) -> AsyncIterator[Eyes]:
         await eyes.press("4")
         await eyes.see(task)
         await eyes.press("l")
-        await eyes.see("the end")
+        await eyes.see("No more output")
         yield eyes
 
 
@@ -54,7 +54,7 @@ async def test_a_file_that_is_there_is_never_written_over(client, tmp_path):
     there.write_text("of a month")
     async with reading(client, "echo hello") as eyes:
         await eyes.press("S", "ctrl+u", str(there), "enter")
-        await eyes.see(lambda: "is there already; choose another name" in eyes.told)
+        await eyes.see(lambda: "already exists; choose another name" in eyes.told)
         assert there.read_text() == "of a month"
 
 
@@ -62,9 +62,9 @@ async def test_after_a_name_that_is_taken_another_one_can_be_typed(client, tmp_p
     (tmp_path / "results").touch()
     async with reading(client, "echo hello") as eyes:
         await eyes.press("S", "ctrl+u", str(tmp_path / "results"), "enter")
-        await eyes.see(lambda: "is there already" in eyes.told)
+        await eyes.see(lambda: "already exists" in eyes.told)
         await eyes.press("2", "enter")
-        await eyes.see(lambda: "saved as" in eyes.told)
+        await eyes.see(lambda: "Saved to" in eyes.told)
         assert (tmp_path / "results2").read_bytes() == b"hello\n"
 
 
@@ -82,7 +82,7 @@ async def test_a_name_that_no_file_can_have_is_told_in_a_sentence(client, name):
 async def save(eyes: Eyes, path: Path) -> None:
     """They save the log that they see."""
     await eyes.press("S", "ctrl+u", str(path), "enter")
-    await eyes.see(lambda: "saved as" in eyes.told)
+    await eyes.see(lambda: "Saved to" in eyes.told)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ async def test_of_a_log_that_does_not_come_no_file_is_left(client, tmp_path):
     async with reading(client, "echo hello") as eyes:
         forget_tasks(client)
         await eyes.press("S", "ctrl+u", str(tmp_path / "log"), "enter")
-        await eyes.see(lambda: "the log was not saved" in eyes.told)
+        await eyes.see(lambda: "The log was not saved" in eyes.told)
         await eyes.see(lambda: not (tmp_path / "log").exists())
 
 

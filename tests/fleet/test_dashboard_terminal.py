@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import sys
@@ -43,9 +44,9 @@ def test_a_task_is_submitted_looked_at_and_stopped_by_keys_alone(world, tmux):
     (container,) = world.containers()
     assert container.live
     tmux.press("l")
-    tmux.see("hello", "following")
+    tmux.see("hello", "Following")
     tmux.press("q", "T")
-    tmux.see("Stop ")
+    tmux.see("Stop task", "SIGKILL")
     tmux.press("y")
     tmux.see("stopped")
     assert not world.containers()[0].live
@@ -70,6 +71,26 @@ def test_it_says_what_it_needs_where_there_is_no_terminal(world, tmux):
     tmux.see("a dashboard needs a terminal")
 
 
+@pytest.mark.parametrize("complaints", ["2>&-", "2>/dev/full", "2>complaints"])
+def test_it_is_on_the_terminal_wherever_complaints_go(world, tmux, complaints):
+    tmux.press(f"{shlex.join([sys.executable, '-m', 'agentless', 'dashboard'])} {complaints}", "Enter")
+    tmux.see("n1 online")
+    tmux.press("q")
+    tmux.see("ready$")
+
+
+@pytest.mark.parametrize("start", ["NO_COLOR=1", "TERM=vt100", "TERM=linux"])
+def test_on_a_terminal_with_few_colours_or_none_it_uses_no_others(world, tmux, start):
+    """None from a palette of 256 or of 16 million, as tmux writes the screen down; without colours none at all."""
+    tmux.press(f"{start} {shlex.join([sys.executable, '-m', 'agentless', 'dashboard'])}", "Enter")
+    tmux.see("n1 online")
+    codes = {code for found in re.findall("\x1b\\[([0-9;]*)m", tmux.painted) for code in found.split(";")}
+    assert not codes & {"38", "48"}
+    assert bool(codes & {"32", "36"}) == (start == "TERM=linux")
+    tmux.press("q")
+    tmux.see("ready$")
+
+
 @pytest.mark.parametrize("keys", ["q", "C-c"])
 def test_top_shows_all_gpus_until_a_key_and_so_does_gpus_watch(world, tmux, keys):
     Client.found(None).get("/v1/nodes")
@@ -90,7 +111,7 @@ def test_it_has_another_size_when_the_window_has(world, tmux):
     tmux.resize(60, 15)
     tmux.see("n1 online")
     tmux.resize(140, 40)
-    tmux.see("n1 online", "nothing waits, nothing is wrong")
+    tmux.see("n1 online", "Queue empty, no problems")
 
 
 def test_a_shell_has_the_whole_terminal_until_it_ends(world, tmux):
@@ -98,7 +119,7 @@ def test_a_shell_has_the_whole_terminal_until_it_ends(world, tmux):
     tmux.agentless("dashboard")
     tmux.see("n1 online")
     tmux.press("4", "s")
-    tmux.see("a shell in", "when it ends you are back")
+    tmux.see("Shell in task", "exit it to return")
     assert "n1 online" not in tmux.text
     tmux.press("stty size; echo $((40 + 2))", "Enter")
     tmux.see("36 110", "\n42\n")
@@ -108,7 +129,7 @@ def test_a_shell_has_the_whole_terminal_until_it_ends(world, tmux):
     tmux.press("exit 3", "Enter")
     tmux.see("Overview", "bold", "running")  # the task goes on, and so does the dashboard, in its new size
     tmux.press("s")
-    tmux.see("a shell in")
+    tmux.see("Shell in task")
     tmux.press("C-d")
     tmux.see("Overview", "bold", "running")
     tmux.press("q")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,18 @@ def test_the_demo_walks_to_its_end_and_each_step_ends_as_it_says(tmp_path):
     )
     assert (done.returncode, done.stderr.count("Traceback")) == (0, 0), done.stdout + done.stderr
     assert "That is the main job. Now your own machines: agentless init" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("stdin", "code", "said"), [("<&-", 2, "standard input is closed"), ("</dev/null", 0, "ready ")]
+)
+def test_nodes_without_an_input_end_in_a_sentence_or_at_once(tmp_path, stdin, code, said):
+    words = shlex.join([sys.executable, "-m", "agentless.demo", str(tmp_path / "fleet"), "--nodes", "1"])
+    done = subprocess.run(
+        ["sh", "-c", f"{words} {stdin}"], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert said in done.stdout + done.stderr
 
 
 @pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux (Debian's package tmux)")

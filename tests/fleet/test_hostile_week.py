@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
@@ -30,6 +29,7 @@ import pytest
 from agentless.demo.fleet import NodePlan
 from agentless.errors import AgentlessError
 from agentless.model.task_id import first_try
+from tests import ready
 from tests.fleet import hasty
 from tests.fleet.person import Person
 from tests.fleet.test_hostile import memory
@@ -219,11 +219,8 @@ class Week:
                 line = line.replace(word, self.random.choice(ids[-10:]))
         self._count("commands typed", line)
         self.ann.start()
-        done = subprocess.run(
-            [sys.executable, "-m", "agentless", *line.split()],
-            env=self.ann.environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False,
-        )  # fmt: skip
-        for text in (done.stdout.decode(), done.stderr.decode()):
+        done = ready.agentless(*line.split(), env=self.ann.environment, timeout=120)
+        for text in (done.stdout, done.stderr):
             if "Traceback" in text:
                 self._demand([f"{line} ended with {text}"])
             if odd := control_characters(text):

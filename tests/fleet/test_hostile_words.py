@@ -23,6 +23,7 @@ from agentless.demo.engine import DEFAULT_IMAGE
 from agentless.demo.fleet import NodePlan
 from agentless.model.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
 from agentless.tui.app import Dashboard
+from tests import ready
 from tests.fleet.eyes import Eyes
 from tests.fleet.house import inhabited
 from tests.fleet.world import World
@@ -100,10 +101,9 @@ def evil(spec: dict) -> dict:
 @pytest.fixture
 def type_(world: World):
     def typed(*words: str) -> tuple[str, str]:
-        command = [sys.executable, "-m", "agentless", *words]
-        done = subprocess.run(command, capture_output=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
-        assert b"Traceback" not in done.stderr, done.stderr.decode()
-        return done.stdout.decode(), done.stderr.decode()
+        done = ready.agentless(*words)
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.stdout, done.stderr
 
     return typed
 
@@ -207,7 +207,7 @@ async def test_the_dashboard_shows_it_as_plain_words(world):
             await look("enter", see="Checks")
             await look("escape", "down")
         await look("4", see="evil")
-        keys = {"enter": "The command", "l": "Search", "K": "Yes (y)"}
+        keys = {"enter": "Script, as", "l": "Search", "K": "Kill (y)"}
         for task, more in {IDS[0]: {"N": "Variables"}, IDS[2]: {}}.items():
             app.view.table.choose(task)
             for key, words in (keys | more).items():

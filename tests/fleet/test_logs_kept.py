@@ -231,7 +231,7 @@ async def test_a_task_that_was_recovered_has_its_log_kept(desk, tmp_path):
 
 
 async def test_of_a_long_log_the_two_ends_are_kept_and_what_is_missing_is_counted(desk):
-    desk.write("{log: 1000}")
+    desk.write("{log: 1000B}")
     script = "seq 1000; seq 5000 5999 >&2"
     out = "".join(f"{n}\n" for n in range(1, 1001)).encode()
     err = "".join(f"{n}\n" for n in range(5000, 6000)).encode()
@@ -253,14 +253,14 @@ async def test_of_a_long_log_the_two_ends_are_kept_and_what_is_missing_is_counte
 
 
 async def test_of_a_long_log_the_container_has_all_as_long_as_it_is_there(desk):
-    desk.write("{log: 1000}")
+    desk.write("{log: 1000B}")
     async with desk.running():
         task = await desk.ended("seq 1000")
         assert len((await desk.log(task))[1]) == 3893
 
 
 async def test_a_log_that_was_given_up_is_told(desk):
-    desk.write("{logs: 5000}")
+    desk.write("{logs: 5000B}")
     async with desk.running():
         first, second = await desk.ended("echo first"), await desk.ended("echo second")
         assert (await desk.log(first))[1] == b"first\n"
@@ -327,7 +327,7 @@ async def test_a_log_that_does_not_come_as_it_was_counted_is_not_kept(desk, tmp_
     folder = tmp_path / "config" / "agentless" / "templates"
     folder.mkdir()
     (folder / "docker-log-ends.sh.j2").write_text("echo 5000; echo 5000 >&2\n")
-    desk.write("{log: 1000}")
+    desk.write("{log: 1000B}")
     async with desk.running() as controller:
         task = await desk.submit("seq 1000")
         await controller.actions.wait(task, 20)

@@ -122,7 +122,7 @@ async def test_who_lost_the_state_gets_its_own_back_and_others_get_theirs_when_t
         assert [task["id"] for task in found["tasks"]] == [own]
         _, found = await ask(controller, "GET", "/v1/recovery", "ann")
         assert [(task["id"], task["mine"]) for task in found["tasks"]] == [(own, False), (hers, True)]
-        _, taken = await ask(controller, "POST", "/v1/recovery", "ann", {"tasks": [hers]})
+        _, taken = await ask(controller, "POST", "/v1/recovery", "ann", {"tasks": [hers, hers]})
         assert [(task["id"], task["owner"]) for task in taken] == [(hers, "ann")]
         assert list(controller.core.tasks) == [hers]
 

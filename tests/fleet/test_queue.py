@@ -180,7 +180,7 @@ async def test_who_loses_a_race_with_another_controller_waits_on(desk, tmp_path,
 
 @pytest.mark.parametrize(
     ("target", "why"),
-    [("n1::0", "GPU 0 is allocated: held by"), ("1x", "1 GPU is asked for and 0 of 4 on n1 are free")],
+    [("n1::0", "GPU 0 is allocated: held by"), ("1x", "1 GPU is asked for and 0 of 4 on n1 and 0 of 1 on n2 are free")],
 )
 async def test_who_waits_is_told_why(desk, target, why):
     async with desk.running() as controller:
@@ -230,6 +230,30 @@ async def test_a_what_if_and_a_submit_say_the_same_of_a_node_that_cannot_be_reac
         assert (start.exit_code, start.message) == (4, "n2 cannot be reached: no route to host")
         assert found.summary == "n2::0 would be refused: none of the nodes that will do can be reached"
         assert [(each.node, each.text) for each in found.obstacles] == [("n2", start.message)]
+
+
+async def test_who_waits_for_a_process_is_told_so_and_blames_no_task(desk):
+    """n2's GPU is a stranger's, and nobody else waits."""
+    async with desk.running() as controller:
+        task = (await submit(controller, "n2::0")).task.id
+        await until(lambda: controller.scheduler.plan.promises.get(task))
+        found = controller.scheduler.explain(controller.core.find(task))
+        words = "is number 1 in the queue; it starts on n2 once the process outside agentless on GPU 0 has ended"
+        assert words in found.summary
+
+
+async def test_a_task_that_no_node_can_ever_start_any_more_is_told_so(desk):
+    """Its GPU is taken out of the inventory while it waits."""
+    async with desk.running() as controller:
+        await submit(controller, "n1::0")
+        task = (await submit(controller, "n1::0")).task.id
+    text = desk.inventory.read_text()
+    desk.inventory.write_text(text.replace("n1: {", "n1: {exclude_gpus: [0], "))
+    async with desk.running() as controller:
+        await controller.core.heard(controller.core.links)
+        found = controller.scheduler.explain(controller.core.find(task))
+        assert found.summary.endswith("in the queue; as the nodes are now, it can never start")
+        assert controller.scheduler.outlook(controller.core.find(task)).reason == "n1::0 can never be had here"
 
 
 async def test_what_would_start_now_is_told_with_the_time(desk):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from asyncio.subprocess import PIPE
 
 import orjson
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from agentless.controller.api import make
 from agentless.controller.requests import ReservationRequest
 from agentless.errors import NotFound, Refused, UsageError
+from tests import ready
 from tests.fleet.client import until
 from tests.fleet.test_queue import ids, states, submit
 
@@ -33,6 +32,11 @@ async def test_who_does_not_want_to_wait_for_what_is_reserved_is_refused_and_tol
         assert start.message.startswith("n1::2: GPU 2 is reserved for ann from ")
         assert start.message.endswith(" (deadline)")
         assert (await submit(controller, "1x", wait_for=0.0)).task.gpus == (3,)
+
+
+async def test_what_is_named_twice_is_reserved_once(desk):
+    async with desk.running() as controller:
+        assert [each.gpus for each in await reserve(controller, "n1::0", "n1::1", "n1::0")] == [(0,), (1,)]
 
 
 async def test_the_owner_may_use_it_and_others_are_told_why_they_wait(desk):
@@ -161,10 +165,8 @@ async def test_it_is_all_there_on_the_command_line(desk, tmp_path):
     env = {**os.environ, "AGENTLESS_INVENTORY": str(desk.inventory), "XDG_STATE_HOME": str(tmp_path / "typed")}
 
     async def typed(*words):
-        command = (sys.executable, "-m", "agentless", *words)
-        done = await asyncio.create_subprocess_exec(*command, env=env, stdout=PIPE, stderr=PIPE)
-        out, err = await done.communicate()
-        return done.returncode, out.decode(), err.decode()
+        done = await asyncio.to_thread(ready.agentless, *words, env=env)
+        return done.returncode, done.stdout, done.stderr
 
     try:
         code, out, _ = await typed(

@@ -33,7 +33,10 @@ async def test_who_kills_a_task_whose_launch_got_no_answer_is_told_so_and_it_is_
         node.lose_answer("start", "after")
         node._sshd.drop = gone
         task = await desk.submit("sleep 60", "n1::0")
-        with pytest.raises(NoAnswer, match=f"task {task} may have been started: it is ended when n1 answers"):
+        with pytest.raises(
+            NoAnswer,
+            match=f"task {task} may have been started; this is remembered: task {task} is ended when n1 answers",
+        ):
             await controller.actions.remove(task, force=True)
         (container,) = node.engine.containers.values()
         assert container.live

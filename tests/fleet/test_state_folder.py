@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from agentless import paths
+from agentless import errors, paths
 from agentless.client import Client
 from agentless.demo.engine import DEFAULT_IMAGE
 from agentless.demo.fleet import NodePlan
 from tests.fleet.house import end_controller, inhabited
 from tests.real.cli import until
+
+root = pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
 
 
 @pytest.fixture(params=[0o022, 0o000, 0o077], ids=oct)
@@ -77,3 +79,32 @@ def test_what_an_earlier_version_left_open_is_closed_at_the_start(house):
     (folder / "link").unlink()
     assert modes(folder) == {}
     assert stat.S_IMODE(outside.stat().st_mode) == 0o644
+
+
+def test_a_folder_that_others_may_write_to_is_closed_by_the_next_command(house):
+    """Also where the folder is a link, and while its controller runs."""
+    folder = paths.state_dir()
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.mkdir(parents=True)
+    folder.symlink_to(elsewhere)
+    for _ in ("it starts a controller", "it finds one"):
+        elsewhere.chmod(0o777)
+        Client.found(None).get("/v1/nodes")
+        assert modes(elsewhere) == {}
+
+
+@root
+@pytest.mark.parametrize("whose", ["folder", "link", "socket", "state.json"])
+def test_what_somebody_else_has_put_there_is_refused(house, whose):
+    folder = paths.state_dir()
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.mkdir(mode=0o700, parents=True)
+    folder.symlink_to(elsewhere)
+    theirs = {"folder": elsewhere, "link": folder}.get(whose, elsewhere / whose.replace("socket", "controller.sock"))
+    if theirs.parent == elsewhere:
+        theirs.touch()
+    os.chown(theirs, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(errors.AgentlessError, match=f"/{theirs.name} belongs to user 65534 and not to you"):
+        Client.found(None).get("/v1/nodes")
+    assert not (elsewhere / "key").exists()
+    os.chown(theirs, 0, 0, follow_symlinks=False)

@@ -15,6 +15,7 @@ import pytest
 
 from agentless import Cluster, UsageError
 from agentless.demo.fleet import NodePlan
+from tests import ready
 from tests.fleet.house import inhabited
 
 AGENTLESS = [sys.executable, "-m", "agentless"]
@@ -31,7 +32,7 @@ def world(tmp_path_factory):
 
 
 def run(*words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*AGENTLESS, "usage", *words], capture_output=True, text=True, check=False)
+    done = ready.agentless("usage", *words)
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
     return done
 

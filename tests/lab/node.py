@@ -129,6 +129,14 @@ class Node:
         """Listen again."""
         self._sshd.start()
 
+    def allow_sessions(self, number: int | None) -> None:
+        """Its sshd comes back, and allows so many sessions on a connection; None: the usual 10."""
+        self._sshd.allow_sessions(number)
+
+    def logins(self) -> int:
+        """How often its sshd has let somebody in."""
+        return self._sshd.logins()
+
     def stop_sshd(self) -> None:
         """Connections are refused, and those that were open end."""
         self._sshd.stop()
@@ -215,6 +223,7 @@ class Node:
         self._processes.clear()
         self._gpus.reset()
         self._sshd.first_host_key()
+        self._sshd.allow_sessions(None)
         self._sshd.start()
         if self._engine:
             self._engine.start()

@@ -23,6 +23,7 @@ class Sshd:
         self._folder, self._lab, self._space = folder, lab, space
         self._key = folder / "host_key"
         self._process: subprocess.Popen[bytes] | None = None
+        self._options: list[str] = []
         make_key(self._key)
         # One line, since sshd reads only the first SetEnv. HOME decides which ~/.bashrc is read, and with it
         # how long a session takes to start, whatever the machine's user has in his own.
@@ -57,7 +58,7 @@ class Sshd:
         with log.open("ab") as out:
             before = out.tell()
             self._process = self._space.popen(
-                [str(program), "-D", "-e", "-f", str(self._folder / "sshd_config")],
+                [str(program), "-D", "-e", "-f", str(self._folder / "sshd_config"), *self._options],
                 env={MARK: str(self._lab), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -79,6 +80,18 @@ class Sshd:
         self._process.kill()
         self._process.wait()
         self._process = None
+
+    def allow_sessions(self, number: int | None) -> None:
+        """Come back with so many sessions on each connection, None: as many as there are when nobody says a number."""
+        options = [] if number is None else ["-o", f"MaxSessions={number}"]
+        if options != self._options:
+            self.stop()
+            self._options = options
+            self.start()
+
+    def logins(self) -> int:
+        """How often it has let somebody in."""
+        return self._folder.joinpath("sshd.log").read_text().count("Accepted publickey")
 
     def kill_connections(self) -> None:
         """SIGKILL the sshd process of each connection; what its sessions had started is left to itself."""

@@ -169,6 +169,7 @@ class _UnitSshd(Sshd):
 
     def __init__(self, node: SystemdNode) -> None:
         self._node, self._folder, self._key = node, node.dir, node.dir / "host_key"
+        self._options: list[str] = []
 
     def start(self) -> None:
         log = self._folder / "sshd.log"

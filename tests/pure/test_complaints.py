@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agentless.model.node import NodeConfig
 from agentless.model.spec import TaskSpec
-from agentless.runtimes._complaints import _KNOWN, blame, explain, without_words_of
+from agentless.runtimes._complaints import blame, explain, without_words_of
 
 NODE = NodeConfig("node1", "h", user="ann")
 RECORDED = json.loads((Path(__file__).parent / "data" / "docker" / "complaints.json").read_text())
@@ -28,10 +28,6 @@ def pairs(kind: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("said", "sentence"), pairs("known"))
 def test_a_known_complaint_becomes_its_sentence_with_the_fix(said: str, sentence: str) -> None:
     assert explain(said, NODE) == sentence
-
-
-def test_every_sentence_has_a_complaint_on_record() -> None:
-    assert len(RECORDED["known"]) >= len(_KNOWN)
 
 
 @pytest.mark.parametrize(("said", "line"), pairs("repeated"))

@@ -234,7 +234,7 @@ async def test_a_thousand_pieces_of_news_are_not_all_wrapped_and_the_last_line_s
         eyes.app.view.news.update()
         assert 0 < len(wrapped) < 100
         eyes.app.view.news.scroll_end(animate=False)
-        await eyes.see("5 lists all")
+        await eyes.see("press 5 for the whole queue")
 
 
 async def test_the_news_are_scrolled_by_keys():

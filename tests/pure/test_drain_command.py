@@ -9,7 +9,7 @@ import pytest
 
 from agentless.cli import drain
 from agentless.cli.app import run
-from agentless.client import Client, RequestFailed
+from agentless.client import TRIES, Client, RequestFailed
 from agentless.errors import ControllerError
 
 
@@ -22,10 +22,10 @@ class Controller(Client):
 
     def __init__(self, *answers: Any) -> None:
         self._answers: Iterator[Any] = iter(answers)
-        self.asked: list[tuple[str, Any]] = []
+        self.requests: list[tuple[str, Any]] = []
 
     def post(self, path: str, body: object = None, **_: object) -> Any:
-        self.asked.append((path, body))
+        self.requests.append((path, body))
         return self._next()
 
     def get(self, _: str, **__: object) -> Any:
@@ -47,7 +47,7 @@ def said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         monkeypatch.setattr(drain, "client", lambda _: controller)
         code = run(words.split())
         out, err = capsys.readouterr()
-        return code, out.splitlines(), err.splitlines(), controller.asked
+        return code, out.splitlines(), err.splitlines(), controller.requests
 
     return type_
 
@@ -84,7 +84,7 @@ def test_who_waits_is_told_of_each_change_and_at_the_end(said: Any) -> None:
 def test_who_waits_does_so_over_a_controller_that_dies_and_comes_back(said: Any) -> None:
     died = ControllerError("it went away")
     assert said("nodes drain node1 --wait", node(1), died, died, node(0))[0] == 0
-    assert said("nodes drain node1 --wait", node(1), died, died, died)[0] == 1
+    assert said("nodes drain node1 --wait", node(1), *[died] * TRIES)[0] == 1
 
 
 def test_who_waits_is_refused_when_the_node_is_resumed(said: Any) -> None:

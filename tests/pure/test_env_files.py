@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -13,6 +14,7 @@ from agentless.cli.env_archive import nameless, read, write
 from agentless.cli.env_context import dockerfile_of, packed
 from agentless.errors import UsageError
 from agentless.rules.dockerignore import Ignore, bases
+from tests.pure.test_tar import BROKEN
 
 
 @pytest.mark.parametrize(
@@ -57,10 +59,18 @@ from agentless.rules.dockerignore import Ignore, bases
         (["[a"], "[a", True),
         (["a\\"], "a\\", True),
         ([r"\*a"], "*a", True),
+        (["[[a]"], "[", True),
+        (["[a&&b]"], "&", True),
     ],
 )
 def test_what_a_dockerignore_leaves_out(patterns, path, out):
     assert Ignore.read(patterns).leaves_out(path) is out
+
+
+@pytest.mark.parametrize("pattern", ["[z-a]", "x/**/[9-0]*", "!a[b-a]"])
+def test_a_pattern_that_is_none_is_told_with_its_line(pattern):
+    with pytest.raises(UsageError, match=r"\.dockerignore, line 2: .* is no pattern; correct it"):
+        Ignore.read(["a", pattern])
 
 
 @pytest.mark.parametrize(("patterns", "back"), [(["*", "!a"], True), (["*", "a"], False), ([], False)])
@@ -178,3 +188,43 @@ def test_a_file_that_is_no_whole_archive_is_refused(tmp_path, cut):
     (tmp_path / "e.tar.zst").write_bytes(data[:cut])
     with pytest.raises(UsageError, match="no whole archive"):
         list(read(tmp_path / "e.tar.zst"))
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "index.json"])
+@pytest.mark.parametrize(
+    "content", [b"", b"nonsense", b"7", b"null", b'"x"', b"[7]", b"[[]]", b'{"manifests": 7}', b'{"manifests": [7]}',
+                b'{"manifests": [{"annotations": 7}]}', b'{"manifests": [{"annotations": [1]}]}', DEEP,
+                b'{"manifests": ' + DEEP + b"}", b'[{"RepoTags": ' + DEEP + b"}]"],
+    ids=lambda content: content[:40].decode(),
+)  # fmt: skip
+def test_an_image_whose_manifest_or_index_has_another_shape_is_no_traceback(tmp_path, name, content):
+    """Of a shape that is right for the other one, too."""
+    path = tmp_path / "e.tar"
+    with tarfile.open(path, "w") as archive:
+        info = tarfile.TarInfo(name)
+        info.size = len(content)
+        archive.addfile(info, io.BytesIO(content))
+    said = ""
+    try:
+        assert members(b"".join(read(path))).keys() == {name}
+    except UsageError as error:
+        said = str(error)
+    assert said in ("", f"{path} is no whole archive of an image: its {name} cannot be read")
+
+
+@pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
+def test_a_damaged_archive_of_an_image_is_no_traceback(tmp_path, data):
+    (tmp_path / "e.tar").write_bytes(data)
+    with pytest.raises(UsageError, match="no whole archive of an image"):
+        list(read(tmp_path / "e.tar"))
+
+
+def test_a_damaged_gzip_is_no_traceback(tmp_path):
+    packed = bytearray(gzip.compress(saved("a:1")))
+    packed[1000:1100] = bytes(100)
+    (tmp_path / "e.tar").write_bytes(packed)
+    with pytest.raises(UsageError, match=r"no whole archive of an image|cannot be read"):
+        list(read(tmp_path / "e.tar"))

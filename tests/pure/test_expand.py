@@ -6,6 +6,7 @@ import math
 import re
 import subprocess
 from decimal import Decimal
+from string import ascii_lowercase, ascii_uppercase
 
 import pytest
 from hypothesis import given, settings
@@ -82,6 +83,27 @@ def test_what_a_word_becomes(word, expected):
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, st.none() | NUMBERS.filter(int)), min_size=1, max_size=20))
 def test_ranges_of_whole_numbers_are_those_of_bash(ranges):
     texts = ["{" + "..".join(filter(None, numbers)) + "}" for numbers in ranges]
+    script = "".join(f"echo {text}\n" for text in texts)
+    said = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True).stdout
+    assert [" ".join(values(f"span:{text}")) for text in texts] == said.splitlines()
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(
+        st.sampled_from([ascii_lowercase, ascii_uppercase]).flatmap(
+            lambda letters: st.tuples(
+                st.sampled_from(letters),
+                st.sampled_from(letters),
+                st.none() | st.integers(-30, 30).filter(bool).map(str),
+            )
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_ranges_of_letters_are_those_of_bash(ranges):
+    texts = ["{" + "..".join(filter(None, ends)) + "}" for ends in ranges]
     script = "".join(f"echo {text}\n" for text in texts)
     said = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True).stdout
     assert [" ".join(values(f"span:{text}")) for text in texts] == said.splitlines()
@@ -174,7 +196,9 @@ def test_a_combination_has_the_values_of_its_parameters():
     [
         ("span:", "write span:{1..10}"),
         ("timespan:5", "write \\span: to mean the text"),
-        ("span:{a..c}", "this is no range; write span:{1..10}"),
+        ("span:{a..3}", "this is no range; write span:{1..10}"),
+        ("span:{aa..cc}", "this is no range"),
+        ("span:{a..e..0}", "the step must not be 0"),
         ("span:{1..3", "this is no range"),
         ("span:{1,2}", "this is no range"),
         ("span:{1..2..3..4}", "this is no range"),

@@ -50,7 +50,7 @@ def test_half_a_core_too_many_is_refused_with_what_is_left() -> None:
 
 def test_no_core_left_is_said_as_none() -> None:
     held = task("t7", spec=spec(cores=32.0))
-    assert told("node1", seen(), held, cores=1.0) == "node1: 1 cores are asked for and 0 of 32 are not set aside"
+    assert told("node1", seen(), held, cores=1.0) == "node1: 1 core is asked for and 0 of 32 are not set aside"
 
 
 @pytest.mark.parametrize(("holders", "left"), [(1, "28 GiB"), (2, "0 B")])
@@ -66,20 +66,61 @@ def test_more_memory_than_there_is_is_never_had() -> None:
     assert never(cluster(seen(), (held,)), spec(memory=64 << 30)) is None
 
 
-def test_a_promise_without_a_time_says_whose_end_it_waits_for() -> None:
-    """Of those who run there, when one of them has no time limit."""
+FREE = "(no time limit, so no estimate)"
+
+
+def whose(on: Cluster, *gpus: int, **wanted: Any) -> str:
+    """What has to end before a promise of these GPUs of node1 comes true."""
+    words = when(Promise("node1", None, tuple(uuid("node1", gpu) for gpu in gpus)), on, spec(**wanted))
+    assert words.startswith("it starts on node1 once ")
+    assert words.endswith(f" ended {FREE}")
+    return words.removeprefix("it starts on node1 once ").removesuffix(f" ended {FREE}")
+
+
+def test_a_promise_without_a_time_names_the_task_that_has_its_gpu_and_no_limit() -> None:
     limited = task("t1", "node1::0", spec=spec(terms=Terms(time_limit=60.0)))
     both = cluster(seen(), (limited, task("t2", "node1::1")))
-    last = "ends there that has no time limit"
-    assert when(Promise("node1", None), both) == f"it starts on node1 when something {last}"
-    assert (
-        when(Promise("node1", None), cluster(seen(), (limited,))) == f"it starts on node1 when a task before it {last}"
-    )
+    assert whose(both, 1) == whose(both, 0, 1) == "task t2 of me@here has"
+
+
+def test_a_promise_without_a_time_names_the_process_that_is_in_the_way_where_no_task_is() -> None:
+    foreign = cluster(seen(processes=(process("node1", 0),)))
+    assert whose(foreign, 0, 1) == "the process outside agentless on GPU 0 has"
+    several = cluster(seen(processes=(process("node1", 0), process("node1", 1))))
+    assert whose(several, 0, 1) == "the processes outside agentless on GPUs 0,1 have"
+
+
+def test_a_process_and_a_task_that_are_both_in_the_way_are_both_named() -> None:
+    both = cluster(seen(processes=(process("node1", 0),)), (task("t2", "node1::1"),))
+    assert whose(both, 0, 1) == "the process outside agentless on GPU 0 and task t2 of me@here have"
+    assert whose(both, 0, 1, share=True) == "task t2 of me@here has"
+
+
+def test_who_holds_another_gpu_is_not_blamed_for_a_promise() -> None:
+    assert whose(cluster(seen(), (task("t2", "node1::1"),)), 0) == "a task before it in the queue has"
+
+
+def test_of_many_that_have_to_end_a_few_are_named() -> None:
+    many = cluster(seen(gpus=5), tuple(task(f"t{gpu}", f"node1::{gpu}") for gpu in range(5)))
+    named = " and ".join(f"task t{gpu} of me@here" for gpu in range(3))
+    assert whose(many, *range(5)) == f"{named} and 2 more have"
+
+
+def test_who_has_the_cores_or_the_whole_node_is_named() -> None:
+    cores = [task(f"t{number}", spec=spec(cores=16.0)) for number in range(2)]
+    assert whose(cluster(seen(), (cores[0],)), cores=20.0) == "task t0 of me@here has"
+    assert whose(cluster(seen(), tuple(cores)), cores=20.0) == "some of 2 tasks there have"
+    assert whose(cluster(seen(), (task("t2", "node1::1"),)), 0, needs=Needs(exclusive=True)) == "task t2 of me@here has"
+
+
+def test_one_of_a_batch_waits_for_another_of_it() -> None:
+    words = when(Promise("node1", None), cluster(seen()), spec(), held_back=True)
+    assert words == f"it starts on node1 once a task of its batch has ended {FREE}"
 
 
 def test_a_promise_on_a_node_that_is_gone_blames_nobody_there() -> None:
-    last = "ends there that has no time limit"
-    assert when(Promise("gone", None), cluster(seen())) == f"it starts on gone when a task before it {last}"
+    words = when(Promise("gone", None), cluster(seen()), spec())
+    assert words == f"it starts on gone once a task before it in the queue has ended {FREE}"
 
 
 @pytest.mark.parametrize(
@@ -92,7 +133,7 @@ def test_a_promise_on_a_node_that_is_gone_blames_nobody_there() -> None:
     ],
 )
 def test_when_it_starts_is_said_as_surely_as_it_is_known(promise: Promise | None, words: str) -> None:
-    assert when(promise, cluster(seen())) == words
+    assert when(promise, cluster(seen()), spec()) == words
 
 
 def test_an_explanation_tells_of_each_node_what_is_in_the_way_and_what_would_help() -> None:
@@ -257,8 +298,33 @@ def test_the_nearest_reason_is_that_of_the_node_where_the_least_is_in_the_way() 
     assert brief(cluster(busy), wish) == ""
 
 
-def test_there_is_no_nearest_reason_where_no_node_will_ever_do() -> None:
-    assert brief(cluster(seen(gpus=0)), spec(needs=parse_target("1x"))) == ""
+def test_the_nearest_reason_where_no_node_will_ever_do_is_just_that() -> None:
+    assert brief(cluster(seen(gpus=0)), spec(needs=parse_target("1x"))) == "1x can never be had here"
+
+
+def test_the_nearest_reason_names_every_node_that_has_too_few_gpus_the_best_first() -> None:
+    on = cluster({name: seen(name) for name in ("node1", "node2")}, (runs("t1", "node1::0,1"), runs("t2", "node2::0")))
+    words = "2 GPUs are asked for and 1 of 2 on node2 and 0 of 2 on node1 are free"
+    assert brief(on, spec(needs=parse_target("2x"))) == words
+
+
+def test_of_many_nodes_the_nearest_reason_names_a_few_and_counts_the_others() -> None:
+    names = [f"node{number}" for number in range(1, 7)]
+    on = cluster({name: seen(name) for name in names}, tuple(runs(f"t{name}", f"{name}::0") for name in names))
+    most = ", ".join(f"1 of 2 on {name}" for name in names[:3])
+    words = f"2 GPUs are asked for and {most} and no more on 3 other nodes are free"
+    assert brief(on, spec(needs=parse_target("2x"))) == words
+
+
+def test_a_gpu_that_is_not_there_is_told_with_those_that_are() -> None:
+    gap = seen(sample=GpuSample((reading("node1", 0), reading("node1", 2)), ()))
+    assert "GPU 1 is not there (node1 has GPUs 0,2)" in told("node1::1", gap)
+
+
+def test_sharing_with_a_process_is_not_offered_to_who_shares_with_tasks() -> None:
+    foreign = cluster(seen(processes=(process("node1", 1),)))
+    needs = replace(parse_target("node1::1"), gpu_memory=1 << 30, gpu_share=2)
+    assert "--share" not in str(refusal(foreign, spec(needs=needs)))
 
 
 @pytest.mark.parametrize("target", ["1x", "node1::0"])
@@ -329,6 +395,12 @@ def test_a_node_that_nobody_has_seen_yet_may_have_anything() -> None:
 def test_there_is_a_reason_exactly_when_it_does_not_start(on: Cluster, queue: list[Task]) -> None:
     for one in queue:
         assert (refusal(on, one.spec) is None) == (one.id in look(on, one).starts)
+
+
+@given(clusters(), wishes())
+def test_who_is_alone_in_the_queue_waits_for_nobody_before_it(on: Cluster, queue: list[Task]) -> None:
+    for one in queue:
+        assert "before it" not in when(look(on, one).promises.get(one.id), on, one.spec)
 
 
 @given(clusters(), wishes())

@@ -37,9 +37,10 @@ from agentless.rules.files import (
 from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.rules.running import in_folder, needs_nothing
 from agentless.runtimes.workspace import FilesImage, Workspace
-from agentless.stores.arrivals import arrive, unpack
+from agentless.stores.arrivals import Arrival, Unpacking, arrive
 from agentless.stores.outputs import OutputStore
 from agentless.stores.snapshots import SnapshotStore
+from agentless.tar import pulled
 from agentless.uploads import _Known, scan
 
 SHA = hashlib.sha256(b"x").hexdigest()
@@ -185,6 +186,12 @@ def test_what_git_ignores_stays_here(folder: Path) -> None:
         ["git", "-C", folder / "b", "ls-files", "-z", "--others", "--exclude-standard"], check=True, capture_output=True
     )
     assert paths(folder / "b") == set(below.stdout.decode().split("\0")[:-1])
+
+
+def test_a_pattern_that_is_none_ignores_nothing(folder: Path) -> None:
+    """As it does for git."""
+    write(folder, a="a", b="b", **{".gitignore": "[z-a]\nb\n\\\n"})
+    assert paths(folder) == {"a", ".gitignore"}
 
 
 def test_a_folder_that_is_named_is_uploaded_also_where_git_ignores_it(folder: Path) -> None:
@@ -483,6 +490,13 @@ def archive(path: Path, *members: tuple[str, object]) -> Path:
     return path
 
 
+def unpack(archive: Path, top: Path) -> Arrival:
+    unpacking = Unpacking(top, "")
+    with archive.open("rb") as file:
+        pulled(unpacking.reading(), file.read)
+    return unpacking.arrival
+
+
 @pytest.mark.parametrize(
     "members",
     [
@@ -504,7 +518,7 @@ def test_nothing_of_a_hostile_archive_leaves_its_folder(tmp_path: Path, members:
     room, local = tmp_path / "room", tmp_path / "here" / "local"
     room.mkdir()
     store = OutputStore(tmp_path / "o.sqlite")
-    arrival = unpack(archive(tmp_path / "a.tar", *members), room / "new", "")
+    arrival = unpack(archive(tmp_path / "a.tar", *members), room / "new")
     arrive(room / "new", local, "t1", store, {}, [arrival])
     assert sorted(path.name for path in tmp_path.iterdir() if "sqlite" not in path.name) in (
         ["a.tar", "here", "room", "secret"], ["a.tar", "room", "secret"],
@@ -518,7 +532,7 @@ def test_nothing_of_a_hostile_archive_leaves_its_folder(tmp_path: Path, members:
 def test_an_output_keeps_modes_without_the_dangerous_bits_and_links_inside(tmp_path: Path) -> None:
     store = OutputStore(tmp_path / "o.sqlite")
     made = archive(tmp_path / "a.tar", ("r", None), ("r/x", "text"), ("r/l", "->x"), ("r/h", "=>r/x"))
-    placed = arrive(tmp_path / "n", tmp_path / "l", "t1", store, {}, [unpack(made, tmp_path / "n", "")])
+    placed = arrive(tmp_path / "n", tmp_path / "l", "t1", store, {}, [unpack(made, tmp_path / "n")])
     assert placed.words == "3 files, 9 B"
     assert (tmp_path / "l" / "x").stat().st_mode & 0o7777 == 0o755
     assert ((tmp_path / "l" / "l").read_text(), (tmp_path / "l" / "h").read_text()) == ("text", "text")
@@ -532,7 +546,7 @@ def test_what_is_somebodys_own_is_not_written_over(tmp_path: Path) -> None:
     def bring(task: str, text: str, known: dict[str, str] | None = None) -> str:
         made = archive(tmp_path / "a.tar", ("r", None), ("r/x", text))
         shutil.rmtree(tmp_path / "n", ignore_errors=True)
-        return arrive(tmp_path / "n", local, task, store, known or {}, [unpack(made, tmp_path / "n", "")]).words
+        return arrive(tmp_path / "n", local, task, store, known or {}, [unpack(made, tmp_path / "n")]).words
 
     assert bring("t1", "one") == "1 file, 3 B"
     assert bring("t2", "two") == "1 file, 3 B"

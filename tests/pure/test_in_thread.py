@@ -15,6 +15,7 @@ from agentless.controller.depot import Depot
 from agentless.controller.in_thread import in_thread
 from agentless.controller.outputs import Outputs
 from agentless.model.files import Output
+from agentless.stores.arrivals import Arrival
 from tests.pure.build import task
 
 
@@ -56,27 +57,27 @@ async def test_outputs_that_nobody_waits_for_any_more_leave_nothing_unfinished(
 ) -> None:
     began, go, over = threading.Event(), threading.Event(), threading.Event()
 
-    def slowly(_: Path, top: Path, *__: object, **___: object) -> None:
+    def slowly(new: Path, *_: object) -> None:
         began.set()
         go.wait()
         try:
-            top.mkdir(parents=True)
+            new.mkdir(parents=True)
         finally:
             over.set()
 
     async def answer(_: object) -> Any:
         return SimpleNamespace(ok=True, out="/\n")
 
-    async def fetched(*_: object) -> bool:
-        return True
+    async def fetched(*_: object) -> Arrival:
+        return Arrival()
 
     nothing: Any = None
     outputs = Outputs(nothing, nothing, nothing)
-    monkeypatch.setattr("agentless.controller.outputs.unpack", slowly)
+    monkeypatch.setattr("agentless.controller.outputs.arrive", slowly)
     monkeypatch.setattr(outputs, "_fetch", fetched)
     files = SimpleNamespace(folder=lambda _: None)
     link: Any = SimpleNamespace(run=answer, runtime=SimpleNamespace(workspace=files))
-    bringing = asyncio.create_task(outputs._one(link, task(), Output("/out", f"{tmp_path}/"), ()))
+    bringing = asyncio.create_task(outputs._one(link, task(), Output("/out", f"{tmp_path}/"), (), lambda: True))
     await asyncio.to_thread(began.wait)
     bringing.cancel()
     await asyncio.wait([bringing], timeout=0.1)

@@ -252,6 +252,20 @@ def test_what_is_kept_is_written_as_sizes_and_times(tmp_path: Path) -> None:
     assert read(tmp_path, text).keep == Keep(5400.0, 2_000_000, 3 * 2**29)
 
 
+def test_a_size_without_a_unit_is_megabytes_as_everywhere(tmp_path: Path) -> None:
+    text = "version: 1\nkeep: {log: 16, logs: 1024}\nnodes: {box: {connection: local}}"
+    assert read(tmp_path, text).keep == Keep(86400.0, 16_000_000, 1024_000_000)
+
+
+@pytest.mark.parametrize(("key", "number", "meant"), [("log", "16777216", "16MiB"), ("logs", "1073741824", "1GiB")])
+def test_bytes_without_a_unit_get_a_sentence_that_says_what_to_write(
+    tmp_path: Path, key: str, number: str, meant: str
+) -> None:
+    text = f"version: 1\nkeep: {{{key}: {number}}}\nnodes: {{box: {{connection: local}}}}"
+    with pytest.raises(InventoryError, match=rf"keep\.{key}: is '{number}'; has no unit, .* did you mean {meant}\?"):
+        read(tmp_path, text)
+
+
 def test_the_example_loads() -> None:
     inventory = load(EXAMPLE)
     assert (list(inventory.nodes), inventory.nodes["node2"].exclude_gpus, inventory.shared_dir) == (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentless.controller import outputs
+from agentless.errors import RuntimeFailed
 from agentless.model.container import Container
 from agentless.model.keep import Keep
 from agentless.model.task import Ended, Task
-from agentless.rules.keep import ENDED, Chores, chores, cut_note, split_tail
+from agentless.rules.keep import (
+    AT_ONCE,
+    ENDED,
+    LARGE_AT_ONCE,
+    Chores,
+    chores,
+    cut_note,
+    fetched_now,
+    split_tail,
+)
 from agentless.rules.reconcile import REAP_AFTER
 from tests.pure.build import NOW, container, task
 
@@ -149,3 +161,47 @@ def test_what_one_task_still_has_to_bring_keeps_no_other_container() -> None:
     waits, over = ended("t1", ago=HOUR + 2), ended("t2", ago=HOUR + 1)
     found = chores([of(waits), of(over)], (), {"t1": waits, "t2": over}, {"t1", "t2"}, NOW, Keep(HOUR), {"t1"})
     assert (found.bring, found.remove) == ((waits,), (over,))
+
+
+def begun(waiting: str, fetching: str = "", large: str = "") -> list[str]:
+    """Whose outputs are fetched next, by the last letters of their ids."""
+    found = fetched_now(
+        [ended(f"t{one}") for one in waiting], [f"t{one}" for one in fetching], {f"t{x}" for x in large}
+    )
+    return [one.id[1:] for one in found]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "fetching", "large", "expected"),
+    [
+        pytest.param("123456", "", "", "1234", id="so many at once"),
+        pytest.param("123456", "12", "", "34", id="those that are fetched are not begun again"),
+        pytest.param("123456", "1234", "", "", id="no room"),
+        pytest.param("123456", "", "123", "4561", id="small ones first"),
+        pytest.param("12345", "", "12345", "12", id="never only large ones"),
+        pytest.param("3456", "12", "123456", "", id="no room for more large ones"),
+        pytest.param("3456", "12", "12345", "6", id="but for a small one"),
+        pytest.param("56", "1234", "1234", "", id="more have turned out to be large than may begin as such"),
+    ],
+)
+def test_outputs_of_a_few_tasks_are_fetched_at_once_and_small_ones_wait_for_no_large_one(
+    waiting: str, fetching: str, large: str, expected: str
+) -> None:
+    assert (AT_ONCE, LARGE_AT_ONCE) == (4, 2)
+    assert begun(waiting, fetching, large) == list(expected)
+
+
+async def test_a_copy_that_says_nothing_for_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = [(1, b"begin")]
+
+    class Silent:
+        async def __anext__(self) -> tuple[int, bytes]:
+            if not said:
+                await asyncio.Event().wait()
+            return said.pop()
+
+    monkeypatch.setattr(outputs, "STALL", 0.5)
+    coming = outputs._steadily(Silent(), "node1")
+    assert await anext(coming) == (1, b"begin")
+    with pytest.raises(RuntimeFailed, match=r"node1: nothing came for 0[.]5 s; see whether docker cp hangs there"):
+        await anext(coming)

@@ -440,7 +440,9 @@ def starts(of: Task) -> bool:
     words = f"|{of.id}|{of.owner}".encode()
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            claim, *_ = [each for each in file.read_bytes().split(b"\0") if each.startswith(b"agentless-claim=")] or [b""]
+            claim, *_ = [each for each in file.read_bytes().split(b"\0") if each.startswith(b"agentless-claim=")] or [
+                b""
+            ]
             if claim.endswith(words):
                 return True
     return False
@@ -449,7 +451,7 @@ def starts(of: Task) -> bool:
 @in_each_shell
 def test_a_container_that_waits_for_its_start_holds_its_gpus_and_nobody_waits_for_it(node: Node) -> None:
     with in_the_gap(node, assigning("t1")):
-        with pytest.raises(Refused, match="GPU 0 is held by task t1 of me@here$"):
+        with pytest.raises(Refused, match=r"GPU 0 is held by task t1 of me@here$"):
             node.launch(assigning("t2"))
         assert node.launch(assigning("t3", "node1::1"))
     assert node.started() == ["agentless-t3"]
@@ -459,7 +461,7 @@ def test_a_container_that_waits_for_its_start_holds_its_gpus_and_nobody_waits_fo
 def test_what_another_engine_has_created_and_is_starting_holds_its_gpus(node: Node, tmp_path: Path) -> None:
     """That engine is not asked, and no control group is there before the start."""
     (tmp_path / "other").mkdir()
-    with in_the_gap(node, assigning("t1")), pytest.raises(Refused, match="GPU 0 is held by task t1 of me@here$"):
+    with in_the_gap(node, assigning("t1")), pytest.raises(Refused, match=r"GPU 0 is held by task t1 of me@here$"):
         node.launch(assigning("t2"), FAKE_DOCKER=str(tmp_path / "other"))
 
 

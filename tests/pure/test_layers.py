@@ -120,3 +120,11 @@ def test_what_holds_layers_meanwhile_says_for_whom() -> None:
     fields = json.loads(layers.partial(RECORDED, 2))
     assert fields["config"]["Labels"] == {"agentless.partial": RECORDED.id}
     assert fields["rootfs"]["diff_ids"] == list(RECORDED.layers[:2])
+
+
+@pytest.mark.parametrize(
+    "manifest", [b"", b"7", b"[7]", b"[]", b"[{}]", b"[{}, {}]", b'[{"Layers": 7}]', b"[" * 100_000, b'{"Layers": []}']
+)
+def test_a_manifest_of_another_shape_is_none(manifest):
+    with pytest.raises(ValueError):
+        layers.by_manifest(manifest, Image("sha256:i", ("sha256:a",), 1))

@@ -13,7 +13,7 @@ import pytest
 from agentless.controller.hub import Hub
 from agentless.controller.ledger import Ledger
 from agentless.errors import Refused, StateError
-from agentless.model.event import Assigned, Exited, Froze, Launched, Restarted
+from agentless.model.event import Assigned, Exited, Froze, Launched, Queued, Restarted, StopAsked
 from agentless.stores.history import History
 from agentless.stores.secrets import SecretStore
 from agentless.stores.tinydb import TaskStore
@@ -99,6 +99,34 @@ def test_what_has_happened_is_told_once_there_is_room_again(folder: Path, monkey
     ledger.apply("t1", Exited(0), "seen")
     assert told(ledger) == [("adopted", "running"), ("intruded", "running"), ("exited", "completed")]
     assert ledger.trouble is None
+
+
+def test_a_stop_that_cannot_be_written_holds_and_is_written_when_there_is_room(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = opened(folder)
+    ledger.adopt(task(), "found")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger._store, "save", full)
+        assert ledger.apply("t1", StopAsked("stop"), "agentless stop").stop == "stop"
+        assert ledger.trouble == "the disk is full"
+    assert TaskStore(folder / "state.json").load()["t1"].stop is None
+    ledger.flush()
+    assert TaskStore(folder / "state.json").load()["t1"].stop == "stop"
+    ledger.apply("t1", Exited(143), "seen")
+    assert told(ledger) == [("adopted", "running"), ("stop-asked", "running"), ("exited", "stopped")]
+
+
+def test_what_waits_and_cannot_be_written_off_is_to_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = opened(folder)
+    ledger.add(task(state="pending"), Queued(), "submitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger.history, "add", full)
+        stopped = ledger.apply("t1", StopAsked("stop"), "agentless stop")
+    assert (stopped.state, stopped.stop) == ("pending", "stop")
+    assert ledger.apply("t1", StopAsked("stop"), "again").state == "cancelled"
 
 
 def test_a_submit_that_cannot_be_saved_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

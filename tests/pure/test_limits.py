@@ -110,7 +110,7 @@ class Stand:
     def __init__(self, session: Session, script: str) -> None:
         self._session, self._script = session, script
 
-    def stream(self, _: Command):
+    def stream(self, _: Command, **__: bool):
         return self._session.stream(Command(self._script))
 
     async def run(self, _: Command) -> Result:
@@ -248,7 +248,7 @@ class Endless:
         await asyncio.Event().wait()
 
     @contextlib.asynccontextmanager
-    async def stream(self, _: object) -> AsyncIterator[Endless]:
+    async def stream(self, _: object, **__: bool) -> AsyncIterator[Endless]:
         yield self
 
     node = CONFIG

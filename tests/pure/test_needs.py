@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import UsageError
-from agentless.model.needs import Needs, is_type, joined, parse_gpu_memory, parse_gpu_types, parse_target
+from agentless.model.needs import Needs, is_type, joined, parse_gpu_types, parse_target
 from agentless.model.sharing import ALONE, Sharing
 
 
@@ -73,7 +73,7 @@ def test_what_a_target_asks_for_is_read(text: str, needs: Needs) -> None:
         ("2xA100:", "no size after ':'"),
         ("2xA100:big", "'big' is not a size"),
         ("2xA100:-4G", "is not a size"),
-        ("2xA100:0", "is not a size"),
+        ("2xA100:40", "'40' has no unit, and 40 MB is implausible; did you mean 40G?"),
         ("2xA100,", "GPU type ''"),
         ("2x/etc", "GPU type '/etc'"),
         ("node1::0::1", "GPU '0::1' is not a number"),
@@ -143,18 +143,9 @@ def test_any_text_is_a_target_or_refused_as_usage(text: str) -> None:
     assert parse_target(str(target)) == target
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("8GB", 8 * 10**9), ("4096MB", 4096 * 10**6), ("4096", 4096 * 10**6), (" 40G ", 40 * 10**9), ("16GiB", 16 << 30)],
-)
-def test_gpu_memory_is_read_as_gpu_tools_write_it(text: str, size: int) -> None:
-    assert parse_gpu_memory(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "much", "-1", "0", "8 GB each", "nan", "1e3"])
-def test_gpu_memory_that_cannot_be_read_is_an_error_and_never_no_requirement(text: str) -> None:
-    with pytest.raises(UsageError):
-        parse_gpu_memory(text)
+@pytest.mark.parametrize("text", ["2xA100", "2xA100:0", "2xA100:0G"])
+def test_no_memory_of_a_gpu_is_no_demand(text: str) -> None:
+    assert parse_target(text) == Needs(gpus=2, gpu_types=("A100",))
 
 
 A100, RTX = "NVIDIA A100-SXM4-80GB", "NVIDIA GeForce RTX 3090 Ti"

@@ -163,6 +163,10 @@ def test_a_user_s_podman_that_lacks_nothing_is_fine() -> None:
     assert facts(ROOTLESS).error is None
 
 
+def test_a_node_without_flock_is_told_so() -> None:
+    assert facts(ROOTLESS, "no flock").error == "there is no flock command on node1; install util-linux there"
+
+
 def test_no_podman_is_a_sentence() -> None:
     assert "there is no podman command on node1" in facts("sh: 1: podman: not found", code=127).error
 

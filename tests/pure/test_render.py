@@ -206,6 +206,7 @@ LAUNCH: dict[str, st.SearchStrategy[Any]] = {
     "image_id": st.none(),
 }
 SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
+    "cp-packed.sh.j2": {"copy": some},
     "docker-containers.sh.j2": {"docker": lists, "filters": lists, "format": values},
     "docker-facts.sh.j2": {"docker": lists, "format": values},
     "docker-files-look.sh.j2": {"docker": lists, "format": values, "image": values, "listing": values, "name": values},
@@ -448,14 +449,19 @@ def test_every_value_of_a_template_has_to_be_there(name: str, data: st.DataObjec
 
 
 class FakeDocker:
-    """Programs that record their words. `bad` is `docker run` that fails; `docker ps` prints what `shows` holds."""
+    """Programs that record their words. `bad` is `docker run` that fails; `docker ps` prints what `shows` holds.
+
+    `docker create` prints an id, `made1` for the first of a script.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.calls = folder / "calls"
         self.shows = folder / "shows"
         self.docker, self.bad = folder / "docker", folder / "bad"
         record = '#!/bin/sh\nprintf \'%s\\000\' "$#" "$@" >> ' + str(self.calls) + "\n"
-        self.docker.write_text(f'{record}for word; do [ "$word" != ps ] || exec cat {self.shows}; done\n')
+        self.made = folder / "made"
+        answers = f"ps) exec cat {self.shows} ;; create) echo >> {self.made}; echo made$(wc -l < {self.made}); exit ;;"
+        self.docker.write_text(f"{record}for word; do case $word in {answers} esac; done\n")
         self.bad.write_text(f"{record}exit 3\n")
         for program in (self.docker, self.bad):
             program.chmod(0o755)
@@ -465,6 +471,7 @@ class FakeDocker:
     def run(self, script: str, shell: list[str], shows: str = "") -> tuple[int, list[list[str]]]:
         self.calls.write_bytes(b"")
         self.shows.write_text(shows)
+        self.made.write_bytes(b"")
         done = subprocess.run([*shell, "-c", script], input=b"\n", env=self.env, capture_output=True, check=False)
         words = self.calls.read_bytes().decode().split("\0")[:-1]
         calls = []
@@ -560,13 +567,13 @@ def test_making_an_image_with_files_gives_docker_every_value_as_it_was(
     assert code == 0
     assert calls[:4] == [
         remove, [*create, helper, v["base"], "true"], [*create, other, v["source"], "true"],
-        [*docker, "cp", "-", f"{helper}:/"],
+        [*docker, "cp", "-", "made1:/"],
     ]  # fmt: skip
     # The two ends of a pipe begin in any order.
-    out = [[*docker, "cp", f"{other}:{folder}", "-"] for folder, _ in v["copies"]]
-    copies = out + [[*docker, "cp", "-", f"{helper}:{above}"] for _, above in v["copies"]]
+    out = [[*docker, "cp", f"made2:{folder}", "-"] for folder, _ in v["copies"]]
+    copies = out + [[*docker, "cp", "-", f"made1:{above}"] for _, above in v["copies"]]
     assert sorted(calls[4:-2]) == sorted(copies)
-    assert calls[-2:] == [[*docker, "commit", helper, v["image"]], remove]
+    assert calls[-2:] == [[*docker, "commit", "made1", v["image"]], [*remove[:-2], "made1", "made2"]]
 
 
 @shells
@@ -640,7 +647,7 @@ def test_a_folder_of_templates_need_not_exist(tmp_path: Path) -> None:
         (b"{{ image() }}", "not callable"),
         (b"{{ image + 1 }}", "str"),
         (b"{% include 'nothing.j2' %}", "nothing.j2"),
-        (b"\xff", "utf-8"),
+        (b"\xff", "not UTF-8"),
     ],
 )
 def test_a_template_that_does_not_render_is_named(tmp_path: Path, text: bytes, words: str) -> None:
@@ -650,6 +657,49 @@ def test_a_template_that_does_not_render_is_named(tmp_path: Path, text: bytes, w
     assert "template " in str(caught.value)
     assert words in str(caught.value)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"a\n{% if %}", "Expected an expression"),
+        (b"a\n{{ nobody }}", "'nobody' is undefined"),
+        (b"a\n{{ none }}", "a value is None"),
+        (b"a\n{{ 1 // 0 }}", "zero"),
+        (b"a\n{% include 'nothing.j2' %}", "nothing.j2 is missing"),
+        (b"a\n\xff", "not UTF-8"),
+    ],
+)
+def test_what_is_wrong_in_a_template_is_told_with_its_file_and_line_also_where_others_take_it_in(
+    tmp_path: Path, text: bytes, words: str
+) -> None:
+    (tmp_path / "inner.j2").write_bytes(text)
+    (tmp_path / "outer.j2").write_text("{% include 'inner.j2' %}")
+    for name in ("inner.j2", "outer.j2"):
+        with pytest.raises(TemplateError) as caught:
+            Renderer([tmp_path]).script(name)
+        assert str(caught.value).startswith(f"template {tmp_path / 'inner.j2'}:2: ")
+        assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["{{ x }} mine", "{% include 'part.j2' %}"], ids=["itself", "a part of it"])
+def test_a_template_of_ones_own_counts_from_the_next_rendering_on(tmp_path: Path, text: str) -> None:
+    own, packaged = tmp_path / "own", tmp_path / "packaged"
+    packaged.mkdir()
+    (packaged / "t.j2").write_text(text.replace("mine", "theirs"))
+    (packaged / "part.j2").write_text("{{ x }} theirs")
+    renderer = Renderer([own, packaged])
+    assert renderer.words("t.j2", x=1) == ["1", "theirs"]
+    own.mkdir()
+    file = own / ("t.j2" if "mine" in text else "part.j2")
+    file.write_text("{{ x }} mine")
+    assert renderer.words("t.j2", x=1) == ["1", "mine"]
+    times = file.stat()
+    file.write_text("{{ x }} edited")
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert renderer.words("t.j2", x=1) == ["1", "edited"]
+    file.unlink()
+    assert renderer.words("t.j2", x=1) == ["1", "theirs"]
 
 
 def test_a_template_that_is_not_there_is_named() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hmac
 from pathlib import Path
 
 import pytest
@@ -47,13 +48,13 @@ class Liar:
     """A node on which something else than a shell answers: it knows the mark, since that was sent to it."""
 
     def __init__(self, number: bytes) -> None:
-        self._number, self._mark = number, b""
+        self._number, self._mark, self.alive = number, b"", True
 
     async def connect(self) -> None: ...
 
     async def close(self) -> None: ...
 
-    async def shell(self) -> Liar:
+    async def shell(self, **_: bool) -> Liar:
         return self
 
     async def write(self, data: bytes) -> None:
@@ -111,6 +112,46 @@ def test_the_inventory_comes_before_the_configuration(way, tmp_path):
     hops = way(config, user="b", port=2, identity_file="~/b", jump="c@bastion:3")
     assert logins(hops) == ["c@bastion:3", "b@real:2"]
     assert hops[-1].identities == (tmp_path / "b", tmp_path / "a")
+
+
+@pytest.fixture
+def names(monkeypatch):
+    """The names that have an address."""
+    known = {"gpu1.lab.example", "gpu2.old.example"}
+
+    def look_up(name, _):
+        if name.removesuffix(".") not in known:
+            raise OSError
+        return [name]
+
+    monkeypatch.setattr("socket.getaddrinfo", look_up)
+
+
+DOMAINS = "CanonicalDomains lab.example old.example\nHost *.lab.example\n User ann\nMatch canonical\n Port 2200\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "host", "login"),
+    [
+        ("CanonicalizeHostname yes\n", "gpu1", "ann@gpu1.lab.example:2200"),
+        ("CanonicalizeHostname yes\n", "gpu2", "me@gpu2.old.example:2200"),
+        ("CanonicalizeHostname yes\n", "gpu3", "me@gpu3:22"),
+        ("CanonicalizeHostname yes\n", "a.b.gpu1", "me@a.b.gpu1:22"),
+        ("CanonicalizeHostname no\n", "gpu1", "me@gpu1:22"),
+        ("", "gpu1", "me@gpu1:22"),
+        ("Host gpu1\n User bob\nHost *\nCanonicalizeHostname yes\n", "gpu1", "bob@gpu1.lab.example:2200"),
+        ("Host x\n HostName gpu1\nHost *\nCanonicalizeHostname yes\n", "x", "ann@gpu1.lab.example:2200"),
+        ("CanonicalizeHostname yes\nProxyCommand nc %h\n", "gpu1", "me@gpu1:22"),
+        ("CanonicalizeHostname always\nProxyCommand nc %h\n", "gpu1", "ann@gpu1.lab.example:2200"),
+    ],
+)
+def test_a_short_name_becomes_the_full_one_where_the_configuration_wants_it(way, names, config, host, login):
+    assert logins(way(config + DOMAINS, host)) == [login]
+
+
+def test_a_key_that_both_names_have_is_tried_once(way, names, tmp_path):
+    (hop,) = way(f"CanonicalizeHostname yes\nIdentityFile ~/a\n{DOMAINS}IdentityFile ~/b\n")
+    assert hop.identities == (tmp_path / "a", tmp_path / "b")
 
 
 def test_negated_and_single_character_patterns(way):
@@ -287,6 +328,13 @@ def test_a_default_key_that_is_not_there_is_not_mentioned(offered):
 # ---------------------------------------------------------------------- whom to trust
 
 
+def hashed(name: str) -> str:
+    """As `ssh-keygen -H` and HashKnownHosts write it."""
+    salt = b"0123456789abcdefghij"
+    parts = (salt, hmac.new(salt, name.encode(), "sha1").digest())
+    return "|1|" + "|".join(base64.b64encode(part).decode() for part in parts)
+
+
 def on_record(tmp_path, text: str, host: str = "gpu1", port: int = 22, alias: str | None = None):
     (tmp_path / "known").write_text(text)
     return known_hosts.read([tmp_path / "gone", tmp_path / "known"], host, port, alias)
@@ -299,6 +347,8 @@ def on_record(tmp_path, text: str, host: str = "gpu1", port: int = 22, alias: st
         (f"GPU1,10.0.0.1 {KEY} a comment", "Gpu1", 22, None),
         (f"*.lab,!x.lab {KEY}", "y.lab", 22, None),
         (f"[gpu1]:2222 {KEY}", "gpu1", 2222, None),
+        (f"{hashed('gpu1')} {KEY}", "gpu1", 22, None),
+        (f"{hashed('[gpu1]:2222')} {KEY}", "gpu1", 2222, None),
         (f"[*]:22?? {KEY}", "gpu1", 2222, None),
         (f"gpu1 {KEY}", "gpu1", 2222, None),
         (f"the-name {KEY}", "gpu1", 2222, "the-name"),

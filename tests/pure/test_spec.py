@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -17,13 +17,16 @@ from agentless.model.needs import MAX_GPUS, Needs
 from agentless.model.spec import (
     MAX_NUMBER,
     MAX_SPEC,
+    MAX_VARIABLE,
     Mount,
     TaskSpec,
     Volume,
+    check_secrets,
     check_spec,
     on_targets,
     parse_mount,
     parse_volume,
+    without_zeros,
 )
 from agentless.model.terms import MAX_RETRIES, Terms
 from tests.pure.build import placement, spec, task
@@ -38,7 +41,7 @@ def test_a_spec_with_everything_in_it_is_fine() -> None:
             image="registry.lab:5000/team/train:1.2@sha256:" + "0" * 64,
             name="Run.1_a-b",
             cores=0.5,
-            memory=1,
+            memory=6 * 2**20,
             shm_size=2**62,
             env={"A": "1\n2", "_b": ""},
             secret_env=("TOKEN", "A"),
@@ -91,6 +94,9 @@ def test_a_spec_with_everything_in_it_is_fine() -> None:
         ({"cores": math.inf}, "--cores inf"),
         ({"memory": 0}, "--memory 0"),
         ({"memory": -5}, "--memory -5"),
+        ({"memory": 32768}, "--memory 32768B is implausible, the least is 6 MiB; did you mean 32768M?"),
+        ({"shm_size": 64}, "--shm-size 64B is implausible, the least is 1 MiB; did you mean 64M?"),
+        ({"needs": Needs(gpus=1, gpu_memory=4096)}, "--gpu-memory 4096B is implausible, the least is 1 MiB"),
         ({"shm_size": 2**63}, "--shm-size"),
         ({"stop_grace": -0.1}, "--stop-grace"),
         ({"stop_grace": math.inf}, "--stop-grace"),
@@ -111,9 +117,9 @@ def test_what_cannot_be_meant_is_refused_by_name(fields: dict[str, Any], words: 
         {"share": True},
         {"image": None, "container": "NULL", "workdir": "/data"},
         {"needs": Needs(gpus=MAX_GPUS)},
-        {"needs": Needs(gpus=1, gpu_memory=1)},
+        {"needs": Needs(gpus=1, gpu_memory=2**20)},
         {"needs": Needs(gpus=1, gpu_memory=2**63 - 1)},
-        {"needs": Needs(gpus=1, gpu_memory=5, gpu_share=100)},
+        {"needs": Needs(gpus=1, gpu_memory=2**20, gpu_share=100)},
         {"needs": Needs(nodes=("n1",), numa=0)},
         {"needs": Needs(gpus=2, nodes=("n1",), indices=(0, 1))},
         {"needs": Needs(nodes=("n1", "n2"), exclude=("n3",))},
@@ -133,6 +139,36 @@ def test_what_cannot_be_meant_is_refused_by_name(fields: dict[str, Any], words: 
 )
 def test_the_least_and_the_most_that_may_be_asked_for_is_fine(fields: dict[str, Any]) -> None:
     check_spec(spec(**fields))
+
+
+def test_a_limit_of_0_is_no_limit() -> None:
+    zeros = spec(cores=0, memory=0, shm_size=0, terms=Terms(time_limit=0, signal_before=0, max_parallel=0))
+    assert without_zeros(replace(zeros, needs=Needs(gpus=1, gpu_memory=0))) == spec(needs=Needs(gpus=1))
+
+
+def test_a_count_or_a_time_of_0_stays_what_it_is() -> None:
+    none = spec(stop_grace=0, needs=Needs(gpus=0), terms=Terms(priority=0, retries=0, backoff=0, wait_for=0))
+    assert without_zeros(none) == none
+
+
+def test_a_secret_is_refused_beyond_what_linux_gives_a_program() -> None:
+    check_secrets({"TOKEN": "x" * (MAX_VARIABLE - 6)})
+    with pytest.raises(UsageError, match=r"secret TOKEN is 131,072 bytes long, .* more than 131,071; put the value"):
+        check_secrets({"TOKEN": "x" * (MAX_VARIABLE - 5)})
+    with pytest.raises(UsageError, match=r"secret TOKEN is 131,072 bytes long"):
+        check_secrets({"TOKEN": "é" * (MAX_VARIABLE // 2 - 2)})
+
+
+@pytest.mark.parametrize("value", ["hush\0", "hush\udc80"])
+def test_a_secret_that_no_variable_can_hold_is_refused_without_its_value(value: str) -> None:
+    with pytest.raises(UsageError, match="secret TOKEN has a NUL") as refused:
+        check_secrets({"TOKEN": value})
+    assert "hush" not in str(refused.value)
+
+
+def test_the_secrets_of_a_task_are_refused_beyond_what_linux_gives_a_program_at_once() -> None:
+    with pytest.raises(UsageError, match=r"the secrets are 1,100,\d+ bytes long, and 1,048,576 is the most"):
+        check_secrets({f"S{number}": "x" * 100_000 for number in range(11)})
 
 
 @pytest.mark.parametrize(
@@ -215,7 +251,7 @@ def test_an_upload_into_a_mount_is_refused_also_below_the_working_folder(workdir
 
 def test_processes_of_strangers_and_shares_of_tasks_are_two_things() -> None:
     with pytest.raises(UsageError, match="leave out one of them"):
-        check_spec(spec(share=True, needs=Needs(gpus=1, gpu_memory=5, gpu_share=2)))
+        check_spec(spec(share=True, needs=Needs(gpus=1, gpu_memory=2**20, gpu_share=2)))
 
 
 def test_a_spec_may_be_as_long_as_is_said() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
+import json
 import math
 from datetime import UTC, date, datetime, timedelta
 
@@ -58,7 +60,7 @@ def test_options_are_read_as_the_command_line_reads_them():
     [
         ({"time_limit": "90min"}, {"time_limit": timedelta(minutes=90)}),
         ({"time_limit": "90min"}, {"time_limit": 5400}),
-        ({"memory": "512M"}, {"memory": 512 * 10**6}),
+        ({"memory": "512M"}, {"memory": 512}),
         ({"gpus": 1, "gpu_memory": "40G"}, {"gpus": 1, "gpu_memory": 40_000}),
         ({"gpus": 1, "gpu_type": "A100,H100"}, {"gpus": 1, "gpu_type": ["A100", "H100"]}),
         ({"exclude": "node2"}, {"exclude": ["node2"]}),
@@ -83,6 +85,12 @@ def test_a_time_is_the_same_as_number_and_as_timedelta(seconds):
     span = timedelta(seconds=seconds)
     assert ask(time_limit=span).spec.terms.time_limit == span.total_seconds()
     assert math.isclose(ask(time_limit=round(seconds, 3)).spec.terms.time_limit, seconds, abs_tol=0.001)
+
+
+def test_a_node_that_is_named_twice_is_one():
+    asked = ask(node=["n1", "n1"], targets=()).spec.needs
+    assert (asked.nodes, asked.node) == (("n1",), "n1")
+    assert ask(exclude=["n1", "n2", "n1"], targets=("1x",)).spec.needs.exclude == ("n1", "n2")
 
 
 def test_a_variable_without_a_value_is_the_users_own():
@@ -129,7 +137,7 @@ def test_the_value_of_a_secret_is_not_in_the_spec():
             "--no-queue is not to wait, and --wait-for to wait; leave one of them out",
         ),
         ({"on": ["rack=a", "rack=b"]}, "--on rack is given twice, as a and as b"),
-        ({"memory": -1}, "--memory '-1' is not a size; write a positive number with a unit, like 512M, 1.5GB or 16GiB"),
+        ({"memory": -1}, "--memory '-1' is not a size; write a number with a unit, like 512M, 1.5GB or 16GiB"),
         ({"priority": 5000}, "--priority 5000: write a number from -1000 to 1000; the higher ones come first"),
     ],
 )
@@ -139,11 +147,66 @@ def test_what_cannot_be_meant_is_said_in_a_sentence(options, words):
     assert str(refused.value) == words
 
 
+WRONG = [
+    5, -1, 0.5, math.nan, math.inf, 10**400, True, b"x", "", "x", "\0", "\ud800", [], [5], ["a", None], {}, {1: 2},
+    {"a": 1}, object(), len, NOW, date(2026, 5, 1), timedelta(-1), timedelta.max, datetime(9999, 12, 31, tzinfo=UTC),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("option", sorted(Options.__annotations__))
+def test_whatever_an_option_is_given_is_read_or_refused_in_a_sentence(option):
+    for value in WRONG:
+        with contextlib.suppress(errors.UsageError):
+            json.dumps(ask(targets=("1x",), **{option: value}).request(), allow_nan=False)
+
+
 def test_gpu_memory_is_repeated_as_it_was_typed():
-    with pytest.raises(errors.UsageError, match=r"^--gpu-memory '0' is not a size"):
-        ask(targets=("1x",), gpu_memory="0")
-    with pytest.raises(errors.UsageError, match=r"^target '1x:0': '0' is not a size"):
-        ask(targets=("1x:0",))
+    with pytest.raises(errors.UsageError, match=r"^--gpu-memory '1e3' is not a size"):
+        ask(targets=("1x",), gpu_memory="1e3")
+    with pytest.raises(errors.UsageError, match=r"^target '1x:1e3': '1e3' is not a size"):
+        ask(targets=("1x:1e3",))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"memory": 16 * 2**30}, {"memory": "17179869184"}, {"shm_size": 16 * 2**30}, {"gpu_memory": 16 * 2**30}],
+    ids=str,
+)
+def test_bytes_without_a_unit_are_refused_with_what_was_meant(options):
+    with pytest.raises(errors.UsageError, match=r"has no unit, .*; did you mean 16GiB\?"):
+        ask(targets=("1x",), **options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"cores": 0},
+        {"memory": 0},
+        {"memory": "0"},
+        {"shm_size": "0"},
+        {"time_limit": 0},
+        {"max_parallel": 0},
+        {"gpu_memory": 0},
+    ],
+    ids=str,
+)
+def test_a_limit_of_0_is_as_one_that_is_left_out(options):
+    assert ask(targets=("1x",), **options) == ask(targets=("1x",))
+
+
+@pytest.mark.parametrize("options", [{"cores": 0}, {"memory": "0"}], ids=str)
+def test_no_limit_is_no_word_on_what_a_task_needs(options):
+    with pytest.raises(errors.UsageError, match="what does it need"):
+        ask(targets=(), **options)
+
+
+def test_a_secret_that_no_program_could_have_is_refused_before_anything_is_sent():
+    with pytest.raises(errors.UsageError, match=r"secret TOKEN is 5,000,006 bytes long, .* more than 131,071"):
+        ask(secret_env={"TOKEN": "x" * 5_000_000})
+    with pytest.raises(
+        errors.UsageError, match=r"the command and its environment are 5,\d+,\d+ bytes long and 120,000"
+    ):
+        ask(env={"A": "x" * 5_000_000})
 
 
 def test_spans_make_a_sweep():

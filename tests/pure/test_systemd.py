@@ -212,7 +212,7 @@ def test_times_are_written_as_docker_writes_them_and_what_journalctl_says_itself
         ({"mounts": (Mount("/a", "/b"),)}, "--mount is about a container"),
         ({"network": "host"}, "--network is about a container"),
         ({"privileged": True}, "--privileged is about a container"),
-        ({"shm_size": 1}, "--shm-size is about a container"),
+        ({"shm_size": 1 << 30}, "--shm-size is about a container"),
         ({"workdir": "here"}, "--workdir 'here': with --container NULL it is a folder of the node"),
         ({"env": {"CUDA_VISIBLE_DEVICES": "0"}}, "CUDA_VISIBLE_DEVICES is set by agentless"),
     ],

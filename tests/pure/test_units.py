@@ -10,6 +10,12 @@ from hypothesis import strategies as st
 
 from agentless.errors import UsageError
 from agentless.model.units import (
+    GPU_MEMORY,
+    LOG,
+    LOGS,
+    MEMORY,
+    SHM,
+    Sizes,
     format_duration,
     format_indices,
     format_size,
@@ -23,8 +29,8 @@ from agentless.model.units import (
 @pytest.mark.parametrize(
     ("text", "size"),
     [
-        ("1", 1),
-        ("512", 512),
+        ("0", 0),
+        ("0G", 0),
         ("1B", 1),
         ("1k", 1000),
         ("2KB", 2000),
@@ -45,7 +51,7 @@ def test_units_with_an_i_are_powers_of_1024_and_others_of_1000(text: str, size: 
 
 @pytest.mark.parametrize(
     "text",
-    ["", " ", "-1", "+1", "lots", "1.5.5G", "0", "0G", "0.1", "5X", "5iB", "5Bi", "1e9", ".5G", "5.", "1 000", "1,5G"],
+    ["", " ", "-1", "+1", "lots", "1.5.5G", "0.1B", "5X", "5iB", "5Bi", "1e9", ".5G", "5.", "1 000", "1,5G"],
 )
 def test_what_is_no_size_is_refused_and_repeated(text: str) -> None:
     with pytest.raises(UsageError) as caught:
@@ -79,9 +85,45 @@ def test_a_formatted_size_reads_back_within_its_one_decimal(size: int) -> None:
 @given(st.integers(1, 2**60), st.sampled_from(["", "B", "K", "kB", "MiB", "Gi", "T"]))
 def test_any_number_with_a_unit_is_a_size_or_refused_as_usage(number: int, unit: str) -> None:
     try:
-        assert 1 <= parse_size(f"{number}{unit}") < 2**63
+        assert 1 <= parse_size(f"{number}{unit}", MEMORY) < 2**63
     except UsageError:
-        assert number * 1000**4 >= 2**63
+        assert number * 1000**4 >= 2**63 or not (unit or number in MEMORY.bare)
+
+
+@pytest.mark.parametrize(
+    ("text", "of", "size"),
+    [
+        ("32768", MEMORY, 32768 * 10**6),
+        ("64", SHM, 64 * 10**6),
+        ("4096", GPU_MEMORY, 4096 * 10**6),
+        ("16", LOG, 16 * 10**6),
+    ],
+)
+def test_a_number_without_a_unit_is_megabytes_for_every_size(text: str, of: Sizes, size: int) -> None:
+    assert parse_size(text, of) == parse_size(f"{text}M") == size
+
+
+@pytest.mark.parametrize(
+    ("text", "of", "meant"),
+    [
+        ("16", MEMORY, "16G"),
+        ("17179869184", MEMORY, "16GiB"),
+        ("8", SHM, "8G"),
+        ("40", GPU_MEMORY, "40G"),
+        ("40000000000", GPU_MEMORY, "40G"),
+        ("65536", LOG, "65536B"),
+        ("16777216", LOG, "16MiB"),
+        ("1073741824", LOGS, "1GiB"),
+    ],
+)
+def test_an_implausible_number_is_refused_with_what_was_probably_meant(text: str, of: Sizes, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"'{text}' has no unit, .* did you mean {meant}[?] Write {meant}, or {text}M"):
+        parse_size(text, of)
+
+
+def test_where_nothing_tells_what_is_plausible_a_unit_is_required() -> None:
+    with pytest.raises(UsageError, match="'512' has no unit"):
+        parse_size("512")
 
 
 @pytest.mark.parametrize(

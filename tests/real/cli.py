@@ -11,16 +11,19 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import termios
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from agentless.client import Client
+from tests import ready
 from tests.lab import Lab, Node
+from tests.pauses import pauses
 
 T = TypeVar("T")
 WAIT = 20.0
@@ -29,10 +32,10 @@ WAIT = 20.0
 
 def until(condition: Callable[[], T], seconds: float = WAIT) -> T:
     """What `condition()` gives once that is true."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, pauses()
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
+        time.sleep(next(pause))
     return found
 
 
@@ -71,19 +74,18 @@ class Cli:
 
     def __call__(self, *words: str, code: int | None = 0, stdin: str = "", **extra: str) -> Done:
         """Run a command to its end, which must be `code` (None: any). No command may ever show a traceback."""
-        ran = subprocess.run(
-            ["agentless", *words],
-            env={**self.env, **extra},
-            cwd=self.lab.home,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=90,
-        )
+        return self._run(words, code, stdin, self.lab.home, extra)
+
+    def _run(self, words: Sequence[str], code: int | None, stdin: str, folder: Path, extra: Mapping[str, str]) -> Done:
+        ran = ready.agentless(*words, env={**self.env, **extra}, cwd=folder, stdin=stdin)
         assert "Traceback" not in ran.stderr, ran.stderr
         assert code in (None, ran.returncode), (words, ran.returncode, ran.stdout, ran.stderr)
         return Done(ran.returncode, ran.stdout, ran.stderr)
+
+    def python(self, script: str) -> str:
+        """Run a Python program that uses the API; gives what it prints."""
+        argv = [sys.executable, "-c", script]
+        return subprocess.run(argv, env=self.env, capture_output=True, text=True, check=True, timeout=90).stdout
 
     def shell(self, script: str) -> Done:
         """Run a line of shell in which `agentless` means the command."""
@@ -162,10 +164,10 @@ class Cli:
         return int(self.get("/v1/controller")["pid"])
 
     def kill_controller(self) -> None:
-        """`kill -9`, and wait until it is gone."""
+        """`kill -9`, and wait until it is gone with its socket, which other threads may hold for a moment longer."""
         pid = self.pid
         os.kill(pid, signal.SIGKILL)
-        until(lambda: not is_alive(pid))
+        until(lambda: not is_alive(pid) and not self.client.is_running())
 
     def close(self) -> None:
         """End the controller and remove all folders."""

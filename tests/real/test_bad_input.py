@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentless.client import RequestFailed
+from tests import ready
 from tests.real.cli import Cli, containers, inventory_of
 
 
@@ -66,17 +66,20 @@ def stranger(tmp_path_factory):
         # sizes, times and numbers
         (
             ("submit", "node1", "--memory", "-1", "--", "true"),
-            "agentless: --memory '-1' is not a size; write a positive",
+            "agentless: --memory '-1' is not a size; write a number with a unit",
         ),
         (("submit", "node1", "--memory", "lots", "--", "true"), "agentless: --memory 'lots' is not a size; "),
         (("submit", "node1", "--memory", "1.5.5G", "--", "true"), "agentless: --memory '1.5.5G' is not a size; "),
-        (("submit", "node1", "--memory", "0", "--", "true"), "agentless: --memory '0' is not a size; "),
+        (("submit", "node1", "--memory", "16", "--", "true"), "agentless: --memory '16' has no unit, and 16 MB is"),
+        (("submit", "node1", "--memory", "1K", "--", "true"), "agentless: --memory 1000B is implausible, "),
+        (("submit", "1x:40", "--", "true"), "agentless: target '1x:40': '40' has no unit, and 40 MB is implausible"),
         (("submit", "node1", "--shm-size", "1e3", "--", "true"), "agentless: --shm-size '1e3' is not a size; "),
         (
             ("submit", "node1", "--stop-grace", "soon", "--", "true"),
             "agentless: --stop-grace 'soon' is not a duration; ",
         ),
-        (("submit", "node1", "--cores", "0", "--", "true"), "agentless: --cores 0: a task needs more than 0 cores"),
+        (("submit", "node1", "--cores", "-1", "--", "true"), "agentless: --cores -1: a task needs more than 0 cores"),
+        (("submit", "--cores", "0", "--memory", "0", "--", "true"), "agentless: what does it need?"),
         (("submit", "node1", "--cores", "many", "--", "true"), "agentless: Invalid value for '--cores': "),
         # the command
         (("submit", "node1"), "agentless: no command: write it after '--', for example: "),
@@ -114,7 +117,7 @@ def stranger(tmp_path_factory):
 )
 def test_a_command_line_that_cannot_be_meant(stranger, words, sentence):
     """It does not even start a controller."""
-    ran = subprocess.run(["agentless", *words], env=stranger, capture_output=True, text=True, check=False)
+    ran = ready.agentless(*words, env=stranger)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr.startswith(sentence), ran.stderr
     assert ran.stderr.count("\n") == 1
@@ -164,6 +167,35 @@ def test_an_output_that_cannot_be_written(agentless):
 def test_1_5_gb_is_a_size(agentless):
     task = agentless.json("submit", "node1", "--memory", "1.5GB", "--", "true")[0]
     assert task["memory_bytes"] == 1_500_000_000
+
+
+def test_a_number_without_a_unit_is_megabytes_and_a_limit_of_0_is_none(agentless):
+    script = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes; df -k /dev/shm | tail -n 1"
+    limited = agentless("submit", "node1", "--memory", "512", "--shm-size", "64", "--follow", "--", "sh", "-c", script)
+    memory, shm = limited.out.splitlines()
+    assert (int(memory), int(shm.split()[1])) == (512 * 10**6 // 4096 * 4096, 64 * 10**6 // 1024)
+    zeros = ("--memory", "0", "--cores", "0", "--shm-size", "0", "--time-limit", "0")
+    free = agentless("submit", "node1", *zeros, "--follow", "--", "sh", "-c", script).out.splitlines()
+    assert (int(free[0]) > 2**40, int(free[1].split()[1])) == (True, 64 * 1024)
+
+
+def test_a_secret_beyond_what_linux_takes_is_refused_and_one_at_the_limit_arrives(agentless):
+    """Through Python, as no command line holds so much."""
+    script = """
+import agentless
+cluster = agentless.Cluster()
+task = cluster.submit("sh", "-c", "echo ${#TOKEN}", target="node1", secret_env={"TOKEN": "x" * 131_065})
+print(*task.wait().logs())
+try:
+    cluster.submit("true", target="node1", secret_env={"TOKEN": "x" * 5_000_000})
+except agentless.UsageError as error:
+    print(error)
+"""
+    arrived, refused = agentless.python(script).splitlines()
+    assert arrived == "131065"
+    assert refused.startswith(
+        "secret TOKEN is 5,000,006 bytes long, and Linux gives a program no variable of more than"
+    )
 
 
 def test_an_image_that_cannot_be_had(agentless):

@@ -222,7 +222,7 @@ def test_a_copy_whose_link_is_cut_is_told_and_goes_on_when_it_is_run_again(
 
 
 def test_no_room_is_a_sentence_and_leaves_nothing(agentless, far, way, tmp_path):
-    (tmp_path / "big").write_bytes(bytes(3_000_000))
+    (tmp_path / "big").write_bytes(os.urandom(3_000_000))
     small = far / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "none", str(small)], check=True)
@@ -275,3 +275,56 @@ def test_files_of_a_container_running_or_ended(agentless, lab, tmp_path):
     agentless("cp", str(tmp_path / "one"), f"{task}:/out")
     agentless("cp", f"{task}:/out/one", str(tmp_path / "two"))
     assert (tmp_path / "two").read_text() == "result\n"
+
+
+WARNING = "WARNING: Error loading config file: /root/.docker/config.json: unexpected end of JSON input"
+
+
+def test_what_the_engines_command_warns_of_fails_no_copy_and_is_nothing_that_a_task_said(lab, tmp_path):
+    program = lab.nodes["node1"].dir / "bin/docker"
+    program.write_text(f"#!/bin/sh\necho '{WARNING}' >&2\nexec /usr/bin/docker \"$@\"\n")
+    program.chmod(0o755)
+    cli = Cli(lab, "warned")
+    try:
+        script = "mkdir /é; echo x > /é/y; echo out; echo err >&2; until [ -e /é/stop ]; do sleep .1; done"
+        task = cli.settle().submit("node1", "--", "sh", "-c", script)
+        until(lambda: cli("logs", task).out == "out\n")
+        assert cli("logs", task).err == "err\n"
+        shell = cli("shell", task, "--", "sh", "-c", "echo out; echo err >&2")
+        assert (shell.out, shell.err) == ("out\n", "err\n")
+        done = cli("cp", f"{task}:/é", str(tmp_path))
+        assert done.err == f"agentless: warning: {task}: {WARNING}\n"
+        assert (tmp_path / "é/y").read_text() == "x\n"
+        (tmp_path / "stop").write_text("")
+        cli("cp", str(tmp_path / "stop"), f"{task}:/é")
+        cli("wait", task)
+        kept = cli("logs", task)
+        assert (kept.out, kept.err) == ("out\n", "err\n")
+    finally:
+        program.unlink()
+        cli.close()
+
+
+def test_a_sparse_file_stays_sparse_and_no_bit_to_write_comes_that_the_umask_forbids(agentless, far, way, tmp_path):
+    with (far / "sparse").open("wb") as file:
+        file.write(b"begin")
+        file.truncate(200_000_000)
+    (far / "open").write_text("x")
+    (far / "open").chmod(0o666)
+    agentless.shell(f"umask 022; agentless cp node1:{far}/sparse node1:{far}/open {tmp_path}")
+    found = (tmp_path / "sparse").stat()
+    assert (found.st_size, found.st_blocks * 512 < 1_000_000) == (200_000_000, True)
+    assert stat.S_IMODE((tmp_path / "open").stat().st_mode) == 0o644
+    (tmp_path / "open").chmod(0o666)
+    agentless.shell(f"umask 002; agentless cp {tmp_path}/open node1:{far}/there")
+    assert stat.S_IMODE((far / "there").stat().st_mode) == 0o664
+
+
+def test_a_line_break_in_a_name_begins_no_line(agentless, far, way, tmp_path):
+    name = "x\nagentless: all is well"
+    (far / "box" / name / "kept").mkdir(parents=True)
+    (tmp_path / "box").mkdir()
+    (tmp_path / "box" / name).write_text("x")
+    done = agentless("cp", str(tmp_path / "box"), f"node1:{far}", code=1)
+    assert "all is well" in done.err
+    assert len(done.err.splitlines()) == 1

@@ -65,15 +65,15 @@ def test_in_a_terminal_a_task_is_submitted_from_the_form_entered_and_stopped(age
     (task,) = agentless.json("ps")
     assert containers(node) == [f"agentless-{task['id']}"]
     tmux.press("l")
-    tmux.see("hello", "following")
+    tmux.see("hello", "Following")
     tmux.press("q", "s")
-    tmux.see("when it ends you are back")
+    tmux.see("exit it to return")
     tmux.press("echo in $(cat /etc/hostname)", "Enter")
     tmux.see(f"in {hostname(node, task)}")
     tmux.press("exit", "Enter")
     tmux.see("Overview", "running")
     tmux.press("T")
-    tmux.see("Stop ")
+    tmux.see("Stop task")
     tmux.press("y")
     tmux.see("stopped")
     until(lambda: containers(node) == [])
@@ -116,7 +116,7 @@ def test_in_a_browser_a_task_is_submitted_followed_entered_and_stopped(agentless
         tab.shows("Overview")
 
         keys.press("T")
-        tab.shows("Stop ")
+        tab.shows("Stop task")
         keys.press("y")
         until(lambda: agentless.task(task["id"])["state"] == "stopped")
         assert containers(node) == []

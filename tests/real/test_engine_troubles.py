@@ -157,6 +157,17 @@ def test_a_container_that_somebody_removes(agentless, node):
     agentless.settle()
 
 
+def test_a_user_who_may_have_too_few_processes(user, with_keys, node):
+    """Whatever fails first for want of one: doctor has what to do."""
+    cli = with_keys(f"user: {user('member', docker_group=True)}")
+    (node.dir / "home/.bashrc").write_text("ulimit -u 12\n")
+    try:
+        node.kill_connections()
+        until(lambda: "raise ulimit -u there" in cli("doctor", "node1", code=None).out)
+    finally:
+        (node.dir / "home/.bashrc").write_text("")
+
+
 # ---------------------------------------------------------------------- Docker cannot hand out GPUs
 
 
@@ -206,6 +217,23 @@ def test_who_names_it_is_refused_in_words_or_waits_for_its_repair(agentless, hoo
     ended = agentless.json("wait", task)[0]
     assert (ended["state"], ended["attempt"], ended["node"]) == ("completed", 1, "node1")
     assert agentless.node("node1")["state"] == "online"
+
+
+def test_what_a_hook_says_last_is_what_is_told(agentless, node):
+    """Docker, containerd, runc and the hook's own first line come before it: 300 characters without the cause."""
+    hook = node.dir / "bin/nvidia-container-runtime-hook"
+    before = hook.read_text()
+    said = "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.6, please update your driver"
+    hook.write_text(f"#!/bin/sh\nprintf \"Auto-detected mode as 'legacy'\\n{said}\\n\" >&2\nexit 1\n")
+    try:
+        refused = agentless("submit", "node1::0", "--", "true", code=1).err
+        assert "node1: the image requires cuda>=12.6, which the NVIDIA driver on node1 does not offer" in refused
+        hook.write_text(hook.read_text().replace("requirement error", "ldcache error"))
+        cause = "nvidia-container-cli: ldcache error: unsatisfied condition: cuda>=12.6, please update your driver"
+        assert agentless("submit", "node1::0", "--", "true", code=1).err == f"agentless: node1: {cause}\n"
+        assert agentless.node("node1")["state"] == "online"
+    finally:
+        hook.write_text(before)
 
 
 # ---------------------------------------------------------------------- Docker cannot limit
@@ -330,6 +358,7 @@ def test_doctor_of_healthy_nodes(agentless):
     assert [(c["node"], c["check"], c["ok"]) for c in agentless.json("doctor")] == [
         (name, check, True) for name in ("node1", "node2") for check in ("reach", "docker", "nvidia", "toolkit")
     ]
+    assert [c["node"] for c in agentless.json("doctor", "node2", "node1", "node2")] == ["node2"] * 4 + ["node1"] * 4
 
 
 def test_doctor_finds_what_is_missing(agentless, node):

@@ -117,7 +117,7 @@ def test_nothing_but_empty_groups_without_the_name_of_a_task_stays_behind(ann, n
 def test_docker_and_podman_refuse_each_others_gpus(lab, node, ann, made):
     node.add_podman(lab._shared_network(), lab.root / "image.tar")
     pat = settled(made("pat", "podman", image="lab/busybox"))
-    settled(ann)
+    until(lambda: [gpu["uuid"] for gpu in ann.get("/v1/gpus")] == node.gpu_uuids)
     task = pat.submit("twin::0", "--", "sleep", "300")
     assert f"GPU 0 is held by task {task} of " in refused(ann)
     pat("kill", task)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentless.paths import template_dir
-from tests.real.cli import Cli, containers, inspect, inventory_of
+from tests.real.cli import Cli, containers, inspect, inventory_of, until
 
 
 @pytest.fixture
@@ -113,6 +113,23 @@ def test_a_full_disk_later(small_disk):
     small_disk.submit("node1::0", "--", "true")
 
 
+def test_what_ends_work_is_possible_with_a_full_disk(small_disk):
+    """And doctor tells of the disk."""
+    runs, killed, waits = (small_disk.submit(f"node1::{gpu}", "--", "sleep", "600") for gpu in (0, 1, 0))
+    until(lambda: [small_disk.task(task)["state"] for task in (runs, killed, waits)] == [*["running"] * 2, "pending"])
+    fill(small_disk.state)
+    for verb, task in (("stop", runs), ("kill", killed), ("stop", waits)):
+        assert "the disk is full" in small_disk(verb, task).err
+    assert small_disk.lab.nodes["node1"].sh("docker ps --quiet").stdout == ""
+    (failed,) = [check for check in small_disk.json("doctor", code=1) if not check["ok"]]
+    assert (failed["node"], failed["check"]) == ("controller", "state")
+    assert "the disk is full; free some space there" in failed["detail"]
+    (small_disk.state / "filler").unlink()
+    ended = {runs: "stopped", killed: "killed", waits: "cancelled"}
+    until(lambda: {task: small_disk.task(task)["state"] for task in ended} == ended)
+    assert all(check["ok"] for check in small_disk.json("doctor"))
+
+
 def test_a_task_that_ends_while_the_disk_is_full_is_not_lost(small_disk):
     small_disk.settle()
     task = small_disk.submit("node1::0", "--", "sh", "-c", "until [ -e /go ]; do sleep .05; done; exit 5")
@@ -186,7 +203,9 @@ def template(alone):
     return file
 
 
-def test_an_admins_template_is_used(alone, template):
+def test_an_admins_template_is_used_from_the_next_launch_on(alone, template):
+    """Also by a controller that has used the packaged one already."""
+    assert inspect(alone.lab.nodes["node1"], alone.submit("node1", "--", "true"))["HostConfig"].get("Init") is None
     template.write_text((template_dir() / template.name).read_text().replace(" create ", " create --init "))
     task = alone.submit("node1", "--", "sleep", "60")
     assert inspect(alone.lab.nodes["node1"], task)["HostConfig"]["Init"] is True
@@ -196,4 +215,9 @@ def test_a_broken_template_is_told_and_holds_no_gpu(alone, template):
     template.write_text("{{ docker }} run {% if %}")
     said = alone("submit", "node1::0", "--", "true", code=1).err
     assert said.startswith(f"agentless: template {template}:1: ")
+    template.write_text("{{ docker }} run\n{{ nobody }}")
+    said = alone("submit", "node1::0", "--", "true", code=1).err
+    assert said.startswith(f"agentless: template {template}:2: 'nobody' is undefined")
     assert alone.is_free()
+    template.unlink()
+    alone("submit", "node1::0", "--wait", "--", "true")

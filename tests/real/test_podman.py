@@ -188,12 +188,18 @@ def test_files_go_into_a_container_and_come_out_of_it(agentless, lab, tmp_path):
     script = "read word < in/a && echo $word again > out && exec sleep 300"
     came = f"out:{tmp_path}/came"
     task = agentless.submit("pod::0", "--upload", f"{tmp_path}/in", "--output", came, "--", "sh", "-c", script)
-    agentless("cp", f"{tmp_path}/in/a", f"{task}:/tmp/b")
+    done = agentless("cp", f"{tmp_path}/in/a", f"{task}:/tmp/b")
+    assert done.err == ""
     agentless("cp", f"{task}:/tmp/b", f"{tmp_path}/b")
     assert (tmp_path / "b").read_text() == "hello\n"
     agentless("kill", task)
     until((tmp_path / "came").exists)
     assert (tmp_path / "came").read_text() == "hello again\n"
+
+
+def test_files_that_go_elsewhere_need_no_folder_to_work_in(agentless, tmp_path):
+    (tmp_path / "a").write_text("hello\n")
+    agentless("submit", "pod", "--upload", f"{tmp_path}/a:/data/a", "--wait", "--", "cat", "/data/a")
 
 
 def test_a_volume_keeps_what_a_task_has_written(agentless):

@@ -92,13 +92,14 @@ def test_cores_that_are_set_aside_are_waited_for(agentless):
     cores = agentless.node("node1")["cores"]
     first = agentless.submit("node1", "--cores", str(cores), "--", "sleep", "60")
     second = agentless.submit("node1", "--cores", "1", "--", "true")
-    assert "cores are asked for and 0 of" in agentless.task(second)["reason"]
+    assert "1 core is asked for and 0 of" in agentless.task(second)["reason"]
     agentless("kill", first)
     assert agentless("wait", second).code == 0
 
 
 def test_nobody_is_beside_who_wants_a_node_alone_whichever_controller_asks(agentless, bob):
     alone = agentless.submit("node1", "--exclusive", "--", "sleep", "60")
+    until(lambda: alone in [task["id"] for task in bob.json("ps")])
     said = bob("submit", "node1", "--no-queue", "--", "true", code=3).err
     assert f"task {alone}" in said
     assert "has node1 alone" in said

@@ -115,6 +115,32 @@ def test_a_changed_host_key_is_refused_until_it_is_trusted(newcomer):
     assert newcomer.node("node1")["state"] == "online"
 
 
+def test_trust_all_asks_once_for_what_ssh_does_not_know(newcomer):
+    """Of the two nodes one is in ~/.ssh/known_hosts, hashed."""
+    newcomer("init")
+    first, second = (newcomer.lab.nodes[name] for name in ("node1", "node2"))
+    known = Path(newcomer.env["HOME"], ".ssh/known_hosts")
+    known.write_text(f"{first.host} {(first.dir / 'host_key.pub').read_text()}")
+    subprocess.run(["ssh-keygen", "-H", "-f", known], check=True, capture_output=True)
+    code, screen = newcomer.terminal("nodes", "trust", "--all", typed="y\n", columns=200)
+    assert code == 0
+    assert re.findall("SHA256:[^ \n]+", screen) == [fingerprint(second.dir / "host_key.pub")]
+    assert screen.count("[y/N]") == 1
+    assert [newcomer.node(name)["state"] for name in ("node1", "node2")] == ["online", "online"]
+
+
+def test_trust_all_leaves_out_keys_that_have_changed_or_are_revoked(newcomer):
+    newcomer("init")
+    first, second = (newcomer.lab.nodes[name] for name in ("node1", "node2"))
+    key = (second.dir / "host_key.pub").read_text()
+    Path(newcomer.env["HOME"], ".ssh/known_hosts").write_text(f"{first.host} {key}@revoked * {key}")
+    done = newcomer("nodes", "trust", "--all", "--yes", code=3)
+    assert f"node1: WARNING: {first.host} shows another host key than the one on record" in done.err
+    assert f"node2: {second.host} shows a host key that is marked as revoked" in done.err
+    assert [newcomer.node(name)["state"] for name in ("node1", "node2")] == ["offline", "offline"]
+    assert "revoked" in newcomer("nodes", "trust", "node2", "--yes", code=3).err
+
+
 # ---------------------------------------------------------------------- the main job
 
 

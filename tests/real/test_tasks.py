@@ -268,7 +268,7 @@ def test_show_tells_what_happened(agentless):
 
 def test_rm_removes_the_container_and_the_record(agentless, node):
     task = ended(agentless, "true")
-    agentless("rm", task)
+    assert agentless("rm", task, task).out == f"{task}  removed\n"  # a task named twice is one
     assert containers(node) == []
     assert "no task" in agentless("show", task, code=2).err
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Annotated
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Query
 from pydantic import FiniteFloat
 
 from agentless.controller.core import Core
 from agentless.controller.house import Asking, House
+from agentless.controller.link import Link
 from agentless.controller.requests import (
     DrainRequest,
     ResumeRequest,
@@ -25,10 +29,17 @@ from agentless.model.view import (
 from agentless.rules.publish import checks, gpu_view, node_view
 from agentless.rules.reservations import notice
 
+_Nodes = Annotated[tuple[str, ...], Query()]
+"""Any number of `node=` in a query."""
+
 
 def add_to(app: FastAPI, house: House) -> None:
     """Add them."""
     core = house.core
+
+    def named(nodes: Iterable[str]) -> list[Link]:
+        """The links to these nodes, each once; to all where none is named."""
+        return list(dict.fromkeys(core.link(node) for node in nodes)) or list(core.links.values())
 
     @app.get("/v1/nodes")
     async def nodes() -> list[NodeView]:
@@ -37,8 +48,9 @@ def add_to(app: FastAPI, house: House) -> None:
 
     @app.get("/v1/nodes/{node}")
     async def node(node: str) -> NodeView:
-        await core.heard([core.link(node).node.name])
-        return node_view(core.cluster([core.link(node).node.name]).nodes[node])
+        link = core.link(node)
+        await core.heard([link.node.name])
+        return replace(node_view(core.cluster([link.node.name]).nodes[node]), sessions=link.session.sessions)
 
     @app.post("/v1/nodes/{node}/drain")
     async def drain(node: str, request: DrainRequest, me: Asking) -> NodeView:
@@ -73,14 +85,25 @@ def add_to(app: FastAPI, house: House) -> None:
         ]
 
     @app.get("/v1/doctor")
-    async def doctor(node: str | None = None) -> list[CheckView]:
-        names = list(core.links) if node is None else [core.link(node).node.name]
-        links = [core.links[name] for name in names]
+    async def doctor(node: _Nodes = ()) -> list[CheckView]:
+        links = named(node)
+        names = [link.node.name for link in links]
         await asyncio.gather(*(link.ready() for link in links))
         # One that breaks off meanwhile says so by itself.
         await asyncio.gather(*(link.refresh() for link in links if link.online), return_exceptions=True)
         seen = core.cluster().nodes
-        return [check for name in names if name in seen for check in checks(seen[name], core.twin(name))]
+        found = [check for name in names if name in seen for check in checks(seen[name], core.twin(name))]
+        trouble = core.examine_stores()
+        return [*found, CheckView("controller", "state", False, trouble)] if trouble else found
+
+    @app.get("/v1/host-keys")
+    async def host_keys(node: _Nodes = ()) -> list[HostKey]:
+        return await house.trust.ask_all(named(node))
+
+    @app.post("/v1/host-keys")
+    async def trust_all(fingerprints: dict[str, str]) -> list[HostKey]:
+        """Record the keys of several nodes, each by its fingerprint, as `GET /v1/host-keys` showed it."""
+        return await house.trust.record_all({core.link(node): shown for node, shown in fingerprints.items()})
 
     @app.get("/v1/nodes/{node}/host-key")
     async def host_key(node: str) -> HostKey:

@@ -19,7 +19,7 @@ from agentless.controller.requests import (
     SubmitRequest,
 )
 from agentless.errors import AgentlessError, Refused
-from agentless.model.log_query import LogQuery
+from agentless.model.log_query import LogQuery, Position
 from agentless.model.spec import TaskSpec
 from agentless.model.task import Task
 from agentless.model.view import (
@@ -58,7 +58,15 @@ def add_to(app: FastAPI, house: House) -> None:
 
     @app.post("/v1/tasks")
     async def submit(request: SubmitRequest, me: Asking) -> list[StartView]:
-        asked = Submit(request.specs(), request.secrets, request.dry_run, request.owner or me, me)
+        asked = Submit(
+            request.specs(),
+            request.secrets,
+            request.dry_run,
+            request.owner or me,
+            me,
+            request.request,
+            request.repeated,
+        )
         found = await house.intake.submit(asked)
         return [replace(start, task=seen_by(me, start.task)) if start.task else start for start in found]
 
@@ -93,8 +101,12 @@ def add_to(app: FastAPI, house: House) -> None:
         tail: Annotated[int | None, Query(ge=0, le=1_000_000_000)] = None,
         since: FiniteFloat | None = None,
         timestamps: bool = False,
+        resumable: bool = False,
+        position: Annotated[str | None, Query(max_length=2000)] = None,
     ) -> StreamingResponse:
-        query = LogQuery(follow, tail, since, timestamps)
+        """Its output in frames. With `resumable` those of kind 5 say how far it is: as `position` it goes on there."""
+        begin = None if position is None else Position.parse(position)
+        query = LogQuery(follow, tail, since, timestamps, resumable or begin is not None, begin)
         return StreamingResponse(frames(house.actions.logs(task, query)), media_type="application/octet-stream")
 
     @app.post("/v1/tasks/{task}/stop")
@@ -139,7 +151,7 @@ def add_to(app: FastAPI, house: House) -> None:
     async def recover(request: RecoveryRequest, me: Asking) -> list[TaskView]:
         """Remember these."""
         found = core.unremembered(me)
-        wanted = [found[key][0] for key in request.tasks if key in found]
+        wanted = [found[key][0] for key in dict.fromkeys(request.tasks) if key in found]
         for task in wanted:
             if request.digests.get(task.id) not in (None, digest(found[task.id][1])):
                 raise Refused(f"task {task.id} is not what was shown any more; run agentless recover again")

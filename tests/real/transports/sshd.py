@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 PROGRAM = "/usr/sbin/sshd"
@@ -104,13 +104,13 @@ class Sshd:
         """Have them say nothing more, as a cut link would."""
         self._signal(signal.SIGSTOP)
 
-    def break_connections(self) -> None:
-        """End them, as a crash would."""
-        self._signal(signal.SIGKILL)
+    def break_connections(self, but: Collection[int] = ()) -> None:
+        """End them, as a crash would, except those of some processes."""
+        self._signal(signal.SIGKILL, but)
 
-    def _signal(self, number: signal.Signals) -> None:
+    def _signal(self, number: signal.Signals, but: Collection[int] = ()) -> None:
         """To the processes of all connections and their unprivileged halves, not to what they have started."""
-        for pid in self.connections():
+        for pid in set(self.connections()).difference(but):
             with contextlib.suppress(OSError):
                 children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
                 for victim in (pid, *map(int, children)):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import threading
 
 import pytest
 
-from agentless.errors import Refused, Timeout, Unreachable
+from agentless.errors import Timeout, Unreachable
 from agentless.model.command import Command
 from tests.real.transports.nodes import MB, node_of, opened, refusal
 from tests.real.transports.sshd import WAIT, until
@@ -45,9 +46,24 @@ async def test_a_shell_that_does_not_lead_its_group_gets_a_group_of_its_own(star
         await until(lambda: not node.runs(mark))
 
 
-async def test_an_account_that_runs_nothing(start, library):
-    async with opened(node_of(start("ForceCommand echo This account is not available"), library)) as session:
-        with pytest.raises(Unreachable, match="node1 ended the shell at once"):
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("echo This account is not available", "This account is not available"),
+        ("echo out; printf '\\033[31mred\\nline' >&2", "�[31mred line"),
+        ("head -c 5000 /dev/zero | tr '\\000' x; echo end", f"…{296 * 'x'}end"),
+    ],
+    ids=["stdout", "stderr", "much"],
+)
+async def test_an_account_that_runs_nothing_and_what_it_says(start, library, does, said):
+    async with opened(node_of(start(f"ForceCommand {does}"), library)) as session:
+        with pytest.raises(Unreachable, match=re.escape(f"node1 ended the shell at once and said: {said}; see")):
+            await session.run(Command("true"))
+
+
+async def test_an_account_that_runs_nothing_and_says_nothing(start, library):
+    async with opened(node_of(start("ForceCommand true"), library)) as session:
+        with pytest.raises(Unreachable, match="node1 ended the shell at once; see whether"):
             await session.run(Command("true"))
 
 
@@ -58,17 +74,6 @@ async def test_a_login_that_hangs(start, library, monkeypatch):
         with pytest.raises(Timeout, match=r"node1 started no shell within 0\.3 s"):
             await session.run(Command("true"))
         await until(lambda: not node.processes())
-
-
-async def test_no_more_sessions_than_the_server_allows(start, library, mark):
-    node = node_of(start("MaxSessions 2"), library)
-    async with opened(node) as session:
-        async with session.stream(Command(f"sleep {mark}")), session.stream(Command(f"sleep {mark}")):
-            with pytest.raises(Refused, match="MaxSessions"):
-                await session.run(Command("true"))
-        assert session.connected
-        await until(lambda: not node.processes())
-        assert (await session.run(Command("echo usable"))).ok
 
 
 async def test_a_server_that_goes_away_breaks_what_is_in_flight(start, library, mark, monkeypatch):
@@ -92,7 +97,7 @@ async def test_what_broke_is_not_connected_again_unasked(start, library):
     transport = node_of(server, library).transport()
     await transport.connect()
     server.break_connections()
-    await until(lambda: not transport._login.alive)
+    await until(lambda: not transport.alive)
     with pytest.raises(Unreachable, match="node1 closed the connection"):
         await transport.shell()
     await transport.close()

@@ -48,15 +48,6 @@ async def test_a_terminal_that_is_left_at_once_leaves_nothing(start, library, ma
                 pass
 
 
-async def test_no_more_terminals_than_the_server_allows(start, library, mark):
-    async with opened(node_of(start("MaxSessions 1"), library)) as session:
-        async with session.terminal(Command(f"sleep {mark}"), SIZE):
-            with pytest.raises(Refused, match=r"MaxSessions .* end a `logs -f` or a `shell`"):
-                async with session.terminal(Command("true"), SIZE):
-                    pass
-        assert session.connected
-
-
 async def test_a_server_that_gives_no_terminals(start, library):
     async with opened(node_of(start("PermitTTY no"), library)) as session:
         with pytest.raises(Refused, match=r"node1 gives no terminal: allow it there \(PermitTTY"):

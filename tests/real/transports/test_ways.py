@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shlex
 import subprocess
 import sys
@@ -13,7 +12,8 @@ import pytest
 
 from agentless.model.command import Command
 from agentless.transports._link import STARTS
-from tests.real.transports.nodes import MB, node_of, opened
+from tests.real.transports.nodes import MB, node_of, opened, refusal
+from tests.real.transports.relay import pump
 from tests.real.transports.sshd import WAIT, processes, public, until
 
 
@@ -61,6 +61,23 @@ async def test_a_proxy_command(shared_server, library, tmp_path):
         assert (await session.run(Command("cat", stdin=b"x" * MB))).stdout == b"x" * MB
         assert relays()
     await until(lambda: not relays())
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("sh -c 'echo no route to the bastion >&2; exit 1'", "no route to the bastion"),
+        ("no-such-program %h", "/bin/sh: 1: exec: no-such-program: not found"),
+        ("sh -c 'printf \"\\033]0;title\\007two\\nlines\" >&2; sleep 100'", "�]0;title�two lines"),
+    ],
+    ids=["ends", "is not there", "hangs"],
+)
+async def test_what_a_proxy_command_complains_of_is_in_the_message(shared_server, library, tmp_path, command, says):
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh/known_hosts").write_text(shared_server.known_hosts.read_text())
+    (tmp_path / ".ssh/config").write_text(f"Host 127.0.0.1\n  ProxyCommand {command}\n")
+    node = node_of(shared_server, library, identity_file=str(shared_server.key)).but(home=tmp_path, connect_timeout=0.5)
+    assert str(await refusal(node)).endswith(f"; its ProxyCommand says: {says}")
 
 
 @pytest.fixture
@@ -124,14 +141,6 @@ async def test_nodes_behind_a_jump_host_share_it_and_ten_start_at_once(behind):
     await sessions[-1].close()
     await until(lambda: not jump.connections())
     server.close()
-
-
-async def pump(reader, writer):
-    with contextlib.suppress(ConnectionError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,331 @@
+"""A tar stream, read without trust: any bytes are members or `BadArchive`, in bounded memory and linear time.
+
+`tarfile` recurses with chained headers, remembers every member, and takes a damaged header in the middle for the end.
+Read are ustar, GNU and pax archives, sparse files included (GNU's own header, and pax versions 0.0, 0.1 and 1.0):
+https://www.gnu.org/software/tar/manual/html_node/Tar-Internals.html
+
+The reader is made of generators: each `yield` waits for the next bytes, and `b""` is the end. So the same code reads a
+file, a blocking stream (`pulled`) and what an event loop receives (`Fed`).
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from array import array
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+Kind = Literal["file", "folder", "link", "hard link", "other"]
+T = TypeVar("T")
+Reading = Generator[None, bytes, T]
+
+BLOCK = tarfile.BLOCKSIZE
+CHUNK = 1 << 20
+MOST_EXTENDED = 16
+"""Extended headers of one member: one for a long name, one for a long link, one of pax."""
+MOST_HEADER = 4 << 20
+"""Bytes of an extended header: extended attributes of a file may have 64 KiB each."""
+MOST_PIECES = 200_000
+"""Pieces of a sparse file."""
+_LARGEST = 1 << 63
+_FAR = float(1 << 40)
+"""Seconds from 1970 on that a file system may have room for."""
+_END = bytes(BLOCK)
+_KINDS: dict[bytes, Kind] = {
+    tarfile.REGTYPE: "file", tarfile.AREGTYPE: "file", tarfile.CONTTYPE: "file", tarfile.GNUTYPE_SPARSE: "file",
+    tarfile.DIRTYPE: "folder", b"D": "folder", tarfile.SYMTYPE: "link", tarfile.LNKTYPE: "hard link",
+}  # fmt: skip
+_WITHOUT_CONTENT = frozenset({
+    tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE
+})  # fmt: skip
+_SHORT = "it breaks off"
+_BAD_MAP = "it is damaged: the pieces of a sparse file do not fit together"
+_PAX = frozenset({tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE})
+
+
+class BadArchive(Exception):
+    """The stream is no tar archive, or a damaged one: reading it again would give the same."""
+
+
+class Incomplete(BadArchive):
+    """The stream ended before the archive did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A file, folder or link; `size` is that of the file when its holes are filled."""
+
+    name: str
+    kind: Kind
+    mode: int
+    mtime: float
+    link: str
+    size: int
+
+
+class Tar:
+    """A stream of members: `next` gives one after the other, `content` what is in the last one."""
+
+    def __init__(self) -> None:
+        self._data, self._at, self._begun = b"", 0, False
+        self._left = self._padding = self._size = 0
+        self._pieces: array[int] | None = None
+        self._shared: dict[str, str] = {}
+
+    def next(self) -> Reading[Member | None]:
+        """The next member, None at the end of the stream, up to which it is read then. Raises BadArchive."""
+        yield from self._skip()
+        names: dict[str, str] = {}
+        pax: list[tuple[str, str]] = []
+        for count in range(MOST_EXTENDED + 1):
+            block = yield from self._header()
+            if block is None:
+                if count:
+                    raise BadArchive("an extended header belongs to no member")
+                return None
+            info = _parsed(block)
+            if info.type in (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK):
+                text = yield from self._extended(info.size)
+                key = "path" if info.type == tarfile.GNUTYPE_LONGNAME else "linkpath"
+                names[key] = _text(text.partition(b"\0")[0])
+            elif info.type in _PAX:
+                pax += _records((yield from self._extended(info.size)))
+            elif info.type == tarfile.XGLTYPE:
+                self._shared |= _records((yield from self._extended(info.size)))
+            else:
+                return (yield from self._member(block, info, {**self._shared, **names, **dict(pax)}, pax))
+        raise BadArchive(f"a member has more than {MOST_EXTENDED} extended headers")
+
+    def content(self, take: Callable[[int, bytes], None]) -> Reading[None]:
+        """Hand over the content of the last member, a file, in pieces with their offsets; between them are holes."""
+        pieces = iter((0, self._size) if self._pieces is None else self._pieces)
+        for offset, length in zip(pieces, pieces, strict=True):
+            at, end = offset, offset + length
+            while at < end:
+                data = yield from self._some(min(end - at, CHUNK))
+                self._left -= len(data)
+                take(at, data)
+                at += len(data)
+
+    # ------------------------------------------------------------------ headers
+
+    def _header(self) -> Reading[bytes | None]:
+        """A header block, None at the end of the archive or of a stream without a byte."""
+        if self._at == len(self._data):
+            self._data, self._at = (yield), 0
+            if not self._data:
+                if self._begun:
+                    raise Incomplete(_SHORT)
+                return None
+        self._begun = True
+        block = yield from self._take(BLOCK)
+        if block != _END:
+            return block
+        rest = self._data[self._at :] or (yield)
+        while rest:
+            if rest.count(0) != len(rest):
+                raise BadArchive("it is damaged: something follows its end")
+            rest = yield
+        return None
+
+    def _member(
+        self, block: bytes, info: tarfile.TarInfo, said: dict[str, str], pax: list[tuple[str, str]]
+    ) -> Reading[Member]:
+        kind = _KINDS.get(info.type, "other")
+        stored = 0 if info.type in _WITHOUT_CONTENT else _number(said["size"]) if "size" in said else info.size
+        if not 0 <= stored < _LARGEST:
+            raise BadArchive("a member has an impossible size")
+        self._left, self._padding, self._size, self._pieces = stored, -stored % BLOCK, stored, None
+        if info.type == tarfile.GNUTYPE_SPARSE:
+            yield from self._gnu_map(block)
+        elif kind == "file" and any(key.startswith("GNU.sparse.") for key in said):
+            yield from self._pax_map(said, pax)
+        mtime = _seconds(said["mtime"]) if "mtime" in said else float(info.mtime)
+        mtime = mtime if abs(mtime) < _FAR else 0.0
+        name = said.get("GNU.sparse.name") or said.get("path") or info.name
+        link = said.get("linkpath") or info.linkname
+        return Member(name, kind, info.mode, mtime, link, self._size)
+
+    def _extended(self, size: int) -> Reading[bytes]:
+        if not 0 <= size <= MOST_HEADER:
+            raise BadArchive("an extended header has an impossible size")
+        data = yield from self._take(size + -size % BLOCK)
+        return data[:size]
+
+    # ------------------------------------------------------------- sparse files
+
+    def _gnu_map(self, block: bytes) -> Reading[None]:
+        """Four pieces are in the header itself, 21 in each block that follows while there are more."""
+        numbers = array("q")
+        fields, more = block[386:482], block[482]
+        while True:
+            for at in range(0, len(fields), 12):
+                if fields[at]:
+                    numbers.append(_field(fields[at : at + 12]))
+            if not more:
+                break
+            _check_count(len(numbers) // 2)
+            fields = yield from self._take(BLOCK)
+            fields, more = fields[:504], fields[504]
+        self._place(numbers, _field(block[483:495]))
+
+    def _pax_map(self, said: dict[str, str], pax: list[tuple[str, str]]) -> Reading[None]:
+        size = _number(said.get("GNU.sparse.realsize") or said.get("GNU.sparse.size") or "")
+        if said.get("GNU.sparse.major") == "1":
+            numbers = yield from self._leading_map()
+        elif "GNU.sparse.map" in said:
+            numbers = array("q", map(_number, said["GNU.sparse.map"].split(",")))
+        else:
+            values = (value for key, value in pax if key in ("GNU.sparse.offset", "GNU.sparse.numbytes"))
+            numbers = array("q", map(_number, values))
+        self._place(numbers, size)
+
+    def _leading_map(self) -> Reading[array[int]]:
+        """The map of version 1.0 precedes the content, as lines of a number: how many pieces, then each of them."""
+        numbers, wanted, rest = array("q"), 1, b""
+        while len(numbers) < wanted:
+            if self._left < BLOCK or len(rest) > BLOCK:
+                raise BadArchive(_BAD_MAP)
+            self._left -= BLOCK
+            *lines, rest = (rest + (yield from self._take(BLOCK))).split(b"\n")
+            for line in lines:
+                if len(numbers) == wanted:
+                    break
+                numbers.append(_number(_text(line)))
+                if len(numbers) == 1:
+                    _check_count(numbers[0])
+                    wanted = 1 + 2 * numbers[0]
+        return numbers[1:]
+
+    def _place(self, numbers: array[int], size: int) -> None:
+        """From now on the content is these pieces of a file of this size: the offset and the length of each."""
+        end = total = 0
+        for offset, length in zip(numbers[::2], numbers[1::2], strict=False):
+            if offset < end or length < 0:
+                raise BadArchive(_BAD_MAP)
+            end, total = offset + length, total + length
+        if len(numbers) % 2 or total != self._left or not end <= size < _LARGEST:
+            raise BadArchive(_BAD_MAP)
+        self._pieces, self._size = numbers, size
+
+    # -------------------------------------------------------------------- bytes
+
+    def _skip(self) -> Reading[None]:
+        """Past what is left of the last member."""
+        left, self._left, self._padding = self._left + self._padding, 0, 0
+        while left:
+            left -= len((yield from self._some(min(left, CHUNK))))
+
+    def _take(self, size: int) -> Reading[bytes]:
+        data = bytearray()
+        while len(data) < size:
+            data += yield from self._some(size - len(data))
+        return bytes(data)
+
+    def _some(self, most: int) -> Reading[bytes]:
+        """Some of the next bytes, at least one."""
+        while self._at == len(self._data):
+            self._data, self._at = (yield), 0
+            if not self._data:
+                raise Incomplete(_SHORT)
+        data = self._data[self._at : self._at + most]
+        self._at += len(data)
+        return data
+
+
+class Fed(Generic[T]):
+    """A reading that is given its bytes as they come. Whoever leaves it before its end closes it."""
+
+    def __init__(self, reading: Reading[T]) -> None:
+        self._reading = reading
+        self._result: list[T] = []
+        next(reading)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the reading wants no more."""
+        return bool(self._result)
+
+    def feed(self, data: bytes) -> None:
+        """Some more bytes, none at the end of all."""
+        if self._result:
+            return
+        try:
+            self._reading.send(data)
+        except StopIteration as end:
+            self._result.append(end.value)
+
+    def end(self) -> T:
+        """No more bytes; gives what comes of the reading."""
+        self.feed(b"")
+        return self._result[0]
+
+    def close(self) -> None:
+        """Let go of what the reading holds."""
+        self._reading.close()
+
+
+def pulled(reading: Reading[T], read: Callable[[int], bytes]) -> T:
+    """What comes of a reading whose bytes are read from a file or a stream."""
+    fed = Fed(reading)
+    try:
+        while data := read(CHUNK):
+            fed.feed(data)
+        return fed.end()
+    finally:
+        fed.close()
+
+
+def _parsed(block: bytes) -> tarfile.TarInfo:
+    try:
+        return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except (tarfile.HeaderError, ValueError):
+        raise BadArchive("it is damaged: a header cannot be read") from None
+
+
+def _records(data: bytes) -> list[tuple[str, str]]:
+    """The records of a pax header: each is its length, a blank, `key=value` and a line break."""
+    found, at = [], 0
+    while at < len(data):
+        digits = data[at : at + 20].partition(b" ")[0]
+        end = at + _number(_text(digits))
+        key, equals, value = data[at + len(digits) + 1 : end - 1].partition(b"=")
+        if not equals or end > len(data) or data[end - 1 : end] != b"\n":
+            raise BadArchive("it is damaged: an extended header cannot be read")
+        found.append((_text(key), _text(value)))
+        at = end
+    return found
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise BadArchive("it is damaged: a number in it is none")
+    return int(text)
+
+
+def _field(data: bytes) -> int:
+    """A number of a header: octal, or binary where the first bit is set."""
+    if data[0] == 0x80:
+        return min(int.from_bytes(data[1:], "big"), _LARGEST - 1)
+    text = _text(data.partition(b"\0")[0]).strip()
+    if not re.fullmatch("[0-7]+", text):
+        raise BadArchive("it is damaged: a number in it is none")
+    return int(text, 8)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise BadArchive("it is damaged: a time in it is none") from None
+
+
+def _check_count(pieces: int) -> None:
+    if pieces > MOST_PIECES:
+        raise BadArchive(f"a file has more than {MOST_PIECES:,} pieces")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

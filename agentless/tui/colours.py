@@ -1,0 +1,85 @@
+"""Colours for every terminal: many, its own 16, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+from textual.filter import LineFilter
+from textual.theme import BUILTIN_THEMES, Theme
+
+curses: ModuleType | None
+try:
+    import curses
+except ImportError:  # Python can be built without it
+    curses = None
+
+CYCLE = ("textual-dark", "textual-light", "ansi-dark", "ansi-light")
+"""The themes that a key goes through; the last two have the terminal's own 16 colours."""
+TERMINAL = "ansi-dark"
+"""The theme of a terminal with 16 colours or fewer."""
+
+_ON_ANY_BACKGROUND = {
+    "ansi-background": "ansi_default",
+    "ansi-foreground": "ansi_default",
+    "block-cursor-foreground": "ansi_default",
+    "block-cursor-background": "ansi_default",
+    "block-cursor-text-style": "reverse",
+    "border-blurred": "ansi_default",
+    "scrollbar-background": "ansi_default",
+    "scrollbar-background-hover": "ansi_default",
+    "scrollbar-background-active": "ansi_default",
+}
+"""Textual takes the terminal's black and white for these, and one of them is the terminal's background."""
+
+
+_VIOLET = "#a66bff"
+
+
+def _changed(name: str, variables: dict[str, str], **colours: Any) -> Theme:
+    theme = BUILTIN_THEMES[name]
+    return replace(theme, variables=theme.variables | variables, **colours)
+
+
+THEMES = (
+    _changed("textual-dark", {"footer-key-foreground": "#ffa62b"}, accent=_VIOLET),
+    _changed("textual-light", {}, accent=_VIOLET),
+    _changed("ansi-dark", _ON_ANY_BACKGROUND, accent="ansi_magenta", primary="ansi_cyan"),  # its blue is hard to read
+    _changed("ansi-light", _ON_ANY_BACKGROUND),
+)
+"""In place of those of Textual: they have one colour for what is foreign and for a warning (the first two),
+or for what is foreign and what is free (the third)."""
+
+
+def has_colours(environ: Mapping[str, str]) -> bool:
+    """Whether to use any: `NO_COLOR` asks for none, and some terminals have none. A page has all."""
+    if environ.get("NO_COLOR"):
+        return False
+    term = environ.get("TERM")
+    if "TEXTUAL_DRIVER" in environ or not term or curses is None:
+        return True
+    try:
+        curses.setupterm(term, 1)
+    except curses.error:  # a terminal that this machine does not know
+        return True
+    return bool(curses.tigetnum("colors") >= 8)
+
+
+class Plain(LineFilter):
+    """No colours: what has a background of its own is reversed. Textual's NoColor loses such things as scrollbars."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - Textual's
+        """The same segments without colours."""
+        return [Segment(text, style and _plain(style), control) for text, style, control in segments]
+
+
+@lru_cache(1024)
+def _plain(style: Style) -> Style:
+    own = style.bgcolor is not None and not style.bgcolor.is_default
+    return style.without_color + Style(reverse=True) if own else style.without_color

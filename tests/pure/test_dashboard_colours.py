@@ -1,0 +1,162 @@
+"""The dashboard on terminals with few colours, or none: everything is to be seen, and no state is its colour alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from itertools import combinations
+
+import pytest
+from textual.theme import BUILTIN_THEMES
+
+from agentless import paths
+from agentless.tui import look
+from agentless.tui.colours import CYCLE, THEMES
+from agentless.tui.lines import Lines
+from agentless.tui.log_lines import Log
+from tests.pure.test_dashboard_views import RECORDED, RUNS, alone, over, tasks  # noqa: F401 - a fixture for all
+
+KINDS = ("good", "warn", "bad", "odd", "held")
+
+
+def remember(theme: str) -> None:
+    paths.config_dir().mkdir(parents=True, exist_ok=True)
+    (paths.config_dir() / "theme").write_text(theme + "\n")
+
+
+def remembered() -> str:
+    return (paths.config_dir() / "theme").read_text().strip()
+
+
+def said(eyes) -> str:
+    """What was said last."""
+    return "\n".join(f"{note.title}: {note.message}" for note in list(eyes.app._notifications)[-1:])
+
+
+def segments(eyes) -> list:
+    """All that is painted, with its style."""
+    return [each for strip in eyes.app.screen._compositor.render_strips() for each in strip if each.text.strip()]
+
+
+@pytest.mark.parametrize("theme", [*CYCLE, "nord"])
+@pytest.mark.parametrize("keys", ["1", "4", "4T", "n", ":", "4l"])
+async def test_without_colours_everything_has_the_terminals_own(monkeypatch, theme, keys):
+    monkeypatch.setenv("NO_COLOR", "1")
+    remember(theme)
+    async with over(RECORDED, (80, 24)) as eyes:
+        await eyes.press(*keys)
+        await eyes.pilot.pause()
+        styles = {each.style for each in segments(eyes)}
+        assert {(style.color, style.bgcolor) for style in styles if style} == {(None, None)}
+
+
+async def test_without_colours_what_is_chosen_is_reversed(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with over(RECORDED, (80, 24)) as eyes:
+        await eyes.press("4")
+        await eyes.pilot.pause()
+        reversed_ = "".join(each.text for each in segments(eyes) if each.style.reverse)
+        assert eyes.app.target.task["id"] in reversed_
+        assert reversed_.count("running") == 1
+
+
+async def test_without_colours_none_can_be_chosen_and_what_was_chosen_stays(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    remember("nord")
+    async with over(RECORDED) as eyes:
+        await eyes.press("c")
+        await eyes.see(lambda: "Colours are off" in said(eyes))
+    assert remembered() == "nord"
+
+
+@pytest.mark.parametrize("chosen", ["textual-dark", "ansi-light"])
+async def test_a_terminal_with_16_colours_shows_its_own_whatever_was_chosen_elsewhere(monkeypatch, chosen):
+    monkeypatch.setenv("TERM", "linux")
+    monkeypatch.delenv("COLORTERM", raising=False)
+    remember(chosen)
+    async with over(RECORDED) as eyes:
+        assert eyes.app.current_theme.ansi
+        assert all(theme.ansi for theme in eyes.app.available_themes.values())
+        painted = {each.style.color for each in segments(eyes) if each.style and each.style.color}
+        assert all(colour.number is None or colour.number < 16 for colour in painted)
+        assert all(colour.triplet is None for colour in painted)
+        await eyes.press("c", "c", "c")
+        await eyes.pilot.pause()
+    assert remembered() == chosen
+
+
+@pytest.mark.parametrize("theme", CYCLE)
+async def test_each_kind_of_state_has_a_look_of_its_own(theme):
+    remember(theme)
+    async with over(RECORDED) as eyes:
+        await eyes.pilot.pause()
+        looks = {kind: eyes.app.view.tiles._style(kind) for kind in KINDS}
+        assert [pair for pair in combinations(KINDS, 2) if looks[pair[0]] == looks[pair[1]]] == []
+
+
+def test_what_is_changed_of_textuals_themes_is_there():
+    assert {theme.name for theme in THEMES} <= BUILTIN_THEMES.keys()
+
+
+@pytest.mark.parametrize(
+    ("environ", "has"),
+    [
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "linux"}, True),
+        ({"TERM": "vt100"}, False),
+        ({"TERM": "dumb"}, False),
+        ({"TERM": "no-such-terminal"}, True),
+        ({}, True),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
+        ({"TERM": "xterm", "NO_COLOR": ""}, True),
+        ({"TERM": "vt100", "TEXTUAL_DRIVER": "a page"}, True),
+    ],
+)
+def test_whether_there_are_colours_is_for_the_user_and_the_terminal_to_say(environ, has):
+    """In a process each: terminfo is asked once in one."""
+    script = f"from agentless.tui.colours import has_colours; print(has_colours({environ!r}))"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True, env=os.environ) == f"{has}\n"
+
+
+async def test_without_colours_the_streams_of_a_log_are_told_apart(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with over(tasks(RUNS)) as eyes:
+        await eyes.press("4", "l")
+        log = eyes.app.screen.query_one(Log)
+        log.add([(1, "out"), (2, "err"), (3, "note")], [])
+        await eyes.pilot.pause()
+        styles = {each.text.strip(): each.style for each in segments(eyes)}
+        looks = {(bool(styles[text].bold), bool(styles[text].underline)) for text in ("out", "err", "note")}
+        assert len(looks) == 3
+
+
+GPU = next(gpu for gpu in RECORDED["gpus"] if gpu["state"] == "allocated")
+
+
+def test_the_signs_of_gpus_tell_all_states_apart():
+    signs = [look.sign({**GPU, "state": state}, silent=False) for state in look.SIGNS]
+    unmeasured = look.sign({**GPU, "utilization_pct": None}, silent=False)
+    busy = look.sign({**GPU, "utilization_pct": 95}, silent=False)
+    assert len({*signs, unmeasured, busy}) == len(signs) + 2
+
+
+def test_a_gpu_of_a_node_that_does_not_answer_has_the_sign_of_what_is_unknown():
+    signs = {look.sign({**GPU, "state": state}, silent=True) for state in ("free", "allocated", "foreign")}
+    assert signs == {look.SIGNS["unknown"]}
+
+
+async def test_the_help_explains_every_sign():
+    async with over(RECORDED, (120, 80)) as eyes:
+        await eyes.press("question_mark")
+        await eyes.see("foreign: used by a process outside agentless", "utilisation unknown", "drained, reserved")
+
+
+async def test_an_error_is_told_in_a_word_too():
+    async with over(RECORDED) as eyes:
+        eyes.app._say("no room", "error")
+        await eyes.see(lambda: said(eyes) == "Error: no room")
+
+
+def test_every_style_of_lines_is_defined():
+    assert all(f"> .{name} " in Lines.DEFAULT_CSS for name in Lines.COMPONENT_CLASSES)

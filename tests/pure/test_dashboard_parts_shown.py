@@ -1,0 +1,159 @@
+"""What the dashboard does not show, and how to see it; and what dialogs and the list of commands say."""
+
+from __future__ import annotations
+
+import pytest
+
+from agentless.tui import log_lines
+from agentless.tui.acts import ACTS, Target, about, details
+from agentless.tui.log_lines import Log
+from tests.pure.test_dashboard_views import (
+    FAILED,
+    NODE,
+    RECORDED,
+    RUNS,
+    WAITS,
+    alone,  # noqa: F401 - a fixture for all
+    drawn,
+    over,
+    tasks,
+)
+
+BY_NAME = {act.name: act for act in ACTS}
+
+
+# ------------------------------------------------------------------------------- parts
+
+
+async def test_a_filter_says_how_many_rows_it_leaves_and_how_to_see_all():
+    async with over(tasks(RUNS, WAITS, FAILED)) as eyes:
+        await eyes.press("4", "slash", "state:running", "enter")
+        await eyes.see("1 of 3 rows match (Esc shows all)")
+        await eyes.press("escape")
+        await eyes.see(lambda: "rows match" not in eyes.text)
+
+
+async def test_tasks_that_are_hidden_by_a_key_are_told_with_the_key():
+    async with over(tasks(RUNS, FAILED)) as eyes:
+        await eyes.press("4", "m", "a")
+        await eyes.see("only your tasks (m shows all)", "1 ended hidden (a shows them)")
+        await eyes.press("m", "a")
+        await eyes.see(lambda: "shows" not in eyes.text)
+
+
+async def test_columns_without_room_are_named_and_are_there_in_a_wider_window():
+    async with over(RECORDED, (80, 24)) as eyes:
+        await eyes.press("2")
+        await eyes.see("no room for MODEL, TREND, POWER")
+        await eyes.pilot.resize_terminal(160, 24)
+        await eyes.see("MODEL", lambda: "no room" not in eyes.text)
+
+
+async def test_the_newest_of_very_many_ended_tasks_are_said_to_be_these():
+    text = await drawn(tasks(*({**FAILED, "id": f"t{at}"} for at in range(1000))), "4")
+    assert "last 1,000 ended tasks (older: agentless ps --all --limit N)" in text
+
+
+async def test_news_that_do_not_fit_are_counted():
+    waits = [{**WAITS, "id": f"{at}", "batch": f"{at}", "position": at} for at in range(1, 20)]
+    async with over(tasks(*waits)) as eyes:
+        await eyes.see(" more lines: ] scrolls")
+
+
+@pytest.mark.parametrize("width", [60, 80, 200])
+async def test_all_views_and_the_key_of_the_help_are_seen_at_any_width(width):
+    text = await drawn(RECORDED, "4", size=(width, 20))
+    assert "6 Events" in text.splitlines()[0]
+    assert "? Keys" in text.splitlines()[-1]
+
+
+async def test_what_is_cut_in_a_narrow_table_says_so():
+    text = await drawn(tasks({**RUNS, "command": ["python", "train.py", "--a-long-option", "7"]}), "4", size=(60, 20))
+    assert text.splitlines()[3].endswith("…")
+
+
+# -------------------------------------------------------------------------------- logs
+
+
+async def test_a_log_of_which_the_end_is_kept_says_so(monkeypatch):
+    monkeypatch.setattr(log_lines, "KEPT", 100)
+    async with over(tasks(RUNS)) as eyes:
+        await eyes.press("4", "l")
+        log = eyes.app.screen.query_one(Log)
+        log.add([(1 + at % 2, f"line {at}") for at in range(1200)], [])
+        eyes.app.screen._describe()
+        await eyes.see("last 100 of 1,200 lines (S saves all)")
+        await eyes.press("2")
+        await eyes.see("last 50 of 600 lines (S saves all)", "only stderr (2 shows all)")
+
+
+async def test_wrapped_rows_are_not_counted_as_lines():
+    async with over(tasks(RUNS), (90, 20)) as eyes:
+        await eyes.press("4", "l")
+        eyes.app.screen.query_one(Log).add([(1, "x" * 100)], [])
+        await eyes.press("w")
+        await eyes.see("1 line ", "wrapped")
+
+
+async def test_a_line_that_is_cut_at_the_edge_says_so():
+    async with over(tasks(RUNS), (90, 20)) as eyes:
+        await eyes.press("4", "l")
+        eyes.app.screen.query_one(Log).add([(1, "x" * 100), (1, "short")], [])
+        await eyes.see("xxx…", "short")
+        await eyes.press("w")
+        await eyes.see(lambda: "…" not in eyes.text)
+
+
+# ----------------------------------------------------------------------------- dialogs
+
+
+@pytest.mark.parametrize("key", ["T", "K"])
+async def test_what_ends_a_task_names_it_and_says_what_it_does(key):
+    async with over(tasks({**RUNS, "command": ["python", "train.py"]})) as eyes:
+        await eyes.press("4", key)
+        verb, signal = {"T": ("Stop", "SIGTERM, then SIGKILL"), "K": ("Kill", "SIGKILL at once")}[key]
+        await eyes.see(f"{verb} task {RUNS['id']} ({RUNS['name']})?", f"running on {RUNS['node']}::", RUNS["owner"])
+        await eyes.see("python train.py", signal, f"{verb} (y)", "Cancel (n)")
+
+
+@pytest.mark.parametrize("act", [act for act in ACTS if act.effect], ids=lambda act: act.name)
+def test_every_dialog_names_what_it_acts_on(act):
+    target = Target(RUNS, NODE)
+    name = NODE["name"] if act.name in ("drain", "resume_node") else RUNS["id"]
+    assert name in about(act, target)
+    assert details(act, target)
+
+
+def test_a_node_is_drained_with_its_tasks_in_view():
+    assert details(BY_NAME["drain"], Target(None, {**NODE, "state": "online", "tasks": 3, "reason": ""})) == [
+        "online, 3 tasks on it"
+    ]
+
+
+# ---------------------------------------------------------------------------- commands
+
+
+@pytest.mark.parametrize("keys", ["1", "2", "3", "4", "5", "6", "4l", "4d", "n"])
+async def test_the_list_of_commands_has_each_once_in_words(keys):
+    async with over(RECORDED) as eyes:
+        await eyes.press(*keys)
+        await eyes.pilot.pause()
+        commands = list(eyes.app.get_system_commands(eyes.app.screen))
+        titles = [command.title for command in commands]
+        assert len(set(titles)) == len(titles)
+        assert all(": " in title for title in titles)
+        keys_ = [key for c in commands if c.help.startswith("Key ") for key in c.help[4:].split(" · ")[0].split(", ")]
+        assert len(set(keys_)) == len(keys_)
+
+
+async def test_a_command_names_what_it_acts_on():
+    async with over(tasks(RUNS)) as eyes:
+        await eyes.press("4", ":", "stop")
+        await eyes.see("Stop: end the task gently", f"task {RUNS['id']} ({RUNS['name']})")
+
+
+async def test_views_are_no_commands_of_a_screen_on_top():
+    async with over(RECORDED) as eyes:
+        await eyes.press("4", "d")
+        await eyes.pilot.pause()
+        assert not [c for c in eyes.app.get_system_commands(eyes.app.screen) if "show this view" in c.title]

@@ -1,0 +1,145 @@
+"""The command line, imported once and forked for each command: nine tenths of a short one are Python's start.
+
+A command still is a process of its own, with its words, environment, folder, streams and end. What a test says of the
+start itself (signals, closed streams, a terminal, what is imported, what a shell sees) needs the program instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+LONGEST = 100_000
+"""Bytes of a request that the kernel takes in one piece, with room to spare."""
+
+
+def agentless(
+    *words: str | bytes,
+    env: Mapping[str, str] = os.environ,
+    cwd: Path | str = ".",
+    stdin: str = "",
+    timeout: float = 90,
+) -> subprocess.CompletedProcess[str]:
+    """Run `agentless WORDS` as `subprocess.run` does, until it and its output have ended. Line ends stay."""
+    wanted = {"words": [os.fsdecode(word) for word in words], "env": dict(env), "cwd": os.path.abspath(cwd)}
+    request = json.dumps(wanted).encode()
+    if len(request) > LONGEST:
+        argv = [sys.executable, "-m", "agentless", *words]
+        return subprocess.run(
+            argv, env=env, cwd=cwd, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+        )
+    given = os.memfd_create("stdin")
+    os.write(given, stdin.encode())
+    os.lseek(given, 0, os.SEEK_SET)
+    pipes = [os.pipe() for _ in ("stdout", "stderr", "how it ended")]
+    theirs = [given, *(writer for _, writer in pipes)]
+    try:
+        socket.send_fds(_server(), [request], theirs)
+    finally:
+        for fd in theirs:
+            os.close(fd)
+    out, err, end = _read([reader for reader, _ in pipes], timeout)
+    pid, _, status = end.partition(b" ")
+    if not status:
+        os.kill(int(pid), signal.SIGKILL)
+        raise subprocess.TimeoutExpired(["agentless", *words], timeout, out, err)
+    code = os.waitstatus_to_exitcode(int(status))
+    return subprocess.CompletedProcess(["agentless", *words], code, out.decode(), err.decode())
+
+
+def _read(pipes: Sequence[int], timeout: float) -> list[bytes]:
+    """All that comes by these pipes, or what has come by then."""
+    deadline, data = time.monotonic() + timeout, dict.fromkeys(pipes, b"")
+    with selectors.DefaultSelector() as selector:
+        for pipe in pipes:
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map() and (left := deadline - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                if not (more := os.read(key.fd, 65536)):
+                    selector.unregister(key.fd)
+                data[key.fd] += more
+    for pipe in pipes:
+        os.close(pipe)
+    return [*data.values()]
+
+
+@functools.cache
+def _server() -> socket.socket:
+    """The way to the process that forks. It ends with this one, when the way does."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.ready", str(theirs.fileno())],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+        )
+    return ours
+
+
+def _serve(way: socket.socket) -> None:
+    """Fork for each request that comes."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        request, fds, *_ = socket.recv_fds(way, LONGEST, 4)
+        if not request:
+            return
+        if os.fork() == 0:
+            way.close()
+            _attend(json.loads(request), *fds)
+        for fd in fds:
+            os.close(fd)
+
+
+def _attend(request: Mapping[str, object], given: int, out: int, err: int, end: int) -> NoReturn:
+    """Begin the command, and say its PID and how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if (pid := os.fork()) == 0:
+        os.close(end)
+        _be(request, given, out, err)
+    for fd in (given, out, err):
+        os.close(fd)
+    os.write(end, b"%d " % pid)
+    status = os.waitpid(pid, 0)[1]
+    with contextlib.suppress(BrokenPipeError):  # nobody waits for it any more
+        os.write(end, b"%d" % status)
+    os._exit(0)
+
+
+def _be(request: Mapping[str, object], *streams: int) -> NoReturn:
+    """Be the command."""
+    from agentless.__main__ import main
+
+    for number, fd in enumerate(streams):
+        os.dup2(fd, number)
+        os.close(fd)
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+    os.chdir(request["cwd"])
+    sys.argv = ["agentless", *request["words"]]
+    main()
+
+
+if __name__ == "__main__":
+    from agentless.cli.app import make
+
+    make([])
+    gc.freeze()
+    with contextlib.suppress(KeyboardInterrupt):
+        _serve(socket.socket(fileno=int(sys.argv[1])))

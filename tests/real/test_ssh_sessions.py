@@ -1,0 +1,104 @@
+"""What users get of a node whose sshd allows so many sessions on a connection: 10, where nobody has changed that."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+import pytest
+
+from tests.real.cli import Cli, finish, inventory_of, until
+from tests.real.transports.nodes import LIBRARIES
+
+LINES = "i=0; while [ -d /proc ]; do i=$((i+1)); echo line $i; sleep 0.3; done"
+
+
+@pytest.fixture
+def node(lab):
+    return lab.nodes["node1"]
+
+
+@pytest.fixture(scope="module")
+def people(lab):
+    """For each library somebody whose controller reaches the nodes with it."""
+    people = {library: Cli(lab, f"sessions-{library}", None) for library in LIBRARIES}
+    for library, cli in people.items():
+        cli.write_inventory(inventory_of(lab, f"image: busybox, connection: {library}"))
+    yield people
+    for cli in people.values():
+        cli.close()
+
+
+@pytest.fixture
+def agentless(people, library):
+    """The only one of them whose controller runs."""
+    for other in people.values():
+        if other is not people[library]:
+            other("controller", "stop", code=None)
+    return people[library].settle()
+
+
+class Follower(threading.Thread):
+    """Follows the log of a task, as `logs -f` does."""
+
+    def __init__(self, cli: Cli, task: str, tail: int | None = None) -> None:
+        super().__init__(daemon=True)
+        self.lines: list[str] = []
+        self._frames = cli.client.another().frames(f"/v1/tasks/{task}/logs", follow=True, tail=tail)
+        self.start()
+
+    def run(self):
+        with contextlib.suppress(Exception):
+            for fd, data in self._frames:
+                self.lines += [f"{fd} {line}" for line in data.decode().splitlines()]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_24_who_follow_logs_and_8_runs_and_a_shell_on_a_stock_sshd(agentless, node):
+    task = agentless.submit("node1", "--", "sh", "-c", LINES)
+    followers = [Follower(agentless, task, tail=1000 + n) for n in range(24)]
+    until(lambda: all(follower.lines for follower in followers))
+    runs = [agentless.start("run", "node1", "--", "sh", "-c", f"sleep 1; echo ran {n}") for n in range(8)]
+    assert agentless("shell", task, "--", "echo", "a shell").out == "a shell\n"
+    assert [(done.code, done.out) for done in map(finish, runs)] == [(0, f"ran {n}\n") for n in range(8)]
+    seen = [len(follower.lines) for follower in followers]
+    until(lambda: all(len(f.lines) > before for f, before in zip(followers, seen, strict=True)))
+    assert not [line for follower in followers for line in follower.lines if not line.startswith("1 line ")]
+    shown = agentless("nodes", "show", "node1").out
+    assert "ssh  4 connections, " in shown
+    assert "in use of 40; MaxSessions is 10 there" in shown
+    agentless("kill", task)
+
+
+@pytest.mark.parametrize("library", ["asyncssh"])
+def test_those_who_follow_the_same_share_a_session(agentless, node):
+    task = agentless.submit("node1", "--", "sh", "-c", LINES)
+    first = Follower(agentless, task)
+    until(lambda: len(first.lines) > 2)
+    others = [Follower(agentless, task) for _ in range(20)]
+    until(lambda: all(len(follower.lines) > 4 for follower in others))
+    assert len([command for _, command in node.leftovers() if command.startswith("docker logs")]) == 1
+    assert {tuple(follower.lines[:5]) for follower in others} == {tuple(f"1 line {n}" for n in range(1, 6))}
+    agentless("kill", task)
+
+
+@pytest.mark.parametrize(("library", "allowed"), [("asyncssh", 1), ("paramiko", 2)])
+def test_a_node_with_few_sessions_stays_online_and_does_its_work(agentless, node, allowed):
+    node.allow_sessions(allowed)
+    agentless("doctor", "node1", code=None)  # which tries a node that was offline at once
+    until(lambda: agentless.get("/v1/nodes/node1")["state"] == "online")
+    logins, news = node.logins(), of_node1(agentless)
+    runs = [agentless.start("submit", "-f", "-t", "node1", "--", "echo", f"ran {n}") for n in range(3)]
+    assert [(done.code, done.out[-6:]) for done in map(finish, runs)] == [(0, f"ran {n}\n") for n in range(3)]
+    seen = {agentless.get("/v1/nodes/node1")["sampled_at"]}
+    until(lambda: seen.add(agentless.get("/v1/nodes/node1")["sampled_at"]) or len(seen) > 3)
+    shown = agentless("nodes", "show", "node1").out
+    assert f"of {4 * allowed}; MaxSessions is {allowed} there" in shown
+    assert node.logins() - logins <= 3
+    assert of_node1(agentless) == news
+
+
+def of_node1(cli: Cli) -> list[str]:
+    """The states that it has been in."""
+    every = cli.client.events(follow=False)
+    return [event["state"] for event in every if event["kind"] == "node" and event["node"] == "node1"]

@@ -1,0 +1,93 @@
+"""The link of a controller to a node whose SSH server gives it little, or drops it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+
+from agentless.controller import link as links
+from agentless.controller.link import Link
+from agentless.controller.wiring import SystemClock
+from agentless.model.signature import Signer
+from agentless.paths import template_dir
+from agentless.probes.nvidia import Nvidia
+from agentless.render import Renderer
+from agentless.runtimes.docker import Docker
+from agentless.runtimes.systemd import Systemd
+from tests.real.transports.nodes import node_of
+from tests.real.transports.relay import relayed
+from tests.real.transports.sshd import WAIT, until
+
+
+@contextlib.asynccontextmanager
+async def linked(node):
+    """A link that is kept to a node, and all that was heard of it: why it cannot be reached, None where it can."""
+    heard = []
+    parts = node.config, Renderer([template_dir()]), Signer("here", b"")
+    link = Link(
+        node.config,
+        node.session(),
+        Nvidia(),
+        Docker(*parts),
+        Systemd(*parts),
+        SystemClock(),
+        lambda link: heard.append(link.observation.error),
+        lambda *_: None,
+    )
+    link.start()
+    async with asyncio.timeout(3 * WAIT):
+        try:
+            yield link, heard
+        finally:
+            await link.close()
+
+
+@pytest.fixture
+def tries(monkeypatch):
+    """How often in a row the link has been tried, each time that it waits; it does not wait for long."""
+    tries = []
+    monkeypatch.setattr(links, "backoff", lambda attempt, _: tries.append(attempt) or 0.01)
+    return tries
+
+
+@pytest.mark.parametrize(("held", "expected"), [(30.0, [0, 1, 2, 3]), (0.0, [0, 0, 0, 0])])
+async def test_a_server_that_drops_us_after_the_login_is_tried_ever_more_rarely(
+    start, tries, monkeypatch, held, expected
+):
+    """Unless the link has held for a while."""
+    monkeypatch.setattr(links, "HELD", held)
+    server = start()
+    async with linked(node_of(server, "asyncssh")) as (link, heard):
+        for number in range(1, 5):
+            await link.answered.wait()
+            link.answered.clear()
+            server.break_connections()
+            await until(lambda number=number: len(tries) == number)
+            link.answered.clear()
+    assert tries == expected
+    assert "node1 closed the connection" in heard
+
+
+async def test_a_server_of_one_connection_and_one_session_is_sampled_by_commands(start, tries, monkeypatch):
+    monkeypatch.setattr(links, "SAMPLE_EVERY", 0.1)
+    monkeypatch.setattr(links, "RELAYED", 0.1)
+    server = start("MaxSessions 1")
+    async with relayed(server, connections=1) as port, linked(node_of(server, "asyncssh", port=port)) as (link, heard):
+        await until(lambda: link.session.sessions and link.session.sessions.total == 1)
+        before = len(heard)
+        await until(lambda: len(heard) > before + 5)
+        assert set(heard) == {None}
+        assert not tries
+
+
+async def test_a_server_of_one_connection_and_two_sessions_leaves_one_to_users(start, monkeypatch):
+    monkeypatch.setattr(links, "RELAYED", 0.1)
+    server = start("MaxSessions 2")
+    async with relayed(server, connections=1) as port, linked(node_of(server, "asyncssh", port=port)) as (link, heard):
+        await link.answered.wait()
+        for word in (b"one\n", b"two\n"):
+            async with link.stream(links.Command(f"echo {word.decode()}")) as stream:
+                assert await anext(stream) == (1, word)
+        assert set(heard) == {None}
