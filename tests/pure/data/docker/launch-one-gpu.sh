@@ -26,17 +26,18 @@ programs() {
   grep -Hsx -e sh -e dockerd -e rootlesskit /proc/[0-9]*/comm
 }
 programs=$(programs)
-# What a status file of the kernel has under a name. A shell reads it faster than it starts a program for that.
-status_of() {
-  while read -r field words; do
-    [ "$field" != "$2" ] || { printf '%s\n' "$words"; return; }
-  done 2> /dev/null < "$1"
+# The `uid` of the process in a folder of /proc, and in how many namespaces it is (`depth`): no program is started for it.
+status() {
+  uid= depth=0
+  while read -r key first rest; do
+    case $key in
+      Uid:) uid=$first ;;
+      NSpid:) set -- $first $rest && depth=$# && return ;;
+    esac
+  done < "$1/status"
 } 2> /dev/null
-depth() {
-  set -- $(status_of "$1" NSpid:)
-  echo "$#"
-}
-ours=$(depth /proc/self/status)
+status /proc/self
+ours=$depth
 # Those who hold GPUs without an engine that can be asked say so in an argument of a process that lives as long as they
 # do: a task of systemd, and what starts a container, until it runs.
 holders() {
@@ -47,7 +48,8 @@ holders() {
   found=$(grep -ls agentless-claim= "$@" /dev/null)
   set --
   for each in $found; do
-    [ "$(depth "${each%cmdline}status")" -ne "$ours" ] || set -- "$@" "$each"
+    status "${each%/cmdline}"
+    [ "$depth" -ne "$ours" ] || set -- "$@" "$each"
   done
   [ "$#" -eq 0 ] || cat "$@" | tr '\000\n' '\n ' | sed -n -e 's/^agentless-claim=//p' -e '/^agentless-start=/p' | sort -u
 } 2> /dev/null
@@ -66,45 +68,9 @@ $1|"*) ;;
     *) return 1 ;;
   esac
 }
-<<<<<<< HEAD
 [ -z "$holders" ] || live="$live
 $(printf '%s\n' "$holders" | sed '/^agentless-start=/d')"
 running=$(grep -Hsm 1 -e '^conmon$' -e 'agentless_claim[^/]*/' /proc/[0-9]*/comm /proc/[0-9]*/cgroup)
-=======
-# Lines `/proc/PID/comm:NAME`. Only these programs are looked into: who asks a process that a driver has hung may hang as
-# well. What is inside a container has a PID more than we have, one in each namespace that it is in.
-programs=$(grep -Hsx -e sh -e conmon -e dockerd -e rootlesskit /proc/[0-9]*/comm)
-# The `uid` of the process in a folder of /proc, and in how many namespaces it is (`depth`): no program is started for it.
-status() {
-  uid= depth=0
-  while read -r key first rest; do
-    case $key in
-      Uid:) uid=$first ;;
-      NSpid:) set -- $first $rest && depth=$# && return ;;
-    esac
-  done < "$1/status"
-} 2> /dev/null
-status /proc/self
-ours=$depth
-# Those who hold GPUs without Docker say so in an argument of a process that lives as long as they do.
-holders() {
-  set --
-  for each in $programs; do
-    case $each in
-      *:sh | *:conmon) set -- "$@" "${each%comm:*}cmdline" ;;
-    esac
-  done
-  set -- $(grep -ls agentless-claim= "$@" /dev/null)
-  for each; do
-    status "${each%/cmdline}"
-    if [ "$depth" -eq "$ours" ]; then
-      tr '\000\n' '\n ' < "$each" | sed -n 's/^agentless-claim=//p'
-    fi
-  done | sort -u
-} 2> /dev/null
-live="$live
-$(holders)"
->>>>>>> integration
 # Each user's podman knows his own containers alone; their `conmon` processes are there for everybody to see. A name says
 # what its container claims: agentless-TASK.OWNER.ALONE.LIMIT.FLOOR.GPU.GPU
 conmons() {
@@ -196,32 +162,6 @@ asked() {
 rootless() {
   known=:
   # One in a PID namespace of its own shows no more than its parent.
-<<<<<<< HEAD
-  for kind in dockerd rootlesskit; do
-    for each in $programs; do
-      case $each in *":$kind") ;; *) continue ;; esac
-      folder=${each%/comm:*}
-      uid=$(status_of "$folder/status" Uid:)
-      uid=${uid%%[!0-9]*}
-      if [ "${uid:-0}" -eq 0 ] || [ "$(depth "$folder/status")" -ne "$ours" ]; then
-        continue
-      fi
-      words=$(head -c 16384 "$folder/cmdline" | tr '\000\n' '\n ')
-      case $words in *dockerd*) ;; *) continue ;; esac
-      socket=$(printf '%s\n' "$words" | sed -n 's|^\(-H=*\|--host=\)*unix://||p' | head -n 1)
-      socket=${socket:-/run/user/$uid/docker.sock}
-      case $each/$known in
-        */*":$uid $socket:"* | *:rootlesskit/*":$uid "*) continue ;;
-      esac
-      known="$known$uid $socket:"
-      # The engine that was asked already is one of them.
-      for own in  "${DOCKER_HOST:-}"; do
-        [ "$own" != "unix://$socket" ] || continue 2
-      done
-      said=$(asked "$socket" | head -c 262144)
-      case $said in
-        asked | *'
-=======
   for each in $(printf '%s\n' "$programs" | grep -e ':dockerd$'; printf '%s\n' "$programs" | grep -e ':rootlesskit$'); do
     folder=${each%/comm:*}
     status "$folder"
@@ -243,15 +183,13 @@ rootless() {
     said=$(asked "$socket" | head -c 262144)
     case $said in
       asked | *'
->>>>>>> integration
 asked')
-          printf '%s\n' "$said" | sed '$d; s/^/live|/'
-          continue ;;
-      esac
-      user=$(getent passwd "$uid" || grep "^[^:]*:[^:]*:$uid:" /etc/passwd)
-      user=${user%%:*}
-      is_accepted "${user:-$uid}" || printf 'unseen|%s|%s\n' "${user:-$uid}" "${folder#/proc/}"
-    done
+        printf '%s\n' "$said" | sed '$d; s/^/live|/'
+        continue ;;
+    esac
+    user=$(getent passwd "$uid" || grep "^[^:]*:[^:]*:$uid:" /etc/passwd)
+    user=${user%%:*}
+    is_accepted "${user:-$uid}" || printf 'unseen|%s|%s\n' "${user:-$uid}" "${folder#/proc/}"
   done
 } 2> /dev/null
 rootless=$(hidden; rootless)
