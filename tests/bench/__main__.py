@@ -26,6 +26,7 @@ NAMES = (
     "writes",
     "plan",
     "starts",
+    "bursts",
     "figures",
     "dashboard",
     "envs",

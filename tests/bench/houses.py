@@ -25,10 +25,10 @@ _SIMULATED = "simulated/python:3.12"
 
 
 @contextlib.contextmanager
-def real_nodes(*names: str, docker: bool = True) -> Iterator[Lab]:
-    """A lab with nodes of two GPUs each; without `docker` they are mere sshds on loopback."""
+def real_nodes(*names: str, docker: bool = True, gpus: int = 2) -> Iterator[Lab]:
+    """A lab with nodes of so many GPUs each; without `docker` they are mere sshds on loopback."""
     with Lab(Path(tempfile.mkdtemp(prefix="agl-"))) as lab:
-        lab.add_nodes(dict.fromkeys(names, 2), docker=docker, namespace=docker)
+        lab.add_nodes(dict.fromkeys(names, gpus), docker=docker, namespace=docker)
         yield lab
 
 

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 Side = Callable[[], float]
 """Does the thing once, cleans up after it, and gives the seconds that the thing itself took."""
@@ -52,10 +53,10 @@ def difference(what: str, most: float, bound: str, pairs: Pairs) -> Row:
     return Row(what, bound, measured, found <= 1e3 * most)
 
 
-def timed(argv: Sequence[str], env: Mapping[str, str]) -> tuple[float, str]:
+def timed(argv: Sequence[str], env: Mapping[str, str], cwd: Path | None = None) -> tuple[float, str]:
     """Run a program to its end: its seconds, and what it printed. Raises RuntimeError when it fails."""
     began = time.perf_counter()
-    done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - began
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(argv)[:200]} ended with {done.returncode}: {done.stderr[-2000:]}")
