@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -231,9 +232,18 @@ def test_kill_9_between_any_two_commands_changes_nothing(agentless):
 
 
 def _settled(agentless):
-    """Everything, once the engine has said when it started the task: it knows better than who asked for it."""
+    """Everything, once the engine has said when it started the tasks: it knows better than who asked for it."""
     once = _everything(agentless)
+    for task in once[0]:
+        show = f"docker inspect -f '{{{{.State.StartedAt}}}}' {task['container'] or 'none'}"
+        started = agentless.lab.nodes[task["node"] or "node1"].sh(show).stdout.strip()
+        if started and abs(_seconds(task["started_at"]) - _seconds(started)) > 0.001:
+            return None
     return once if _everything(agentless) == once else None
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(f"{moment[:26].rstrip('Z')}+00:00").timestamp()
 
 
 def _everything(agentless):
