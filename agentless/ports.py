@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from agentless.model.command import Command, Result, Section
-from agentless.model.container import Container
-from agentless.model.files import Prepared
-from agentless.model.gpu import GpuSample, GpuTopology, Xid
-from agentless.model.launch import Launch
-from agentless.model.log_query import LogQuery, Place
-from agentless.model.node import EngineFacts
-from agentless.model.sessions import Sessions
-from agentless.model.task import Placement, Task
+from agentless.model.files.task_files import Prepared
+from agentless.model.nodes.gpu import GpuSample, GpuTopology, Xid
+from agentless.model.nodes.node import EngineFacts
+from agentless.model.nodes.sessions import Sessions
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.launch import Launch
+from agentless.model.tasks.log_query import LogQuery, Place
+from agentless.model.tasks.task import Placement, Task
 from agentless.model.terminal import Size
 
 

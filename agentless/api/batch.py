@@ -10,8 +10,8 @@ from datetime import timedelta
 from agentless.api.task import Task
 from agentless.api.verb import Verb
 from agentless.errors import AgentlessError
-from agentless.model.task import FAILED
-from agentless.rules.options import seconds
+from agentless.model.tasks.task import FAILED
+from agentless.rules.submit.options import seconds
 
 _AT_ONCE = 32
 

@@ -16,11 +16,11 @@ from agentless.api.batch import Batch
 from agentless.api.parse import parse
 from agentless.api.task import Task, coming, moment, task
 from agentless.api.verb import Stream, Verb
-from agentless.client import Client
+from agentless.client.client import Client
+from agentless.client.files.span_files import read_lines
 from agentless.errors import NotFound, Refused, UsageError, named
-from agentless.files import read_lines
-from agentless.model.figures import By, UsageView
 from agentless.model.owner import owner_of
+from agentless.model.usage.figures import By, UsageView
 from agentless.model.view import (
     CheckView,
     ControllerView,
@@ -34,9 +34,9 @@ from agentless.model.view import (
     ResumeView,
     ShareView,
 )
-from agentless.rules.options import Options, Outside, Submission, submission, texts
-from agentless.rules.periods import periods
-from agentless.rules.running import in_folder, needs_nothing
+from agentless.rules.submit.options import Options, Outside, Submission, submission, texts
+from agentless.rules.submit.run import in_folder, needs_nothing
+from agentless.rules.usage.periods import periods
 
 _log = logging.getLogger("agentless")
 
@@ -258,7 +258,7 @@ class Cluster:
     def _submit(self, asked: Submission) -> Batch:
         tasks, errors = [], []
         if asked.spec.uploads:
-            from agentless.uploads import sent  # noqa: PLC0415 - who uploads nothing does without
+            from agentless.client.files.snapshot import sent  # noqa: PLC0415 - who uploads nothing does without
 
             asked = sent(self._client, asked, lambda words: _log.info("%s", words))
         for start in self._client.submit(asked.request()):

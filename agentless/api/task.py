@@ -12,12 +12,12 @@ from typing import Any
 from agentless.api.lines import lines
 from agentless.api.parse import parse
 from agentless.api.verb import Stream, Verb
-from agentless.client import Client
+from agentless.client.client import Client
 from agentless.errors import UsageError
 from agentless.model.moment import parse_moment, parse_past
-from agentless.model.task_id import first_try, numbered
+from agentless.model.tasks.task_id import first_try, numbered
 from agentless.model.view import EventView, ExplainView, TaskView
-from agentless.rules.options import seconds
+from agentless.rules.submit.options import seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Self, TypeVar
 
-from agentless.client import BREAKER, Breaker
+from agentless.client.client import BREAKER, Breaker
 
 T = TypeVar("T")
 

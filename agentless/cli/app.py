@@ -16,27 +16,27 @@ from agentless.errors import AgentlessError, UsageError
 from agentless.model.text import lines_of
 
 PARTS = {
-    "run": ("run",),
-    "submit": ("submit",),
-    "span": ("span",),
-    "ps": ("ps",),
-    "queue": ("queue",),
-    "explain": ("explain",),
-    "tasks": ("show", "wait", "retry", "stop", "kill", "pause", "resume", "rm"),
-    "logs": ("logs",),
-    "shell": ("shell",),
-    "cp": ("cp",),
-    "volume": ("volume",),
-    "events": ("events",),
-    "reservations": ("reserve", "reservations", "unreserve"),
-    "dashboard": ("dashboard", "top"),
-    "nodes": ("gpus", "nodes", "doctor"),
-    "usage": ("usage",),
-    "env": ("env",),
-    "inventory": ("init", "inventory"),
-    "controller": ("controller",),
-    "recover": ("recover",),
-    "demo": ("demo",),
+    "submit.run": ("run",),
+    "submit.submit": ("submit",),
+    "submit.span": ("span",),
+    "tasks.ps": ("ps",),
+    "scheduling.queue": ("queue",),
+    "scheduling.explain": ("explain",),
+    "tasks.tasks": ("show", "wait", "retry", "stop", "kill", "pause", "resume", "rm"),
+    "tasks.logs": ("logs",),
+    "tasks.shell": ("shell",),
+    "files.cp": ("cp",),
+    "files.volume": ("volume",),
+    "tasks.events": ("events",),
+    "scheduling.reservations": ("reserve", "reservations", "unreserve"),
+    "setup.dashboard": ("dashboard", "top"),
+    "nodes.nodes": ("gpus", "nodes", "doctor"),
+    "usage.usage": ("usage",),
+    "envs.env": ("env",),
+    "setup.inventory": ("init", "inventory"),
+    "setup.controller": ("controller",),
+    "tasks.recover": ("recover",),
+    "setup.demo": ("demo",),
 }
 """The verbs of each file, in the order of the help. Only the file of the wanted verb is imported: feeling as fast as
 typing ssh begins here."""
@@ -121,7 +121,7 @@ def _path(error: Any, arguments: list[str]) -> str:
 
 
 def _hint(word: str) -> str:
-    from agentless.rules.nearest import nearest
+    from agentless.rules.views.nearest import nearest
 
     return f" (did you mean {_MEANT[word]}?)" if word in _MEANT else nearest(word, VERBS)
 

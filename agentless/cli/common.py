@@ -11,11 +11,11 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.app import complain
-from agentless.client import Client
+from agentless.client.client import Client
+from agentless.client.words import ending
 from agentless.errors import NotFound, UsageError
 from agentless.model.owner import owner_of
 from agentless.model.text import printable
-from agentless.words import ending
 
 
 def named(words: Any) -> Any:

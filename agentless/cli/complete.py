@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from agentless import paths
-from agentless.client import Client
+from agentless.client.client import Client
 from agentless.errors import AgentlessError
 from agentless.model.units import counted
 

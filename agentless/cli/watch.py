@@ -7,9 +7,9 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 
-from agentless.client import TRIES, Client
+from agentless.client.client import TRIES, Client
 from agentless.errors import ControllerError, UsageError
-from agentless.tui.board import Board
+from agentless.tui.data.board import Board
 
 
 class _Page(io.StringIO):

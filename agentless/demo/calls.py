@@ -13,7 +13,7 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from agentless.demo.pipes import write
+from agentless.demo.processes.pipes import write
 
 FIFO = "engine"
 _OPEN_AS = {1: 7, 2: 2}

@@ -14,11 +14,11 @@ from typing import Self
 
 import asyncssh
 
-from agentless.demo import guard
-from agentless.demo.engine import DEFAULT_IMAGE
+from agentless.demo.engine.engine import DEFAULT_IMAGE
 from agentless.demo.gpus import Gpus, Model
 from agentless.demo.node import SimulatedNode
-from agentless.demo.processes import Children
+from agentless.demo.processes import guard
+from agentless.demo.processes.processes import Children
 
 USER = "demo"
 """The login name in the inventory. Any other is let in with the key, too; all are the user of this process."""

@@ -9,11 +9,11 @@ from typing import Literal
 import asyncssh
 
 from agentless.demo.calls import Call, Calls
-from agentless.demo.docker import docker, docker_without_engine
-from agentless.demo.engine import Engine
+from agentless.demo.engine.docker import docker, docker_without_engine
+from agentless.demo.engine.engine import Engine
 from agentless.demo.flock import NodeLock
 from agentless.demo.gpus import Gpus
-from agentless.demo.processes import NULL, Child, Children
+from agentless.demo.processes.processes import NULL, Child, Children
 from agentless.demo.ssh import Sshd
 
 Moment = Literal["before", "after"]

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import asyncssh
 
-from agentless.demo.pipes import Reader, Writer
-from agentless.demo.processes import PIPE, Child, Children
-from agentless.demo.terminal import Terminal
+from agentless.demo.processes.pipes import Reader, Writer
+from agentless.demo.processes.processes import PIPE, Child, Children
+from agentless.demo.processes.terminal import Terminal
 
 
 class Sshd:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agentless.model.gpu import GpuProcess
-from agentless.model.sessions import Sessions
-from agentless.model.spec import TaskSpec
+from agentless.model.nodes.gpu import GpuProcess
+from agentless.model.nodes.sessions import Sessions
+from agentless.model.tasks.spec import TaskSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 
 from agentless.errors import StateError
-from agentless.model.task_id import is_task_id
+from agentless.model.tasks.task_id import is_task_id
 
 
 class SecretStore:

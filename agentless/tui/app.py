@@ -18,28 +18,28 @@ from textual.theme import Theme
 from textual.widgets import ContentSwitcher, Footer
 
 from agentless import paths
-from agentless.client import Breaker, BrokenOff, Client
+from agentless.client.client import Breaker, BrokenOff, Client
+from agentless.client.program import Terminal
 from agentless.errors import AgentlessError
 from agentless.model.text import lines_of, printable
-from agentless.terminal import Terminal
-from agentless.tui import shell
-from agentless.tui.acts import ACTS, Act, Target, about, applies, details, path_of, perform
-from agentless.tui.ask import Ask
-from agentless.tui.bar import Bar, Summary
-from agentless.tui.board import Board, Row
-from agentless.tui.colours import CYCLE, TERMINAL, THEMES, Plain, has_colours
-from agentless.tui.details import GpuDetails, NodeDetails, TaskDetails
-from agentless.tui.events import Events
-from agentless.tui.gpus import Gpus
-from agentless.tui.incoming import Incoming, in_app
-from agentless.tui.keys import Keys
-from agentless.tui.logs import LogScreen
-from agentless.tui.nodes import Nodes
-from agentless.tui.overview import Overview
-from agentless.tui.queue import Queue
-from agentless.tui.submit import SubmitForm, fields_of
-from agentless.tui.table import Table
-from agentless.tui.tasks import Tasks
+from agentless.tui.data.acts import ACTS, Act, Target, about, applies, details, path_of, perform
+from agentless.tui.data.board import Board, Row
+from agentless.tui.data.incoming import Incoming, in_app
+from agentless.tui.screens import shell
+from agentless.tui.screens.ask import Ask
+from agentless.tui.screens.details import GpuDetails, NodeDetails, TaskDetails
+from agentless.tui.screens.events import Events
+from agentless.tui.screens.gpus import Gpus
+from agentless.tui.screens.keys import Keys
+from agentless.tui.screens.logs import LogScreen
+from agentless.tui.screens.nodes import Nodes
+from agentless.tui.screens.overview import Overview
+from agentless.tui.screens.queue import Queue
+from agentless.tui.screens.submit import SubmitForm, fields_of
+from agentless.tui.screens.tasks import Tasks
+from agentless.tui.widgets.bar import Bar, Summary
+from agentless.tui.widgets.colours import CYCLE, TERMINAL, THEMES, Plain, has_colours
+from agentless.tui.widgets.table import Table
 
 VIEWS = {
     "overview": "Overview", "gpus": "GPUs", "nodes": "Nodes", "tasks": "Tasks", "queue": "Queue", "events": "Events",

@@ -15,8 +15,8 @@ from textual.drivers._byte_stream import ByteStream
 from textual.drivers.web_driver import WebDriver
 from textual.geometry import Size as AppSize
 
+from agentless.client.terminal import Window
 from agentless.model.terminal import Size
-from agentless.talk import Window
 
 _LAST_WORDS = 2.0
 """Seconds for an app to end by itself."""

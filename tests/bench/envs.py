@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from agentless.controller.link import Link
-from agentless.controller.sync import Sync
-from agentless.controller.wiring import Controller
+from agentless.controller.app import Controller
+from agentless.controller.images.distribution import Sync
+from agentless.controller.nodes.connection import Link
 from agentless.errors import AgentlessError
-from agentless.model.transfer import Sent
+from agentless.model.images.transfer import Sent
 from tests.bench.houses import real_nodes
 from tests.bench.measure import Row, paired, ratio
 from tests.lab import Lab, Node, requirements

@@ -14,17 +14,17 @@ from typing import Any
 
 import orjson
 
-from agentless.controller import metrics
-from agentless.controller.samples import Samples
-from agentless.controller.scrape import Figures
-from agentless.controller.usage import Usage
-from agentless.controller.wiring import TURN
-from agentless.model.cluster import Cluster, Gpu, Node, Observation
-from agentless.model.gpu import GpuReading, GpuSample
-from agentless.model.node import NodeConfig
-from agentless.rules.periods import periods
-from agentless.stores.history import History
-from agentless.stores.samples import SampleStore
+from agentless.controller.app import TURN
+from agentless.controller.usage import metrics
+from agentless.controller.usage.samples import Samples
+from agentless.controller.usage.scrape import Figures
+from agentless.controller.usage.usage import Usage
+from agentless.model.nodes.cluster import Cluster, Gpu, Node, Observation
+from agentless.model.nodes.gpu import GpuReading, GpuSample
+from agentless.model.nodes.node import NodeConfig
+from agentless.rules.usage.periods import periods
+from agentless.stores.records.history import History
+from agentless.stores.records.samples import SampleStore
 from tests.bench.measure import Row, milliseconds
 
 NODES, GPUS, MINUTES, ENDED = 100, 8, 12, 100_000

@@ -8,12 +8,12 @@ from pathlib import Path
 import orjson
 
 from agentless import paths
-from agentless.client import Client
-from agentless.model.needs import parse_target
-from agentless.model.spec import TaskSpec
-from agentless.model.task import Ended, Placement, Task
-from agentless.model.task_id import new_task_id
-from agentless.stores.history import History
+from agentless.client.client import Client
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Ended, Placement, Task
+from agentless.model.tasks.task_id import new_task_id
+from agentless.stores.records.history import History
 from tests.bench.houses import controller, forget, request, simulated_env, simulated_nodes
 from tests.bench.measure import Row, paired, ratio
 

@@ -12,11 +12,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from agentless import inventory, paths, plugins
-from agentless.client import Client
-from agentless.model.node import NodeConfig
-from agentless.session import Session
-from agentless.transports import SshFiles
+from agentless import paths, plugins
+from agentless.client.client import Client
+from agentless.inventory import inventory
+from agentless.model.nodes.node import NodeConfig
+from agentless.remote.session import Session
+from agentless.remote.transports import SshFiles
 from tests.bench.measure import timed
 from tests.lab import IMAGE, Lab, Node
 
@@ -51,7 +52,7 @@ def session_to(lab: Lab, name: str) -> tuple[Session, NodeConfig]:
     """A session of this process to a node of the lab, not connected yet, and the node's configuration."""
     node = inventory.load(lab.inventory).nodes[name]
     files = SshFiles(home=lab.home, known_hosts=Path("/dev/null"))
-    return Session(plugins.load("transports", node.connection).make(node, files), node.name), node
+    return Session(plugins.load("remote.transports", node.connection).make(node, files), node.name), node
 
 
 def real_env(lab: Lab) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""One look at a long queue in a large cluster, and how it grows: `rules/plan.py`, without a controller.
+"""One look at a long queue in a large cluster, and how it grows: `rules/scheduling/plan.py`, without a controller.
 
 It waits for nothing and has one thread, so its seconds are those of the processor: whatever else runs does not count.
 """
@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from agentless.controller.scheduler import POLICIES
-from agentless.controller.wiring import COLLECT_AFTER
-from agentless.model.cluster import Allocation, Cluster, Gpu, Node, Observation
-from agentless.model.gpu import GpuReading
-from agentless.model.needs import Needs
-from agentless.model.node import HostFacts, NodeConfig
-from agentless.model.spec import TaskSpec
-from agentless.model.task import Task
-from agentless.model.terms import Terms
-from agentless.rules.order import order
-from agentless.rules.plan import PROMISES, STARTS, Plan, plan
+from agentless.controller.app import COLLECT_AFTER
+from agentless.controller.scheduling.scheduler import POLICIES
+from agentless.model.nodes.cluster import Allocation, Cluster, Gpu, Node, Observation
+from agentless.model.nodes.gpu import GpuReading
+from agentless.model.nodes.node import HostFacts, NodeConfig
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Task
+from agentless.model.tasks.terms import Terms
+from agentless.rules.scheduling.order import order
+from agentless.rules.scheduling.plan import PROMISES, STARTS, Plan, plan
 from tests.bench.measure import Row, milliseconds, paired, ratio
 
 NODES, GPUS, TASKS = 1000, 8, 10_000

@@ -7,23 +7,23 @@ import shlex
 import time
 from dataclasses import replace
 
-from agentless.controller.link import Link
-from agentless.controller.wiring import SystemClock
-from agentless.model.claim import labels_of, task_of
-from agentless.model.cluster import Observation
+from agentless.controller.app import SystemClock
+from agentless.controller.nodes.connection import Link
+from agentless.engines.docker.engine import Docker
+from agentless.engines.systemd.engine import Systemd
+from agentless.gpus.nvidia.probe import Nvidia
 from agentless.model.command import Command
-from agentless.model.needs import parse_target
-from agentless.model.node import EngineFacts
-from agentless.model.signature import Signer
-from agentless.model.spec import TaskSpec
-from agentless.model.task import Placement, Task
-from agentless.model.task_id import new_task_id
+from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.node import EngineFacts
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.claim import labels_of, task_of
+from agentless.model.tasks.signature import Signer
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Placement, Task
+from agentless.model.tasks.task_id import new_task_id
 from agentless.paths import template_dir
-from agentless.probes.nvidia import Nvidia
 from agentless.render import Renderer
-from agentless.rules.reconcile import container_of, reconcile
-from agentless.runtimes.docker import Docker
-from agentless.runtimes.systemd import Systemd
+from agentless.rules.tasks.reconcile import container_of, reconcile
 from tests.bench.houses import real_nodes, session_to
 from tests.bench.measure import Row, paired, ratio
 from tests.lab import IMAGE, Node, requirements

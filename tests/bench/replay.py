@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from agentless.client import Client
-from agentless.controller.scheduler import POLICIES
+from agentless.client.client import Client
+from agentless.controller.scheduling.scheduler import POLICIES
 from tests.bench.houses import controller, request, simulated_env, simulated_nodes
 from tests.bench.plot import draw
 from tests.bench.simulation import Agentless, Fifo, Ran, run

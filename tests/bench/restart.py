@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from agentless.client import Client
+from agentless.client.client import Client
 from tests.bench.houses import AGENTLESS, controller, end, request, simulated_env, simulated_nodes
 from tests.bench.measure import Row, milliseconds, timed
 

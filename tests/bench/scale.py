@@ -7,7 +7,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from agentless.client import Client
+from agentless.client.client import Client
 from tests.bench.houses import controller, cpu_seconds, simulated_env, simulated_nodes
 from tests.bench.measure import Row
 

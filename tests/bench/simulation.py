@@ -10,17 +10,17 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agentless.controller.scheduler import POLICIES
-from agentless.model.cluster import Observation
-from agentless.model.gpu import GpuReading, GpuSample
-from agentless.model.needs import Needs
-from agentless.model.node import EngineFacts, HostFacts, NodeConfig
-from agentless.model.spec import TaskSpec
-from agentless.model.task import Running, Task
-from agentless.model.terms import Terms
-from agentless.rules.order import order
-from agentless.rules.plan import Plan, plan
-from agentless.rules.survey import survey
+from agentless.controller.scheduling.scheduler import POLICIES
+from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.gpu import GpuReading, GpuSample
+from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Running, Task
+from agentless.model.tasks.terms import Terms
+from agentless.rules.nodes.survey import survey
+from agentless.rules.scheduling.order import order
+from agentless.rules.scheduling.plan import Plan, plan
 from tests.bench.workload import Job
 
 _BEGIN = 1.8e9

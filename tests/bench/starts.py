@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterable
 
-from agentless.client import Client
+from agentless.client.client import Client
 from tests.bench.houses import controller, cpu_seconds, end, request, simulated_env, simulated_nodes
 from tests.bench.measure import Row
 

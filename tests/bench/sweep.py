@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from agentless.model.command import Command
-from agentless.session import Session
+from agentless.remote.session import Session
 from tests.bench.houses import real_nodes, session_to
 from tests.bench.measure import Row, paired, ratio
 from tests.bench.peers import PEERS

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agentless import paths
-from agentless.client import Client
+from agentless.client.client import Client
 from tests.bench.houses import controller, forget, request, simulated_env, simulated_nodes
 from tests.bench.measure import Row
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from agentless.client import Client
+from agentless.client.client import Client
 from agentless.errors import AgentlessError
 from tests.faults.controller_log import ControllerLog
 from tests.faults.judge import Judge, tasks

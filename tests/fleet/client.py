@@ -15,16 +15,16 @@ import asyncssh
 
 from agentless.demo.fleet import Fleet
 from agentless.demo.node import SimulatedNode
+from agentless.engines.docker.engine import Docker, LogQuery
 from agentless.model.command import Command, Result
-from agentless.model.needs import Needs
-from agentless.model.node import NodeConfig
-from agentless.model.signature import Signer
-from agentless.model.spec import TaskSpec
-from agentless.model.task import Placement, Task
-from agentless.model.task_id import new_task_id
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.signature import Signer
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Placement, Task
+from agentless.model.tasks.task_id import new_task_id
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from agentless.runtimes.docker import Docker, LogQuery
 from tests.pauses import pauses
 
 PATIENCE = 20

@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from agentless.client import Client as Controller
+from agentless.client.client import Client as Controller
 from agentless.demo.fleet import Fleet, NodePlan
 from tests import ready
 from tests.fleet.client import Client, connect, gone

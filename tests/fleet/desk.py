@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from agentless.controller.intake import Submit
-from agentless.controller.wiring import Controller
+from agentless.controller.app import Controller
+from agentless.controller.tasks.submission import Submit
 from agentless.demo.fleet import Fleet
-from agentless.model.needs import parse_target
-from agentless.model.spec import TaskSpec
-from agentless.runtimes.docker import LogQuery
+from agentless.engines.docker.engine import LogQuery
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from textual import events
 from textual.pilot import Pilot
 
-from agentless.client import Client
+from agentless.client.client import Client
 from agentless.tui.app import Dashboard
 from tests.fleet.client import PATIENCE
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from agentless import paths
-from agentless.client import Client
+from agentless.client.client import Client
 from agentless.demo.fleet import NodePlan
-from agentless.model.task_id import first_try
+from agentless.model.tasks.task_id import first_try
 from tests.fleet.client import PATIENCE
 from tests.fleet.world import World
 

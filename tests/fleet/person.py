@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentless.client import Client, RequestFailed
+from agentless.client.client import Client, RequestFailed
 from agentless.errors import AgentlessError
 from tests.faults.controller_log import ControllerLog
 from tests.fleet import hasty

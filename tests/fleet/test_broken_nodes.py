@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from agentless.controller.intake import Submit
+from agentless.controller.tasks.submission import Submit
 from agentless.demo.fleet import Fleet, NodePlan
 from agentless.errors import Refused
-from agentless.model.needs import parse_target
-from agentless.model.spec import TaskSpec
-from agentless.model.terms import Terms
-from agentless.rules.breakdown import FIRST
-from agentless.rules.publish import checks
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.terms import Terms
+from agentless.rules.nodes.breakdown import FIRST
+from agentless.rules.views.publish import checks
 from tests.fleet.client import until
 
 NO_TOOLKIT = 'could not select device driver "" with capabilities: [[gpu]]'

@@ -12,10 +12,10 @@ from datetime import datetime
 import pytest
 
 from agentless import paths
-from agentless.client import Client
+from agentless.client.client import Client
 from agentless.demo.fleet import NodePlan
-from agentless.model.task_id import first_try
-from agentless.tui.acts import ACTS
+from agentless.model.tasks.task_id import first_try
+from agentless.tui.data.acts import ACTS
 from tests.fleet.client import IMAGE
 from tests.fleet.eyes import looking
 from tests.fleet.house import end_controller, forget_tasks, inhabited

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from agentless.client import Client
+from agentless.client.client import Client
 from agentless.tui.app import Dashboard
-from agentless.tui.details import GpuDetails, TaskDetails
-from agentless.tui.feed import Feed
-from agentless.tui.logs import LogScreen
+from agentless.tui.data.feed import Feed
+from agentless.tui.screens.details import GpuDetails, TaskDetails
+from agentless.tui.screens.logs import LogScreen
 from tests.fleet.client import PATIENCE
 from tests.fleet.eyes import Eyes
 

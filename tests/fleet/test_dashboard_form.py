@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from textual import events
 
-from agentless.client import Client
+from agentless.client.client import Client
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import IMAGE, PATIENCE
 from tests.fleet.eyes import looking

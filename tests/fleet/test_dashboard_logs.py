@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentless.client import Client
+from agentless.client.client import Client
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import IMAGE
 from tests.fleet.eyes import Eyes, looking

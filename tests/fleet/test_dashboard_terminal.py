@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentless.client import Client
+from agentless.client.client import Client
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import IMAGE
 from tests.fleet.house import inhabited

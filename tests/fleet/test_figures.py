@@ -9,12 +9,12 @@ import socket
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agentless.controller import link as links
+from agentless.controller.nodes import connection as links
 from agentless.errors import NotFound, UsageError
 from agentless.model.address import Address
-from agentless.model.spent import Load, Spent
-from agentless.rules.series import LEVELS
-from agentless.stores.samples import SampleStore
+from agentless.model.usage.spent import Load, Spent
+from agentless.rules.usage.series import LEVELS
+from agentless.stores.records.samples import SampleStore
 from tests.fleet.client import until
 
 HOUR = 3600.0

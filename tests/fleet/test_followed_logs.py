@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from agentless.controller.intake import Submit
+from agentless.controller.tasks.submission import Submit
 from agentless.errors import Refused
-from agentless.model.log_query import LogQuery, Position
-from agentless.model.needs import parse_target
-from agentless.model.spec import TaskSpec
-from agentless.model.task import Ended
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.log_query import LogQuery, Position
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Ended
+from agentless.model.tasks.terms import Terms
 from agentless.model.terminal import POSITION
-from agentless.model.terms import Terms
 from tests.fleet.client import until
 
 

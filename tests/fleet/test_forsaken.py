@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from agentless.controller.keeper import RETRY_AFTER
-from agentless.demo.container import Config
-from agentless.demo.engine import DEFAULT_IMAGE, Complaint
-from agentless.model.claim import labels_of
-from agentless.model.needs import parse_target
-from agentless.model.spec import TaskSpec
-from agentless.model.task import Placement, Task
-from agentless.model.task_id import new_task_id
-from agentless.rules.reconcile import REAP_AFTER
+from agentless.controller.tasks.retention import RETRY_AFTER
+from agentless.demo.engine.container import Config
+from agentless.demo.engine.engine import DEFAULT_IMAGE, Complaint
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.claim import labels_of
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Placement, Task
+from agentless.model.tasks.task_id import new_task_id
+from agentless.rules.tasks.reconcile import REAP_AFTER
 from tests.fleet.client import until
 
 

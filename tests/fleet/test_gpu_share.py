@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from agentless.controller.intake import Submit
-from agentless.model.needs import Needs
-from agentless.model.spec import TaskSpec
-from agentless.model.terms import Terms
+from agentless.controller.tasks.submission import Submit
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.terms import Terms
 from tests.fleet.client import until
 from tests.fleet.desk import Desk
 

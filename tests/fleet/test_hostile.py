@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from agentless.client import Client
-from agentless.controller import core
-from agentless.demo.container import Config
-from agentless.demo.engine import DEFAULT_IMAGE
+from agentless.client.client import Client
+from agentless.controller.nodes import registry
+from agentless.demo.engine.container import Config
+from agentless.demo.engine.engine import DEFAULT_IMAGE
 from agentless.demo.fleet import NodePlan
 from agentless.demo.node import SimulatedNode
-from agentless.model.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
-from agentless.model.task_id import new_task_id
+from agentless.model.tasks.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
+from agentless.model.tasks.task_id import new_task_id
 from tests.fleet.desk import Desk
 from tests.fleet.world import World
 
@@ -209,8 +209,8 @@ async def test_one_observation_is_one_survey_whatever_is_in_it(desk: Desk, monke
     async with desk.running() as controller:
         link = controller.core.links["n1"]
         surveys = []
-        real = core.survey
-        monkeypatch.setattr(core, "survey", lambda nodes, *rest: surveys.append([*nodes]) or real(nodes, *rest))
+        real = registry.survey
+        monkeypatch.setattr(registry, "survey", lambda nodes, *rest: surveys.append([*nodes]) or real(nodes, *rest))
         ill = tuple(replace(gpu, needs_reset=True) for gpu in link.observation.sample.gpus)
         link._observe(replace(link.observation, sample=replace(link.observation.sample, gpus=ill)))
         assert surveys == [["n1"]]

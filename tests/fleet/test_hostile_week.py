@@ -28,7 +28,7 @@ import pytest
 
 from agentless.demo.fleet import NodePlan
 from agentless.errors import AgentlessError
-from agentless.model.task_id import first_try
+from agentless.model.tasks.task_id import first_try
 from tests import ready
 from tests.fleet import hasty
 from tests.fleet.person import Person

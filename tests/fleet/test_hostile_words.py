@@ -16,12 +16,12 @@ import pytest
 from textual.widgets import Static
 
 from agentless import paths
-from agentless.client import Client
+from agentless.client.client import Client
 from agentless.demo import node as simulated
-from agentless.demo.container import Config
-from agentless.demo.engine import DEFAULT_IMAGE
+from agentless.demo.engine.container import Config
+from agentless.demo.engine.engine import DEFAULT_IMAGE
 from agentless.demo.fleet import NodePlan
-from agentless.model.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
+from agentless.model.tasks.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
 from agentless.tui.app import Dashboard
 from tests import ready
 from tests.fleet.eyes import Eyes

@@ -5,12 +5,12 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from agentless.controller import link as links
-from agentless.controller.intake import Submit
-from agentless.model.idle import IdlePolicy
-from agentless.model.needs import parse_target
-from agentless.model.spec import TaskSpec
-from agentless.rules.publish import gpu_view
+from agentless.controller.nodes import connection as links
+from agentless.controller.tasks.submission import Submit
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.usage.idle import IdlePolicy
+from agentless.rules.views.publish import gpu_view
 from tests.fleet.client import until
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agentless.controller.intake import Submit
-from agentless.model.needs import parse_target
-from agentless.model.spec import TaskSpec
+from agentless.controller.tasks.submission import Submit
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
 
 

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentless.controller.intake import Submit
-from agentless.controller.keeper import Keeper
+from agentless.controller.tasks.retention import Keeper
+from agentless.controller.tasks.submission import Submit
+from agentless.engines.docker.engine import LogQuery
 from agentless.errors import Refused, StateError, Unreachable
-from agentless.model.files import Output
-from agentless.model.needs import parse_target
-from agentless.model.spec import TaskSpec
-from agentless.runtimes.docker import LogQuery
+from agentless.model.files.task_files import Output
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
 from tests.fleet.desk import Desk
 

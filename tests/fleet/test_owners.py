@@ -9,12 +9,12 @@ from urllib.parse import urlencode
 
 import pytest
 
-from agentless.controller import api
-from agentless.controller.intake import Submit
+from agentless.controller.http import api
+from agentless.controller.tasks.submission import Submit
 from agentless.errors import UsageError
-from agentless.model.needs import parse_target
-from agentless.model.spec import TaskSpec
-from agentless.model.terms import Terms
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.terms import Terms
 from tests.fleet.client import until
 from tests.fleet.desk import Desk
 

@@ -15,7 +15,7 @@ import pytest
 
 from agentless import AgentlessError, Cluster, NoAnswer, NotFound, Refused, Task, UsageError, paths
 from agentless.demo.fleet import NodePlan
-from agentless.model.task_id import first_try
+from agentless.model.tasks.task_id import first_try
 from tests.fleet.client import PATIENCE, until
 from tests.fleet.house import end_controller, inhabited
 from tests.fleet.world import World

@@ -6,16 +6,16 @@ import gc
 
 import pytest
 
-from agentless.controller import intake
-from agentless.controller.intake import Submit
-from agentless.controller.link import SAMPLE_EVERY, SAMPLE_SOON
+from agentless.controller.nodes.connection import SAMPLE_EVERY, SAMPLE_SOON
+from agentless.controller.tasks import submission
+from agentless.controller.tasks.submission import Submit
 from agentless.errors import Unreachable
-from agentless.model.event import Launched
-from agentless.model.needs import parse_target
-from agentless.model.spec import TaskSpec
-from agentless.model.terms import Terms
-from agentless.rules.explain import never, refusal
-from agentless.rules.plan import Plan
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.event import Launched
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.terms import Terms
+from agentless.rules.explain.obstacles import never, refusal
+from agentless.rules.scheduling.plan import Plan
 from tests.fleet.client import until
 from tests.fleet.desk import Desk
 
@@ -282,8 +282,8 @@ async def test_why_a_sweep_does_not_start_is_found_out_once_for_all_its_tasks(de
     async with desk.running() as controller:
         await submit(controller, "n1::0-3")
         looks = []
-        monkeypatch.setattr(intake, "never", lambda *wanted: looks.append(wanted) or never(*wanted))
-        monkeypatch.setattr(intake, "refusal", lambda *wanted: looks.append(wanted) or refusal(*wanted))
+        monkeypatch.setattr(submission, "never", lambda *wanted: looks.append(wanted) or never(*wanted))
+        monkeypatch.setattr(submission, "refusal", lambda *wanted: looks.append(wanted) or refusal(*wanted))
         specs = [
             TaskSpec(("echo", str(number)), needs=parse_target(target), parameters={"n": str(number)})
             for number in range(20)

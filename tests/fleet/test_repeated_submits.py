@@ -6,10 +6,10 @@ import asyncio
 import os
 import sys
 
-from agentless.client import Client
-from agentless.controller.intake import Submit
-from agentless.model.needs import parse_target
-from agentless.model.spec import TaskSpec
+from agentless.client.client import Client
+from agentless.controller.tasks.submission import Submit
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
 
 

@@ -8,8 +8,8 @@ import os
 import orjson
 import pytest
 
-from agentless.controller.api import make
-from agentless.controller.requests import ReservationRequest
+from agentless.controller.http.api import make
+from agentless.controller.http.schemas import ReservationRequest
 from agentless.errors import NotFound, Refused, UsageError
 from tests import ready
 from tests.fleet.client import until

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 import pytest
 
 from agentless import Cluster, paths
-from agentless.client import Client
+from agentless.client.client import Client
+from agentless.client.wire import RequestFailed
 from agentless.demo.fleet import NodePlan
 from agentless.model.terminal import Size, frame
-from agentless.wire import RequestFailed
 from tests.fleet.client import PATIENCE
 from tests.fleet.house import end_controller, inhabited
 from tests.fleet.world import World

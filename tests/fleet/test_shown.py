@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agentless.client import Client, RequestFailed
+from agentless.client.client import Client, RequestFailed
 from tests.fleet.test_batches import typed
 
 

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agentless.demo.container import Config
+from agentless.demo.engine.container import Config
+from agentless.engines.docker.engine import ImageMissing, LogQuery
 from agentless.errors import Refused, RuntimeFailed
-from agentless.model.claim import labels_of, task_of
 from agentless.model.command import Result
-from agentless.runtimes.docker import ImageMissing, LogQuery
+from agentless.model.tasks.claim import labels_of, task_of
 from tests.fleet.client import IMAGE, PATIENCE, SIGNER, Client, gone, proc, until
 
 

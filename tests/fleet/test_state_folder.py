@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentless import errors, paths
-from agentless.client import Client
-from agentless.demo.engine import DEFAULT_IMAGE
+from agentless.client.client import Client
+from agentless.demo.engine.engine import DEFAULT_IMAGE
 from agentless.demo.fleet import NodePlan
 from tests.fleet.house import end_controller, inhabited
 from tests.real.cli import until

@@ -8,14 +8,14 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from agentless.controller.intake import Submit
-from agentless.demo.container import Config
-from agentless.demo.engine import DEFAULT_IMAGE
-from agentless.model.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
-from agentless.model.needs import Needs
-from agentless.model.signature import SIGNATURE
-from agentless.model.spec import TaskSpec
-from agentless.model.terms import Terms
+from agentless.controller.tasks.submission import Submit
+from agentless.demo.engine.container import Config
+from agentless.demo.engine.engine import DEFAULT_IMAGE
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK
+from agentless.model.tasks.signature import SIGNATURE
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.terms import Terms
 from tests.fleet.client import until
 from tests.fleet.test_owners import ask
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from agentless import plugins
-from agentless.inventory import load
-from agentless.model.node import NodeConfig
-from agentless.session import Session
-from agentless.transports import SshFiles
+from agentless.inventory.inventory import load
+from agentless.model.nodes.node import NodeConfig
+from agentless.remote.session import Session
+from agentless.remote.transports import SshFiles
 from tests.terminals import *  # noqa: F403 - the tests
 
 
@@ -16,7 +16,7 @@ from tests.terminals import *  # noqa: F403 - the tests
 async def session(request, fleet, tmp_path):
     config = load(fleet.inventory).nodes["n1"]
     node = NodeConfig("n1", config.host, port=config.port, user=config.user, identity_file=config.identity_file)
-    transport = plugins.load("transports", request.param).make(node, SshFiles(tmp_path, fleet.known_hosts))
+    transport = plugins.load("remote.transports", request.param).make(node, SshFiles(tmp_path, fleet.known_hosts))
     session = Session(transport, "n1")
     await session.connect()
     yield session

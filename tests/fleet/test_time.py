@@ -7,13 +7,13 @@ import hashlib
 
 import pytest
 
-from agentless.controller.intake import Submit
+from agentless.controller.tasks.submission import Submit
 from agentless.errors import Refused
-from agentless.model.files import Entry, Upload
-from agentless.model.needs import parse_target
-from agentless.model.spec import TaskSpec
-from agentless.model.task_id import first_try, next_try
-from agentless.model.terms import Terms
+from agentless.model.files.task_files import Entry, Upload
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task_id import first_try, next_try
+from agentless.model.tasks.terms import Terms
 from tests.fleet.client import until
 from tests.fleet.desk import Desk
 from tests.fleet.test_queue import submit

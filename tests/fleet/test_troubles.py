@@ -10,12 +10,12 @@ import asyncssh
 import orjson
 import pytest
 
-from agentless.controller.intake import Submit
+from agentless.controller.tasks.submission import Submit
 from agentless.errors import RuntimeFailed, Unreachable
-from agentless.model.claim import CONTROLLER, TASK
 from agentless.model.command import Command
-from agentless.model.needs import parse_target
-from agentless.model.spec import TaskSpec
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.claim import CONTROLLER, TASK
+from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
 from tests.lab.processes import kill, marked, processes
 

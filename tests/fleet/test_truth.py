@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from agentless.demo.engine import Complaint
+from agentless.demo.engine.engine import Complaint
 from agentless.demo.fleet import NodePlan
 from agentless.demo.node import Moment
 from agentless.errors import AgentlessError

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from agentless.controller.intake import Submit
+from agentless.controller.tasks.submission import Submit
+from agentless.engines.docker.volumes import VolumeWords
 from agentless.errors import Unreachable
 from agentless.model.command import Command
-from agentless.model.event import Assigned
-from agentless.model.needs import parse_target
-from agentless.model.spec import TaskSpec, Volume
-from agentless.model.task import Placement, Task
-from agentless.runtimes.volumes import VolumeWords
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.event import Assigned
+from agentless.model.tasks.spec import TaskSpec, Volume
+from agentless.model.tasks.task import Placement, Task
 from tests.fleet.client import until
 
 

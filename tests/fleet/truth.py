@@ -9,7 +9,7 @@ from datetime import datetime
 from math import inf
 from typing import Any
 
-from agentless.demo.container import Run
+from agentless.demo.engine.container import Run
 from tests.fleet.world import Truth
 
 EXACT = 1.0

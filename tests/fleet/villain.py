@@ -13,14 +13,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from agentless.demo.container import Config
-from agentless.demo.engine import DEFAULT_IMAGE, Complaint
-from agentless.model.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK, VOLUME
-from agentless.model.needs import Needs
-from agentless.model.signature import COVERED, SIGNATURE
-from agentless.model.spec import TaskSpec
-from agentless.model.task_id import first_try, is_task_id, new_task_id, next_try
-from agentless.model.terms import Terms
+from agentless.demo.engine.container import Config
+from agentless.demo.engine.engine import DEFAULT_IMAGE, Complaint
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.claim import CONTROLLER, GPUS, OWNER, SPEC, TASK, VOLUME
+from agentless.model.tasks.signature import COVERED, SIGNATURE
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task_id import first_try, is_task_id, new_task_id, next_try
+from agentless.model.tasks.terms import Terms
 from tests.fleet.test_hostile import KINDS
 from tests.fleet.test_hostile_words import EVIL
 from tests.fleet.world import World

@@ -12,10 +12,10 @@ from math import inf
 from pathlib import Path
 from typing import Any, Self
 
-from agentless.demo.container import Container, Run
+from agentless.demo.engine.container import Container, Run
 from agentless.demo.fleet import Fleet, NodePlan
 from agentless.demo.node import SimulatedNode
-from agentless.model.claim import GPUS, OWNER, TASK
+from agentless.model.tasks.claim import GPUS, OWNER, TASK
 
 MARK = "submit"
 """The label of a container that says which submit it came from."""

@@ -32,7 +32,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 
-from agentless.controller import api
+from agentless.controller.http import api
 from agentless.demo.fleet import Fleet, NodePlan
 from tests.fleet.desk import Desk
 from tests.fuzz.ask import Answer, ask

@@ -8,16 +8,27 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agentless.model.claim import labels_of
-from agentless.model.cluster import Cluster, Observation
-from agentless.model.container import Container
-from agentless.model.gpu import GpuProcess, GpuReading, GpuSample
-from agentless.model.needs import Needs, parse_target
-from agentless.model.node import EngineFacts, HostFacts, NodeConfig, NumaNode
-from agentless.model.signature import Signer
-from agentless.model.spec import TaskSpec
-from agentless.model.task import Assigning, Ended, Lost, Paused, Pending, Placement, Running, Scheduled, Status, Task
-from agentless.rules.survey import survey
+from agentless.model.nodes.cluster import Cluster, Observation
+from agentless.model.nodes.gpu import GpuProcess, GpuReading, GpuSample
+from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig, NumaNode
+from agentless.model.scheduling.needs import Needs, parse_target
+from agentless.model.tasks.claim import labels_of
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.signature import Signer
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import (
+    Assigning,
+    Ended,
+    Lost,
+    Paused,
+    Pending,
+    Placement,
+    Running,
+    Scheduled,
+    Status,
+    Task,
+)
+from agentless.rules.nodes.survey import survey
 
 NOW = 1_800_000_000.0
 CID = "c0ffee" * 10 + "beef"

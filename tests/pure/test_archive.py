@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.archive import Unpacker, pack
+from agentless.engines.node_files import NodeFiles
 from agentless.errors import CopyFailed
+from agentless.formats.archive import Unpacker, pack
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from agentless.runtimes.files import NodeFiles
 
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from agentless.errors import NodeBroken
-from agentless.model.cluster import Node
-from agentless.model.gate import Drain, NodeRecord
-from agentless.model.needs import parse_target
-from agentless.model.node import Breakdown, NodeConfig
-from agentless.rules.breakdown import FIRST, LONGEST, failed, restarted
-from agentless.rules.explain import obstacles
-from agentless.rules.plan import plan
-from agentless.rules.policies.pack import cost
-from agentless.rules.survey import survey
+from agentless.model.nodes.cluster import Node
+from agentless.model.nodes.exclusion import Drain, NodeRecord
+from agentless.model.nodes.node import Breakdown, NodeConfig
+from agentless.model.scheduling.needs import parse_target
+from agentless.rules.explain.obstacles import obstacles
+from agentless.rules.nodes.breakdown import FIRST, LONGEST, failed, restarted
+from agentless.rules.nodes.survey import survey
+from agentless.rules.scheduling.plan import plan
+from agentless.rules.scheduling.policies.pack import cost
 from tests.pure.build import NOW, cluster, seen, spec, task
 
 NO_TOOLKIT = "Docker on node1 cannot hand out NVIDIA GPUs"

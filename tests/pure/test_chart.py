@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.cli.chart import bars
+from agentless.cli.usage.chart import bars
 
 days = st.lists(
     st.tuples(st.sampled_from(["Mon 05-04", "Tue"]), st.just(0.0) | st.floats(0.001, 1e6)), min_size=1, max_size=40

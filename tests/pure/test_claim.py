@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.model.claim import CORES, DAMAGED, GPUS, MEMORY, NUMA, SPEC, TASK, claim_of, labels_of, task_of
-from agentless.model.container import Container
-from agentless.model.env import NULL
-from agentless.model.needs import Needs
-from agentless.model.spec import Mount, TaskSpec, check_spec
-from agentless.model.task import Assigning, Ended, Placement, Running, Task
-from agentless.model.terms import Terms
-from agentless.rules.plan import Outlook
-from agentless.rules.publish import task_view
+from agentless.model.images.env import NULL
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.claim import CORES, DAMAGED, GPUS, MEMORY, NUMA, SPEC, TASK, claim_of, labels_of, task_of
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.spec import Mount, TaskSpec, check_spec
+from agentless.model.tasks.task import Assigning, Ended, Placement, Running, Task
+from agentless.model.tasks.terms import Terms
+from agentless.rules.scheduling.plan import Outlook
+from agentless.rules.views.publish import task_view
 from tests.pure.build import CID, NOW, container, placement, spec, task
 
 words = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)

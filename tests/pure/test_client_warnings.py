@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentless.runtimes.client_warnings import MOST, WithoutWarnings, warnings_before
+from agentless.engines.client_warnings import MOST, WithoutWarnings, warnings_before
 
 SUDO = "sudo: unable to resolve host gpu1: Name or service not known"
 CONFIG = "WARNING: Error loading config file: /root/.docker/config.json"

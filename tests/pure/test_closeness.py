@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.model.cluster import Gpu
-from agentless.model.gpu import GpuSample, GpuTopology
-from agentless.model.needs import parse_target
-from agentless.model.sharing import Sharing
-from agentless.model.task import Placement
-from agentless.rules.closeness import choose
-from agentless.rules.seat import Seat
-from agentless.rules.shape import shape_of
+from agentless.model.nodes.cluster import Gpu
+from agentless.model.nodes.gpu import GpuSample, GpuTopology
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.scheduling.sharing import Sharing
+from agentless.model.tasks.task import Placement
+from agentless.rules.scheduling.gpu_choice import choose
+from agentless.rules.scheduling.gpu_timeline import Seat
+from agentless.rules.scheduling.shape import shape_of
 from tests.pure.build import cluster, reading, seen, spec
 from tests.pure.test_plan import look, near, runs, wish
 

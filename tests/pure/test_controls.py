@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from agentless.model.cluster import Cluster
-from agentless.model.gpu import GpuSample
-from agentless.model.needs import parse_target
-from agentless.model.node import Control, EngineFacts, HostFacts, NodeConfig, NumaNode
-from agentless.rules.controls import in_words, lacking
-from agentless.rules.explain import never, obstacles, refusal
-from agentless.rules.plan import plan
-from agentless.rules.policies.pack import cost
-from agentless.rules.publish import checks
+from agentless.model.nodes.cluster import Cluster
+from agentless.model.nodes.gpu import GpuSample
+from agentless.model.nodes.node import Control, EngineFacts, HostFacts, NodeConfig, NumaNode
+from agentless.model.scheduling.needs import parse_target
+from agentless.rules.explain.obstacles import never, obstacles, refusal
+from agentless.rules.nodes.cgroup_limits import in_words, lacking
+from agentless.rules.scheduling.plan import plan
+from agentless.rules.scheduling.policies.pack import cost
+from agentless.rules.views.publish import checks
 from tests.pure.build import NOW, cluster, reading, seen, spec, task
 
 WANTS: list[tuple[str, dict[str, Any], str, str]] = [

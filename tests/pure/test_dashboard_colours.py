@@ -11,10 +11,10 @@ import pytest
 from textual.theme import BUILTIN_THEMES
 
 from agentless import paths
-from agentless.tui import look
-from agentless.tui.colours import CYCLE, THEMES
-from agentless.tui.lines import Lines
-from agentless.tui.log_lines import Log
+from agentless.tui.widgets import look
+from agentless.tui.widgets.colours import CYCLE, THEMES
+from agentless.tui.widgets.lines import Lines
+from agentless.tui.widgets.log_lines import Log
 from tests.pure.test_dashboard_views import RECORDED, RUNS, alone, over, tasks  # noqa: F401 - a fixture for all
 
 KINDS = ("good", "warn", "bad", "odd", "held")
@@ -115,7 +115,7 @@ def test_what_is_changed_of_textuals_themes_is_there():
 )
 def test_whether_there_are_colours_is_for_the_user_and_the_terminal_to_say(environ, has):
     """In a process each: terminfo is asked once in one."""
-    script = f"from agentless.tui.colours import has_colours; print(has_colours({environ!r}))"
+    script = f"from agentless.tui.widgets.colours import has_colours; print(has_colours({environ!r}))"
     assert subprocess.check_output([sys.executable, "-c", script], text=True, env=os.environ) == f"{has}\n"
 
 

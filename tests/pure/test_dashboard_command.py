@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentless.cli.dashboard import app_command
+from agentless.cli.setup.dashboard import app_command
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.app import App, ComposeResult
 
-from agentless.tui import log_lines, log_text
-from agentless.tui.log_lines import Log
-from agentless.tui.log_text import LogText
+from agentless.tui.data import log_text
+from agentless.tui.data.log_text import LogText
+from agentless.tui.widgets import log_lines
+from agentless.tui.widgets.log_lines import Log
 
 
 def lines(*frames: bytes, stream: int = 1) -> list[str]:

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from agentless.tui import look
-from agentless.tui.acts import ACTS, Target, applies
-from agentless.tui.board import TREND, Board, natural
-from agentless.tui.lines import Piece, _differences, fitted
-from agentless.tui.submit import _places, fields_of
+from agentless.tui.data.acts import ACTS, Target, applies
+from agentless.tui.data.board import TREND, Board, natural
+from agentless.tui.screens.submit import _places, fields_of
+from agentless.tui.widgets import look
+from agentless.tui.widgets.lines import Piece, _differences, fitted
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())["line"]
 

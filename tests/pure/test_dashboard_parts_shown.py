@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agentless.tui import log_lines
-from agentless.tui.acts import ACTS, Target, about, details
-from agentless.tui.log_lines import Log
+from agentless.tui.data.acts import ACTS, Target, about, details
+from agentless.tui.widgets import log_lines
+from agentless.tui.widgets.log_lines import Log
 from tests.pure.test_dashboard_views import (
     FAILED,
     NODE,

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from playwright.async_api import async_playwright
 
-import agentless.words
-from agentless.client import Client
+import agentless.client.words
+from agentless.client.client import Client
 from agentless.tui.app import VIEWS, Dashboard
-from agentless.tui.feed import Feed
-from agentless.tui.incoming import Incoming
+from agentless.tui.data.feed import Feed
+from agentless.tui.data.incoming import Incoming
 from tests.browser import ALONE, CHROMIUM
 
 DATA = Path(__file__).parent / "data" / "dashboard"
@@ -34,7 +34,7 @@ def still(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No controller is asked, and time stands still."""
     monkeypatch.setattr(Feed, "start", lambda _: None)
     monkeypatch.setattr(Incoming, "tick", lambda _: None)
-    monkeypatch.setattr(agentless.words.time, "time", lambda: RECORDED["line"]["now"])
+    monkeypatch.setattr(agentless.client.words.time, "time", lambda: RECORDED["line"]["now"])
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
 

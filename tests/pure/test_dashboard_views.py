@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from agentless.client import Client
-from agentless.rules.publish import timestamp
-from agentless.tui import overview
+from agentless.client.client import Client
+from agentless.rules.views.publish import timestamp
 from agentless.tui.app import Dashboard
-from agentless.tui.board import Board
-from agentless.tui.feed import Feed
-from agentless.tui.lines import Lines, fitted
-from agentless.tui.submit import SubmitForm
-from agentless.tui.tasks import Tasks
-from agentless.tui.tiles import Tiles
-from agentless.tui.view import _sorted
+from agentless.tui.data.board import Board
+from agentless.tui.data.feed import Feed
+from agentless.tui.screens import overview
+from agentless.tui.screens.submit import SubmitForm
+from agentless.tui.screens.tasks import Tasks
+from agentless.tui.screens.view import _sorted
+from agentless.tui.widgets.lines import Lines, fitted
+from agentless.tui.widgets.tiles import Tiles
 from tests.fleet.eyes import Eyes
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())["line"]

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from agentless.engines.docker.engine import Docker
 from agentless.model.command import Result, Section, join_sections, split_sections
-from agentless.model.container import Container
-from agentless.model.node import NodeConfig
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.container import Container
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from agentless.runtimes.docker import Docker
 from tests.pure.build import NOW, SIGNER, container, task
 
 DATA = Path(__file__).parent / "data" / "docker"

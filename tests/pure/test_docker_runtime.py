@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from agentless.engines.docker.engine import Docker, ImageMissing, LogQuery
 from agentless.errors import NoAnswer, NodeBroken, Refused, RuntimeFailed
 from agentless.model.command import Result
-from agentless.model.node import NodeConfig
-from agentless.model.spec import Mount, Volume
-from agentless.model.task import Placement, Task
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.spec import Mount, Volume
+from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from agentless.runtimes.docker import Docker, ImageMissing, LogQuery
 from tests.pure.build import CID, NOW, SIGNER, placement, spec, task
 
 DATA = Path(__file__).parent / "data" / "docker"

@@ -8,7 +8,8 @@ import pytest
 
 from agentless import errors
 from agentless.cli.app import PARTS
-from agentless.model import figures, view
+from agentless.model import view
+from agentless.model.usage import figures
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = (DOCS / "reference.md").read_text()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from agentless.cli import drain
 from agentless.cli.app import run
-from agentless.client import TRIES, Client, RequestFailed
+from agentless.cli.nodes import drain
+from agentless.client.client import TRIES, Client, RequestFailed
 from agentless.errors import ControllerError
 
 

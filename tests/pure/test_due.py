@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from agentless.model.event import Assigned, Exited, GaveUp, Queued, StopAsked, Unplaced
-from agentless.model.task import Task
-from agentless.model.terms import Terms
-from agentless.rules.due import A_LOOK, Due, due, within_limit
-from agentless.rules.lifecycle import apply
-from agentless.rules.retry import another_try
+from agentless.model.tasks.event import Assigned, Exited, GaveUp, Queued, StopAsked, Unplaced
+from agentless.model.tasks.task import Task
+from agentless.model.tasks.terms import Terms
+from agentless.rules.tasks.due import A_LOOK, Due, due, within_limit
+from agentless.rules.tasks.lifecycle import apply
+from agentless.rules.tasks.retry import another_try
 from tests.pure.build import NOW, STATES, placement, spec, task
 
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentless.engines.docker.envs import EnvWords, _quoted
 from agentless.errors import Refused, RuntimeFailed
 from agentless.model.command import Result
-from agentless.model.env import Changes, EnvRef, ImageFacts, labels_of_version
-from agentless.model.node import NodeConfig
+from agentless.model.images.env import Changes, EnvRef, ImageFacts, labels_of_version
+from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from agentless.runtimes.envs import EnvWords, _quoted
 from tests.pure.build import SIGNER
 
 WORDS = EnvWords(NodeConfig("node1", "h"), Renderer([template_dir()]))
@@ -123,9 +123,9 @@ def test_a_message_reaches_the_label_as_it_is():
 
 
 def test_a_launch_looks_at_the_image_under_its_lock(tmp_path):
-    from agentless.model.spec import TaskSpec
-    from agentless.model.task import Placement, Task
-    from agentless.runtimes.docker import Docker, ImageMissing
+    from agentless.engines.docker.engine import Docker, ImageMissing
+    from agentless.model.tasks.spec import TaskSpec
+    from agentless.model.tasks.task import Placement, Task
 
     spec = TaskSpec(("true",), container="torch:3", image=REF.image, image_id="sha256:1")
     task = Task("t1", spec, "t1", "ann", 0.0)

@@ -10,10 +10,10 @@ import tarfile
 
 import pytest
 
-from agentless.cli.env_archive import nameless, read, write
-from agentless.cli.env_context import dockerfile_of, packed
+from agentless.cli.envs.archive import nameless, read, write
+from agentless.cli.envs.context import dockerfile_of, packed
 from agentless.errors import UsageError
-from agentless.rules.dockerignore import Ignore, bases
+from agentless.rules.images.dockerignore import Ignore, bases
 from tests.pure.test_tar import BROKEN
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import NotFound, Refused, UsageError
-from agentless.model.env import (
+from agentless.model.images.env import (
     MAX_MESSAGE,
     BuildContainer,
     Changes,
@@ -24,11 +24,11 @@ from agentless.model.env import (
     parse_ref,
     ref_of,
 )
-from agentless.model.spec import TaskSpec, check_spec
-from agentless.rules import envs
-from agentless.rules.envs import env_named, next_number, prunable, version_named
-from agentless.stores.envs import EnvStore
-from agentless.stores.tinydb import TaskStore
+from agentless.model.tasks.spec import TaskSpec, check_spec
+from agentless.rules.images import envs
+from agentless.rules.images.envs import env_named, next_number, prunable, version_named
+from agentless.stores.state.envs import EnvStore
+from agentless.stores.state.tinydb import TaskStore
 
 NOW = 1_800_000_000.0
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.errors import UsageError
-from agentless.rules.expand import LIMIT, expand
+from agentless.rules.submit.spans import LIMIT, expand
 
 FILES = {
     "f.txt": ["one", "", "  two words ", "# three\r", ""],

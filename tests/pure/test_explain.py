@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 
 from agentless.errors import AgentlessError, Refused, Unreachable
-from agentless.model.cluster import Cluster, Observation
-from agentless.model.gpu import GpuSample
-from agentless.model.needs import Needs, parse_target
-from agentless.model.node import HostFacts
-from agentless.model.task import Task
-from agentless.model.terms import Terms
-from agentless.rules.ahead import Ahead
-from agentless.rules.explain import MAX_DETAILS, MAX_NODES, Obstacle, brief, never, refusal
-from agentless.rules.explanation import explanation, when
-from agentless.rules.plan import Promise
-from agentless.rules.survey import survey
+from agentless.model.nodes.cluster import Cluster, Observation
+from agentless.model.nodes.gpu import GpuSample
+from agentless.model.nodes.node import HostFacts
+from agentless.model.scheduling.needs import Needs, parse_target
+from agentless.model.tasks.task import Task
+from agentless.model.tasks.terms import Terms
+from agentless.rules.explain.ahead import Ahead
+from agentless.rules.explain.explanation import explanation, when
+from agentless.rules.explain.obstacles import MAX_DETAILS, MAX_NODES, Obstacle, brief, never, refusal
+from agentless.rules.nodes.survey import survey
+from agentless.rules.scheduling.plan import Promise
 from tests.pure.build import NOW, cluster, container, process, reading, seen, spec, task, uuid
 from tests.pure.test_plan import POLICIES, clusters, look, mixed, runs, two_nodes, wish, wishes
 from tests.pure.test_reserved import HOUR, reserved

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.model.needs import Needs, parse_target
-from agentless.model.run import kind_of, run_of
-from agentless.model.task import Task
-from agentless.model.terms import Terms
-from agentless.rules.fair_share import (
+from agentless.model.scheduling.needs import Needs, parse_target
+from agentless.model.tasks.run import kind_of, run_of
+from agentless.model.tasks.task import Task
+from agentless.model.tasks.terms import Terms
+from agentless.rules.scheduling.order import order
+from agentless.rules.usage.fair_share import (
     CPU_ONLY,
     HALF_LIFE,
     TURN,
@@ -28,8 +29,7 @@ from agentless.rules.fair_share import (
     usage,
     use_of,
 )
-from agentless.rules.order import order
-from agentless.stores.history import History
+from agentless.stores.records.history import History
 from tests.pure.build import NOW, spec, task
 
 HOUR = 3600.0

@@ -14,13 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.controller.uploads import packed
+from agentless.client.files.snapshot import _Known, scan
+from agentless.controller.files.uploads import packed
+from agentless.engines.docker.files import FilesImage, Workspace
 from agentless.errors import Refused, UsageError
-from agentless.model.files import MAX_FILES, Entry, Output, Upload, id_of, parse_snapshot, rows_of
-from agentless.model.spec import Mount, TaskSpec, check_spec
+from agentless.formats.tar import pulled
+from agentless.model.files.task_files import MAX_FILES, Entry, Output, Upload, id_of, parse_snapshot, rows_of
+from agentless.model.tasks.spec import Mount, TaskSpec, check_spec
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from agentless.rules.files import (
+from agentless.rules.files.task_files import (
     MOST_COPIES,
     MOST_PIECES,
     Owner,
@@ -34,14 +37,11 @@ from agentless.rules.files import (
     reused,
     tree_of,
 )
-from agentless.rules.options import Options, Outside, Submission, submission
-from agentless.rules.running import in_folder, needs_nothing
-from agentless.runtimes.workspace import FilesImage, Workspace
-from agentless.stores.arrivals import Arrival, Unpacking, arrive
-from agentless.stores.outputs import OutputStore
-from agentless.stores.snapshots import SnapshotStore
-from agentless.tar import pulled
-from agentless.uploads import _Known, scan
+from agentless.rules.submit.options import Options, Outside, Submission, submission
+from agentless.rules.submit.run import in_folder, needs_nothing
+from agentless.stores.files.arrivals import Arrival, Unpacking, arrive
+from agentless.stores.files.outputs import OutputStore
+from agentless.stores.files.snapshots import SnapshotStore
 
 SHA = hashlib.sha256(b"x").hexdigest()
 FILE = Entry("file", 0o644, 1, SHA)
@@ -214,7 +214,7 @@ def test_links_stay_links_and_what_is_no_file_is_left_out_and_said(folder: Path)
 
 def test_what_is_too_much_is_refused_with_another_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder, a="xxx", b="")
-    monkeypatch.setattr("agentless.uploads.MAX_BYTES", 2)
+    monkeypatch.setattr("agentless.client.files.snapshot.MAX_BYTES", 2)
     with pytest.raises(UsageError, match=r"more than 1 GiB to upload; .* --mount, or leave it out"):
         scan(folder, _Known(str(folder)))
     with pytest.raises(UsageError, match="No such file"):
@@ -223,7 +223,7 @@ def test_what_is_too_much_is_refused_with_another_way(folder: Path, monkeypatch:
 
 def test_a_file_is_read_again_only_when_it_may_have_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(folder, a="x")
-    monkeypatch.setattr("agentless.uploads._SETTLED", -10.0)
+    monkeypatch.setattr("agentless.client.files.snapshot._SETTLED", -10.0)
     with _Known(str(folder)) as known:
         scan(folder, known)
     (memory,) = (folder.parent / "state" / "agentless" / "read").iterdir()
@@ -310,7 +310,7 @@ def test_a_snapshot_is_kept_as_long_as_a_task_needs_it(tmp_path: Path, monkeypat
     writer.write(b"x")
     assert writer.finish()
     assert store.put(snapshot) == (name, [])
-    monkeypatch.setattr("agentless.stores.snapshots.KEPT", -1.0)
+    monkeypatch.setattr("agentless.stores.files.snapshots.KEPT", -1.0)
     store.shrink({name})
     assert parse_snapshot(rows_of(store.get(name))) == snapshot
     store.shrink(())

@@ -14,17 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.controller.gate import Gate
+from agentless.controller.nodes.exclusion import Gate
 from agentless.errors import StateError
-from agentless.inventory import load
-from agentless.model.cluster import Cluster, Node
-from agentless.model.gate import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
-from agentless.model.gpu import MOST_GPUS, GpuReading, GpuSample, Xid
-from agentless.model.needs import parse_target
-from agentless.model.node import NodeConfig
-from agentless.model.task import Task
-from agentless.rules.explain import never, refusal
-from agentless.rules.gate import (
+from agentless.inventory.inventory import load
+from agentless.model.nodes.cluster import Cluster, Node
+from agentless.model.nodes.exclusion import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
+from agentless.model.nodes.gpu import MOST_GPUS, GpuReading, GpuSample, Xid
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.task import Task
+from agentless.rules.explain.obstacles import never, refusal
+from agentless.rules.nodes.exclusion import (
     CHANGES_WITHIN,
     OUT_FOR,
     REMEMBERED,
@@ -34,10 +34,10 @@ from agentless.rules.gate import (
     remembered,
     resumed,
 )
-from agentless.rules.publish import node_view
-from agentless.rules.survey import survey
-from agentless.stores.gate import GateStore
-from agentless.stores.tinydb import TaskStore
+from agentless.rules.nodes.survey import survey
+from agentless.rules.views.publish import node_view
+from agentless.stores.state.exclusions import GateStore
+from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import NOW, process, reading, seen, spec, task, uuid
 from tests.pure.test_plan import clusters, look, wish, wishes
 

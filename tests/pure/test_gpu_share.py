@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from agentless.errors import Refused, UsageError
-from agentless.model.claim import GPU_MEMORY, GPU_SHARE, claim_of, labels_of, task_of
-from agentless.model.cluster import Cluster, Gpu
-from agentless.model.container import Container
-from agentless.model.gpu import GpuSample
-from agentless.model.needs import Needs, parse_target
-from agentless.model.sharing import ALONE, Sharing
-from agentless.model.spec import check_spec
-from agentless.model.task import Assigning, Placement, Running, Task
-from agentless.rules.explain import refusal
-from agentless.rules.plan import Plan, Promise, plan
-from agentless.rules.publish import gpu_view
+from agentless.model.nodes.cluster import Cluster, Gpu
+from agentless.model.nodes.gpu import GpuSample
+from agentless.model.scheduling.needs import Needs, parse_target
+from agentless.model.scheduling.sharing import ALONE, Sharing
+from agentless.model.tasks.claim import GPU_MEMORY, GPU_SHARE, claim_of, labels_of, task_of
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.spec import check_spec
+from agentless.model.tasks.task import Assigning, Placement, Running, Task
+from agentless.rules.explain.obstacles import refusal
+from agentless.rules.scheduling.plan import Plan, Promise, plan
+from agentless.rules.views.publish import gpu_view
 from tests.pure.build import CID, NOW, cluster, container, process, reading, seen, spec, task, uuid
 from tests.pure.test_plan import POLICIES, look, places, promises, wish
 

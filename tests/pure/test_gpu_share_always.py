@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agentless.errors import IllegalMove
-from agentless.model.cluster import Cluster, Observation
-from agentless.model.event import Assigned, Exited, Launched, LaunchFailed, LostContact
-from agentless.model.gpu import GpuSample
-from agentless.model.needs import Needs
-from agentless.model.task import Placement, Running, Task
-from agentless.rules.explain import refusal
-from agentless.rules.lifecycle import apply
-from agentless.rules.plan import plan
-from agentless.rules.policies import pack
+from agentless.model.nodes.cluster import Cluster, Observation
+from agentless.model.nodes.gpu import GpuSample
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.event import Assigned, Exited, Launched, LaunchFailed, LostContact
+from agentless.model.tasks.task import Placement, Running, Task
+from agentless.rules.explain.obstacles import refusal
+from agentless.rules.scheduling.plan import plan
+from agentless.rules.scheduling.policies import pack
+from agentless.rules.tasks.lifecycle import apply
 from tests.pure.build import CID, NOW, cluster, reading, seen, spec
 from tests.pure.test_gpu_share import boxed, on_gpu, shares
 from tests.pure.test_plan import look, wish

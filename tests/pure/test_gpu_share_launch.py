@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agentless.errors import Refused
-from agentless.model.claim import GPU_MEMORY, GPU_SHARE
-from agentless.model.task import Assigning, Placement, Task
+from agentless.model.tasks.claim import GPU_MEMORY, GPU_SHARE
+from agentless.model.tasks.task import Assigning, Placement, Task
 from tests.pure.build import NOW, uuid
 from tests.pure.test_gpu_share import GIB, shares
 from tests.pure.test_launch_script import Node, in_each_shell, node, process

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agentless.model.gpu import GpuSample, Xid
-from agentless.rules.health import Finding, health
+from agentless.model.nodes.gpu import GpuSample, Xid
+from agentless.rules.nodes.gpu_health import Finding, health
 from tests.pure.build import reading, uuid
 
 GPUS = tuple(reading("node1", index, pci_bus_id=f"0000:{index + 1:02x}:00.0", temperature_c=40) for index in range(3))

@@ -7,8 +7,8 @@ import pytest
 from agentless.cli.app import VERBS, run
 from agentless.errors import UsageError
 from agentless.model.moment import parse_past
-from agentless.model.needs import Needs, parse_target
-from agentless.rules.nearest import nearest
+from agentless.model.scheduling.needs import Needs, parse_target
+from agentless.rules.views.nearest import nearest
 
 
 @pytest.mark.parametrize(

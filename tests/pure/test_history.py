@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from agentless.errors import StateError
-from agentless.model.task import Task
-from agentless.model.task_id import new_task_id
-from agentless.stores.history import History
+from agentless.model.tasks.task import Task
+from agentless.model.tasks.task_id import new_task_id
+from agentless.stores.records.history import History
 from tests.pure.build import NOW, spec, task
 
 MANY = 100_000

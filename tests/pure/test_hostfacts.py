@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless import hostfacts
 from agentless.model.command import Result, join_sections, split_sections
-from agentless.model.gpu import pci_bus_id
-from agentless.model.node import HostFacts, NumaNode
+from agentless.model.nodes.gpu import pci_bus_id
+from agentless.model.nodes.node import HostFacts, NumaNode
+from agentless.remote import host_facts
 
 RECORDS = sorted((Path(__file__).parent / "data" / "hostfacts").glob("*.json"))
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
-SCRIPT = join_sections(hostfacts.sections())
+SCRIPT = join_sections(host_facts.sections())
 
 
 def parse(output: bytes) -> HostFacts:
-    return hostfacts.parse({"host": Result(0, output)})
+    return host_facts.parse({"host": Result(0, output)})
 
 
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
@@ -37,7 +37,7 @@ def test_output_is_read_as_its_record_says(path: Path) -> None:
 
 def test_a_section_that_never_came_is_nothing_known() -> None:
     """No answer is no facts, not a machine without memory."""
-    assert hostfacts.parse({}) == HostFacts()
+    assert host_facts.parse({}) == HostFacts()
 
 
 @settings(deadline=None)
@@ -58,7 +58,7 @@ def shell(request: pytest.FixtureRequest) -> list[str]:
 
 def ask(shell: list[str], script: str = SCRIPT) -> HostFacts:
     done = subprocess.run(shell, input=script.encode(), capture_output=True, timeout=30, check=True)
-    return hostfacts.parse(split_sections(done.stdout))
+    return host_facts.parse(split_sections(done.stdout))
 
 
 def test_this_machine_is_read_as_it_is(shell: list[str]) -> None:

@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import InventoryError
-from agentless.inventory import load
-from agentless.model.cluster import Observation
-from agentless.model.event import Exited, Restarted, StopAsked
-from agentless.model.gpu import GpuSample
-from agentless.model.idle import Idle, IdlePolicy
-from agentless.model.task import Ended
-from agentless.rules.idle import Still, Told, farewell, follow, idle_since, judge, words
-from agentless.rules.lifecycle import apply
-from agentless.rules.plan import Outlook
-from agentless.rules.publish import gpu_view, task_view
-from agentless.rules.survey import STALE_AFTER
+from agentless.inventory.inventory import load
+from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.gpu import GpuSample
+from agentless.model.tasks.event import Exited, Restarted, StopAsked
+from agentless.model.tasks.task import Ended
+from agentless.model.usage.idle import Idle, IdlePolicy
+from agentless.rules.nodes.survey import STALE_AFTER
+from agentless.rules.scheduling.plan import Outlook
+from agentless.rules.tasks.lifecycle import apply
+from agentless.rules.usage.idle import Still, Told, farewell, follow, idle_since, judge, words
+from agentless.rules.views.publish import gpu_view, task_view
 from tests.pure.build import NOW, cluster, placement, reading, seen, task, uuid
 
 A, B = uuid("node1", 0), uuid("node1", 1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.model.task_id import new_task_id, next_try, previous_try
+from agentless.model.tasks.task_id import new_task_id, next_try, previous_try
 from tests.pure.build import CID, NOW, container, placement, task
 
 

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from agentless import plugins
-from agentless.controller.depot import Depot
-from agentless.controller.parcels import BrokenOffError, fetch
+from agentless.controller.images.archive_reader import BrokenOffError, fetch
+from agentless.controller.images.layer_spool import Depot
+from agentless.engines.docker.images import Images
 from agentless.model.command import Command
-from agentless.model.node import NodeConfig
+from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
+from agentless.remote.session import Session
+from agentless.remote.transports import SshFiles
 from agentless.render import Renderer
-from agentless.rules import layers
-from agentless.rules.layers import Image
-from agentless.runtimes.images import Images
-from agentless.session import Session
-from agentless.transports import SshFiles
+from agentless.rules.images import layers
+from agentless.rules.images.layers import Image
 
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
@@ -133,7 +133,7 @@ def test_an_archive_without_what_nobody_needs_is_else_the_same(
 async def session(tmp_path: Path) -> AsyncIterator[Session]:
     """A shell of this machine."""
     node = NodeConfig("here", "", connection="local")
-    session = Session(plugins.load("transports", "local").make(node, SshFiles(tmp_path, tmp_path)))
+    session = Session(plugins.load("remote.transports", "local").make(node, SshFiles(tmp_path, tmp_path)))
     await session.connect()
     yield session
     await session.close()

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 HEAVY = (
-    "agentless.controller", "agentless.transports", "agentless.stores", "agentless.runtimes", "agentless.probes",
-    "agentless.session", "agentless.demo", "asyncssh", "paramiko", "textual", "fastapi", "starlette", "uvicorn",
+    "agentless.controller", "agentless.remote", "agentless.stores", "agentless.engines", "agentless.gpus",
+    "agentless.demo", "asyncssh", "paramiko", "textual", "fastapi", "starlette", "uvicorn",
     "tinydb", "sqlite3", "jinja2", "pydantic", "asyncio", "yaml", "prometheus_client",
 )  # fmt: skip
 SCRIPT = """
@@ -94,7 +94,7 @@ def test_a_command_imports_nothing_that_only_the_controller_needs(
 @pytest.mark.parametrize("verb", ["ps", "gpus", "nodes"])
 def test_a_look_imports_nothing_of_what_can_be_asked_for(environment: dict[str, str], verb: str) -> None:
     """Half the time of a look was that."""
-    parts = {"agentless.model.task", "agentless.model.spec", "agentless.model.node", "secrets"}
+    parts = {"agentless.model.tasks.task", "agentless.model.tasks.spec", "agentless.model.nodes.node", "secrets"}
     assert parts.intersection(imported(environment, [verb])) == set()
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from agentless.controller.depot import Depot
+from agentless.controller.files.outputs import Outputs
+from agentless.controller.images.layer_spool import Depot
 from agentless.controller.in_thread import in_thread
-from agentless.controller.outputs import Outputs
-from agentless.model.files import Output
-from agentless.stores.arrivals import Arrival
+from agentless.model.files.task_files import Output
+from agentless.stores.files.arrivals import Arrival
 from tests.pure.build import task
 
 
@@ -73,7 +73,7 @@ async def test_outputs_that_nobody_waits_for_any_more_leave_nothing_unfinished(
 
     nothing: Any = None
     outputs = Outputs(nothing, nothing, nothing)
-    monkeypatch.setattr("agentless.controller.outputs.arrive", slowly)
+    monkeypatch.setattr("agentless.controller.files.outputs.arrive", slowly)
     monkeypatch.setattr(outputs, "_fetch", fetched)
     files = SimpleNamespace(folder=lambda _: None)
     link: Any = SimpleNamespace(run=answer, runtime=SimpleNamespace(workspace=files))

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.errors import InventoryError, UsageError
-from agentless.first_inventory import first_inventory, write_first
-from agentless.inventory import Inventory, load
-from agentless.inventory_file import Defaults
-from agentless.ssh_hosts import SshHosts, parse_login, read_ssh_hosts
+from agentless.inventory.first import first_inventory, write_first
+from agentless.inventory.inventory import Inventory, load
+from agentless.inventory.schema import Defaults
+from agentless.inventory.ssh_hosts import SshHosts, parse_login, read_ssh_hosts
 
 
 @pytest.fixture

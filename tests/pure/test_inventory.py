@@ -10,11 +10,11 @@ import pytest
 
 from agentless import plugins
 from agentless.errors import InventoryError
-from agentless.inventory import MAX_TOLD, Inventory, load, stamp_of
-from agentless.inventory_file import Kept, Node, Policy
+from agentless.inventory.inventory import MAX_TOLD, Inventory, load, stamp_of
+from agentless.inventory.schema import Kept, Node, Policy
 from agentless.model.address import Address
-from agentless.model.keep import Keep
-from agentless.model.node import NodeConfig
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.retention import Keep
 
 DATA = Path(__file__).parent / "data" / "inventory"
 EXAMPLE = Path(__file__).parents[2] / "inventory.example.yaml"
@@ -290,7 +290,7 @@ def test_the_policy_is_that_of_the_file_or_pack(tmp_path: Path, words: str, poli
 
 
 def test_there_is_a_file_for_each_policy_that_an_inventory_may_name() -> None:
-    assert sorted(get_args(Policy)) == list(plugins.names("rules.policies"))
+    assert sorted(get_args(Policy)) == list(plugins.names("rules.scheduling.policies"))
 
 
 def test_a_policy_that_is_none_is_refused_with_the_nearest(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.errors import InventoryError
-from agentless.inventory import MAX_BYTES, load
-from agentless.inventory_file import Node
+from agentless.inventory.inventory import MAX_BYTES, load
+from agentless.inventory.schema import Node
 
 
 def message(folder: Path, text: str | bytes) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agentless.inventory_file import schema
+from agentless.inventory.schema import schema
 
 EXAMPLE = Path(__file__).parents[2] / "inventory.example.yaml"
 

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.controller import outputs
+from agentless.controller.files import outputs
 from agentless.errors import RuntimeFailed
-from agentless.model.container import Container
-from agentless.model.keep import Keep
-from agentless.model.task import Ended, Task
-from agentless.rules.keep import (
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.retention import Keep
+from agentless.model.tasks.task import Ended, Task
+from agentless.rules.tasks.reconcile import REAP_AFTER
+from agentless.rules.tasks.retention import (
     AT_ONCE,
     ENDED,
     LARGE_AT_ONCE,
@@ -25,7 +26,6 @@ from agentless.rules.keep import (
     fetched_now,
     split_tail,
 )
-from agentless.rules.reconcile import REAP_AFTER
 from tests.pure.build import NOW, container, task
 
 HOUR = 3600.0

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import CopyFailed, UsageError
-from agentless.model.place import Place, decoded, encoded, parse_place, split, there
-from agentless.rules.copy_words import is_good_rsync, sentences
-from agentless.rules.landing import Landing, check_target, landings
+from agentless.model.files.location import Place, decoded, encoded, parse_place, split, there
+from agentless.rules.files.copy_errors import is_good_rsync, sentences
+from agentless.rules.files.destination import Landing, check_target, landings
 
 FILE = Place(None, "data/x")
 FOLDER = Place(None, "src/")

@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
+from agentless.engines.docker import engine
+from agentless.engines.docker.engine import Docker, ImageMissing
 from agentless.errors import AgentlessError, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
-from agentless.model.launch import Launch
-from agentless.model.node import NodeConfig
-from agentless.model.task import Placement, Task
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.launch import Launch
+from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from agentless.runtimes import docker
-from agentless.runtimes.docker import Docker, ImageMissing
 from tests.pure.build import SIGNER, placement, spec, task
 
 FAKE = Path(__file__).parent / "data" / "docker" / "fake_docker.py"
@@ -370,7 +370,7 @@ def test_a_node_without_flock_gets_the_fix_and_runs_nothing(node: Node) -> None:
 def test_the_lock_is_the_root_folders_and_nothing_is_run_while_it_stays_held(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(docker, "LOCK_WAIT", 1)
+    monkeypatch.setattr(engine, "LOCK_WAIT", 1)
     root = os.open("/", os.O_RDONLY)
     try:
         fcntl.flock(root, fcntl.LOCK_EX)
@@ -552,7 +552,7 @@ def test_two_in_one_script_do_not_get_the_same_gpu(node: Node) -> None:
 
 
 def test_where_the_lock_is_not_to_be_had_all_are_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(docker, "LOCK_WAIT", 1)
+    monkeypatch.setattr(engine, "LOCK_WAIT", 1)
     root = os.open("/", os.O_RDONLY)
     try:
         fcntl.flock(root, fcntl.LOCK_EX)

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.controller.past import Past
+from agentless.controller.scheduling.run_history import Past
 from agentless.errors import InventoryError
-from agentless.inventory import load
-from agentless.model.cluster import Cluster
-from agentless.model.needs import parse_target
-from agentless.model.node import NodeConfig
-from agentless.model.run import kind_of_task
-from agentless.model.task import Ended, Running, Task
-from agentless.model.terms import Terms
-from agentless.rules.fair_share import HALF_LIFE
-from agentless.rules.learned import learned
-from agentless.rules.plan import Outlook, Plan, Promise, plan
-from agentless.rules.publish import task_view
-from agentless.rules.survey import survey
-from agentless.stores.history import History
+from agentless.inventory.inventory import load
+from agentless.model.nodes.cluster import Cluster
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.run import kind_of_task
+from agentless.model.tasks.task import Ended, Running, Task
+from agentless.model.tasks.terms import Terms
+from agentless.rules.nodes.survey import survey
+from agentless.rules.scheduling.learned import learned
+from agentless.rules.scheduling.plan import Outlook, Plan, Promise, plan
+from agentless.rules.usage.fair_share import HALF_LIFE
+from agentless.rules.views.publish import task_view
+from agentless.stores.records.history import History
 from tests.pure.build import CID, NOW, cluster, placement, seen, spec, task
 from tests.pure.test_ledger import opened
 from tests.pure.test_plan import POLICIES, clusters, look, places, promises, runs, wish, wishes

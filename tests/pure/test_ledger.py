@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 import pytest
 
-from agentless.controller.hub import Hub
-from agentless.controller.ledger import Ledger
+from agentless.controller.state.events import Hub
+from agentless.controller.state.ledger import Ledger
 from agentless.errors import Refused, StateError
-from agentless.model.event import Assigned, Exited, Froze, Launched, Queued, Restarted, StopAsked
-from agentless.stores.history import History
+from agentless.model.tasks.event import Assigned, Exited, Froze, Launched, Queued, Restarted, StopAsked
+from agentless.stores.records.history import History
 from agentless.stores.secrets import SecretStore
-from agentless.stores.tinydb import TaskStore
+from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import CID, NOW, placement, process, task
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agentless.controller.ledger import Ledger
-from agentless.controller.together import Together
+from agentless.controller.state.group_commit import Together
+from agentless.controller.state.ledger import Ledger
 from agentless.errors import IllegalMove, StateError
-from agentless.model.event import Assigned, Dated, Event, Exited, Launched, Queued, Restarted, Unplaced
-from agentless.stores.tinydb import TaskStore
+from agentless.model.tasks.event import Assigned, Dated, Event, Exited, Launched, Queued, Restarted, Unplaced
+from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import CID, NOW, placement, task
 from tests.pure.test_ledger import full, opened, told
 

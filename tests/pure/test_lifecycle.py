@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agentless.errors import IllegalMove
-from agentless.model.event import (
+from agentless.model.tasks.event import (
     Adopted,
     Assigned,
     Dated,
@@ -32,8 +32,8 @@ from agentless.model.event import (
     Unplaced,
     Vanished,
 )
-from agentless.model.task import Ended, Lost, Paused, Pending, Rank, Running, Task
-from agentless.rules.lifecycle import apply
+from agentless.model.tasks.task import Ended, Lost, Paused, Pending, Rank, Running, Task
+from agentless.rules.tasks.lifecycle import apply
 from tests.pure.build import CID, NOW, STATES, placement, task
 
 EVENTS: dict[str, Event] = {

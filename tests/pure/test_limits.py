@@ -16,32 +16,34 @@ from pathlib import Path
 import orjson
 import pytest
 
-from agentless import hostfacts, plugins
-from agentless.controller import env_builds, shortcuts
-from agentless.controller import link as links
-from agentless.controller.conversation import conversed
-from agentless.controller.depot import Depot
-from agentless.controller.link import Link, Sighting
-from agentless.controller.parcels import BrokenOffError, fetch
-from agentless.controller.terminals import Program
+from agentless import plugins
+from agentless.controller.envs import builds
+from agentless.controller.images import direct
+from agentless.controller.images.archive_reader import BrokenOffError, fetch
+from agentless.controller.images.layer_spool import Depot
+from agentless.controller.nodes import connection as links
+from agentless.controller.nodes.connection import Link, Sighting
+from agentless.controller.nodes.conversation import conversed
+from agentless.controller.tasks.exec import Program
+from agentless.engines.docker.complaints import explain
+from agentless.engines.docker.container_limits import MOST
+from agentless.engines.docker.engine import Docker
+from agentless.engines.podman.complaints import explain as podman_explain
+from agentless.engines.systemd.engine import Systemd
+from agentless.engines.systemd.journal import JournalReading
 from agentless.errors import TooMuch
-from agentless.model.claim import GPUS, SPEC, TASK
+from agentless.gpus.nvidia.probe import ANSWER, Nvidia
 from agentless.model.command import SECTION, Command, Result
-from agentless.model.container import Container
-from agentless.model.gpu import MOST_GPUS
-from agentless.model.node import EngineFacts, HostFacts, NodeConfig
+from agentless.model.nodes.gpu import MOST_GPUS
+from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig
+from agentless.model.tasks.claim import GPUS, SPEC, TASK
+from agentless.model.tasks.container import Container
 from agentless.paths import template_dir
-from agentless.probes.nvidia import ANSWER, Nvidia
+from agentless.remote import host_facts
+from agentless.remote.session import Allowance, Session
+from agentless.remote.transports import SshFiles
 from agentless.render import Renderer
-from agentless.rules.layers import Image
-from agentless.runtimes._complaints import explain
-from agentless.runtimes._crowd import MOST
-from agentless.runtimes._journal import JournalReading
-from agentless.runtimes._podman_complaints import explain as podman_explain
-from agentless.runtimes.docker import Docker
-from agentless.runtimes.systemd import Systemd
-from agentless.session import Allowance, Session
-from agentless.transports import SshFiles
+from agentless.rules.images.layers import Image
 from tests.pure.build import NOW, SIGNER
 
 REST = (
@@ -54,7 +56,7 @@ CONFIG = NodeConfig("here", "", connection="local")
 @pytest.fixture
 async def session(tmp_path: Path) -> AsyncIterator[Session]:
     """A shell of this machine."""
-    session = Session(plugins.load("transports", "local").make(CONFIG, SshFiles(tmp_path, tmp_path)), "here")
+    session = Session(plugins.load("remote.transports", "local").make(CONFIG, SshFiles(tmp_path, tmp_path)), "here")
     await session.connect()
     yield session
     await session.close()
@@ -202,7 +204,7 @@ def test_no_answer_of_nvidia_smi_takes_long_to_read(hostile: str) -> None:
         Nvidia().parse(sections)
         Nvidia().parse_topology(sections)
         Nvidia().parse_xids({"xid": Result(0, b"@dmesg 0\n" + answer.encode())})
-        hostfacts.parse({"host": Result(0, answer.encode())})
+        host_facts.parse({"host": Result(0, answer.encode())})
     assert time.process_time() - began < 2
 
 
@@ -214,9 +216,9 @@ def test_a_section_that_was_cut_is_not_taken_for_a_whole_one() -> None:
 
 def test_a_host_with_more_parts_than_a_kernel_has_is_not_described() -> None:
     lines = "".join(f"node {n} {n}\n" for n in range(10_000))
-    assert hostfacts.parse({"host": Result(0, lines.encode())}) == HostFacts()
+    assert host_facts.parse({"host": Result(0, lines.encode())}) == HostFacts()
     cpus = ",".join(map(str, range(0, 20_000, 2)))
-    assert hostfacts.parse({"host": Result(0, f"online {cpus}\nmemory 1024\n".encode())}) == HostFacts(None, 1)
+    assert host_facts.parse({"host": Result(0, f"online {cpus}\nmemory 1024\n".encode())}) == HostFacts(None, 1)
 
 
 # ---------------------------------------------------------------------- others who read
@@ -275,9 +277,9 @@ async def test_a_script_that_does_not_end_after_its_mark_is_given_up() -> None:
 
 async def test_a_build_or_a_copy_of_an_image_that_talks_without_end_is_given_up() -> None:
     with pytest.raises(TooMuch):
-        await env_builds._collected(Endless(), Command("true"))  # type: ignore[arg-type]
+        await builds._collected(Endless(), Command("true"))  # type: ignore[arg-type]
     with pytest.raises(TooMuch):
-        await shortcuts._read(Endless())  # type: ignore[arg-type]
+        await direct._read(Endless())  # type: ignore[arg-type]
 
 
 def test_an_entry_of_the_journal_without_end_is_given_up() -> None:

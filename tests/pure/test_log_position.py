@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from agentless.engines.docker.timestamps import MARK, MARKS, PIECE, StampedReading
 from agentless.errors import UsageError
-from agentless.model.log_query import OVERLAP, LogQuery, Place, Position
-from agentless.runtimes._stamps import MARK, MARKS, PIECE, StampedReading
+from agentless.model.tasks.log_query import OVERLAP, LogQuery, Place, Position
 
 BEGIN = 1_780_000_000
 Entry = tuple[int, int, bytes]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.stores.logs import NOTE, Frame, LogStore
+from agentless.stores.files.logs import NOTE, Frame, LogStore
 
 chunks = st.lists(st.tuples(st.sampled_from([1, 2]), st.binary(max_size=300)), max_size=12)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentless.errors import StateError
-from agentless.stores.logs import LogStore
+from agentless.stores.files.logs import LogStore
 from tests.pure.test_log_store import keep, text
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.model.cluster import Cluster
-from agentless.model.task import Task
-from agentless.rules.batches import Stay, Turns, is_held_back
-from agentless.rules.plan import Plan, Promise, plan
-from agentless.rules.room import Room
-from agentless.rules.seat import FAR
+from agentless.model.nodes.cluster import Cluster
+from agentless.model.tasks.task import Task
+from agentless.rules.scheduling.batches import Stay, Turns, is_held_back
+from agentless.rules.scheduling.gpu_timeline import FAR
+from agentless.rules.scheduling.node_timeline import Room
+from agentless.rules.scheduling.plan import Plan, Promise, plan
 from tests.pure.build import NOW, cluster, seen, task, uuid
 from tests.pure.test_plan import POLICIES, later, places, promises, runs, wish
 

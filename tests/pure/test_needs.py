@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import UsageError
-from agentless.model.needs import Needs, is_type, joined, parse_gpu_types, parse_target
-from agentless.model.sharing import ALONE, Sharing
+from agentless.model.scheduling.needs import Needs, is_type, joined, parse_gpu_types, parse_target
+from agentless.model.scheduling.sharing import ALONE, Sharing
 
 
 def exact(node: str, numa: int | None = None, indices: tuple[int, ...] = ()) -> Needs:

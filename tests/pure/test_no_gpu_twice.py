@@ -10,15 +10,24 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agentless.errors import IllegalMove
-from agentless.model.claim import labels_of
-from agentless.model.cluster import Observation
-from agentless.model.container import Container
-from agentless.model.event import Assigned, Exited, Froze, Launched, LaunchFailed, LostContact, StopAsked, Vanished
-from agentless.model.gpu import GpuProcess
-from agentless.model.task import Placement, Task
-from agentless.rules.lifecycle import apply
-from agentless.rules.plan import plan
-from agentless.rules.policies import pack
+from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.gpu import GpuProcess
+from agentless.model.tasks.claim import labels_of
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.event import (
+    Assigned,
+    Exited,
+    Froze,
+    Launched,
+    LaunchFailed,
+    LostContact,
+    StopAsked,
+    Vanished,
+)
+from agentless.model.tasks.task import Placement, Task
+from agentless.rules.scheduling.plan import plan
+from agentless.rules.scheduling.policies import pack
+from agentless.rules.tasks.lifecycle import apply
 from tests.pure.build import CID, NOW, cluster, container, process, seen, task, uuid
 
 NODES = {"node1": 3, "node2": 2}

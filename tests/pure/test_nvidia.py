@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agentless.gpus.nvidia.probe import Nvidia
 from agentless.model.command import Result, split_sections
-from agentless.model.gpu import GpuProcess, GpuReading, GpuSample
-from agentless.probes.nvidia import Nvidia
+from agentless.model.nodes.gpu import GpuProcess, GpuReading, GpuSample
 from tests.pure.build import cluster, seen
 
 RECORDS = sorted((Path(__file__).parent / "data" / "nvidia").glob("*.json"))

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from agentless.gpus.nvidia.probe import ANSWER, Nvidia
 from agentless.model.command import join_sections, split_sections
-from agentless.model.gpu import GpuSample, GpuTopology
-from agentless.probes.nvidia import ANSWER, Nvidia
+from agentless.model.nodes.gpu import GpuSample, GpuTopology
 
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 GPU = "0, GPU-a, NVIDIA H100, 550.54.15, 00000000:3B:00.0, 81559, 7, 81552, 0"

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.model.needs import Needs
-from agentless.model.task import Task
-from agentless.model.terms import Terms
-from agentless.rules.order import order
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.task import Task
+from agentless.model.tasks.terms import Terms
+from agentless.rules.scheduling.order import order
 from tests.pure.build import NOW, spec, task
 
 

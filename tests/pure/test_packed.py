@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.rules import packed
+from agentless.rules.images import compressed as packed
 
 PACKERS = ("zstd", "gzip")
 CONTENT: dict[str, Callable[[], bytes]] = {

@@ -11,22 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless import plugins
-from agentless.model.claim import labels_of, task_of
-from agentless.model.cluster import Cluster, Observation
-from agentless.model.container import Container
-from agentless.model.gpu import GpuSample
-from agentless.model.needs import parse_target
-from agentless.model.node import EngineFacts, HostFacts, NodeConfig, NumaNode
-from agentless.model.task import Placement, Running, Task
-from agentless.model.terms import Terms
-from agentless.rules.plan import Plan, Promise, plan
-from agentless.rules.search import Cost
-from agentless.rules.shape import shape_of
-from agentless.rules.survey import survey
+from agentless.model.nodes.cluster import Cluster, Observation
+from agentless.model.nodes.gpu import GpuSample
+from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig, NumaNode
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.claim import labels_of, task_of
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.task import Placement, Running, Task
+from agentless.model.tasks.terms import Terms
+from agentless.rules.nodes.survey import survey
+from agentless.rules.scheduling.plan import Plan, Promise, plan
+from agentless.rules.scheduling.search import Cost
+from agentless.rules.scheduling.shape import shape_of
 from tests.pure.build import CID, NOW, cluster, container, placement, process, reading, seen, spec, task, uuid
 
 POLICIES: dict[str | None, Cost] = {
-    name: plugins.load("rules.policies", name).cost for name in plugins.names("rules.policies")
+    name: plugins.load("rules.scheduling.policies", name).cost for name in plugins.names("rules.scheduling.policies")
 }
 POLICIES[None] = POLICIES["pack"]
 

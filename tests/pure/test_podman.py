@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
+from agentless.engines.docker.engine import Held, ImageMissing
+from agentless.engines.podman.complaints import _KNOWN
+from agentless.engines.podman.engine import Podman
 from agentless.errors import NodeBroken, RuntimeFailed
-from agentless.model.claim import labels_of
 from agentless.model.command import Result
-from agentless.model.event import Exited
-from agentless.model.node import NodeConfig
-from agentless.model.signature import SIGNATURE
-from agentless.model.task import Placement
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.claim import labels_of
+from agentless.model.tasks.event import Exited
+from agentless.model.tasks.signature import SIGNATURE
+from agentless.model.tasks.task import Placement
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from agentless.rules.reconcile import reconcile
-from agentless.runtimes._podman_complaints import _KNOWN
-from agentless.runtimes.docker import Held, ImageMissing
-from agentless.runtimes.podman import Podman
+from agentless.rules.tasks.reconcile import reconcile
 from tests.pure.build import NOW, SIGNER, placement, spec, task
 
 DATA = Path(__file__).parent / "data" / "podman"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.model.cluster import Cluster
-from agentless.model.node import HostFacts
-from agentless.model.task import Running, Task
-from agentless.rules.plan import Plan, plan
+from agentless.model.nodes.cluster import Cluster
+from agentless.model.nodes.node import HostFacts
+from agentless.model.tasks.task import Running, Task
+from agentless.rules.scheduling.plan import Plan, plan
 from tests.pure.build import CID, NOW, cluster, process, seen
 from tests.pure.test_max_parallel import of
 from tests.pure.test_plan import POLICIES, clusters, later, runs, there, wish, wishes

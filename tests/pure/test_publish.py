@@ -7,13 +7,21 @@ from typing import Any
 
 import pytest
 
-from agentless.model.gpu import GpuSample
-from agentless.model.node import Breakdown, EngineFacts, NodeConfig
-from agentless.model.reservation import Reservation
-from agentless.model.task import Assigning, Rank
+from agentless.model.nodes.gpu import GpuSample
+from agentless.model.nodes.node import Breakdown, EngineFacts, NodeConfig
+from agentless.model.scheduling.reservation import Reservation
+from agentless.model.tasks.task import Assigning, Rank
 from agentless.model.view import GpuView, NodeView, TaskView
-from agentless.rules.plan import Outlook, Promise
-from agentless.rules.publish import address_of, checks, gpu_view, node_view, reservation_view, task_view, timestamp
+from agentless.rules.scheduling.plan import Outlook, Promise
+from agentless.rules.views.publish import (
+    address_of,
+    checks,
+    gpu_view,
+    node_view,
+    reservation_view,
+    task_view,
+    timestamp,
+)
 from tests.pure.build import CID, NOW, STATES, cluster, placement, process, reading, seen, spec, task, uuid
 
 TASK = "id name state node gpus gpu_uuids image command env_names batch owner created_at started_at ended_at exit_code "

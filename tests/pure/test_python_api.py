@@ -20,10 +20,10 @@ from agentless.api.lines import lines
 from agentless.api.parse import parse
 from agentless.api.task import Task, coming, moment
 from agentless.api.verb import Stream, Verb
-from agentless.client import Client
-from agentless.model.gpu import GpuProcess
+from agentless.client.client import Client
 from agentless.model.moment import parse_past
-from agentless.model.spec import TaskSpec
+from agentless.model.nodes.gpu import GpuProcess
+from agentless.model.tasks.spec import TaskSpec
 from agentless.model.view import EventView, ExplainView, GpuView, ObstacleView, RecoveryView, StartView, TaskView
 
 # -------------------------------------------------------------------- values

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import UsageError
-from agentless.model.event import Assigned, Moved, Unplaced
-from agentless.model.task import Rank, Task
-from agentless.rules.lifecycle import apply
-from agentless.rules.order import order
-from agentless.rules.plan import Plan, plan
-from agentless.rules.rank import move
+from agentless.model.tasks.event import Assigned, Moved, Unplaced
+from agentless.model.tasks.task import Rank, Task
+from agentless.rules.scheduling.order import order
+from agentless.rules.scheduling.plan import Plan, plan
+from agentless.rules.scheduling.rank import move
+from agentless.rules.tasks.lifecycle import apply
 from tests.pure.build import NOW, cluster, placement, seen, task
 from tests.pure.test_order import names, waits
 from tests.pure.test_plan import POLICIES, promises, runs, wish

@@ -7,13 +7,13 @@ from typing import Any, get_args
 
 import pytest
 
-from agentless.model.claim import labels_of
-from agentless.model.container import DATED_LATE, ContainerState
-from agentless.model.event import Assigned, Dated, Launched, LaunchFailed, Restarted, Vanished
-from agentless.model.signature import SIGNATURE
-from agentless.model.task import Ended
-from agentless.rules.lifecycle import apply
-from agentless.rules.reconcile import LAUNCH_BOUND, REAP_AFTER, container_of, is_forsaken, reconcile
+from agentless.model.tasks.claim import labels_of
+from agentless.model.tasks.container import DATED_LATE, ContainerState
+from agentless.model.tasks.event import Assigned, Dated, Launched, LaunchFailed, Restarted, Vanished
+from agentless.model.tasks.signature import SIGNATURE
+from agentless.model.tasks.task import Ended
+from agentless.rules.tasks.lifecycle import apply
+from agentless.rules.tasks.reconcile import LAUNCH_BOUND, REAP_AFTER, container_of, is_forsaken, reconcile
 from tests.pure.build import CID, NOW, STATES, container, placement, task
 
 CONTAINER_STATES = get_args(ContainerState)

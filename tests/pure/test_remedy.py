@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from agentless.model.cluster import Cluster
-from agentless.model.task import Running, Task
-from agentless.rules.ahead import Ahead
-from agentless.rules.plan import Promise, plan
-from agentless.rules.remedy import MOST_AHEAD, _without, remedies
-from agentless.rules.survey import survey
+from agentless.model.nodes.cluster import Cluster
+from agentless.model.tasks.task import Running, Task
+from agentless.rules.explain.ahead import Ahead
+from agentless.rules.explain.remedy import MOST_AHEAD, _without, remedies
+from agentless.rules.nodes.survey import survey
+from agentless.rules.scheduling.plan import Promise, plan
 from tests.pure.build import CID, NOW, cluster, process, seen, uuid
 from tests.pure.test_gpu_share import on_gpu, shares
 from tests.pure.test_plan import POLICIES, boxed, clusters, later, look, mixed, runs, there, two_nodes, wish, wishes

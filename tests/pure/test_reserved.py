@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 
 from agentless.cli.app import run
 from agentless.errors import AgentlessError, Refused, StateError, Unreachable, UsageError
-from agentless.model.cluster import Cluster
 from agentless.model.moment import check_future, format_moment, parse_moment
-from agentless.model.needs import parse_target
-from agentless.model.reservation import Reservation
-from agentless.model.task import Task
-from agentless.model.terms import Terms
-from agentless.rules.explain import never, refusal
-from agentless.rules.plan import Plan, plan
-from agentless.rules.reservations import LATE, LATEST, MAX_REASON, check, in_the_way, notice
-from agentless.rules.survey import survey
-from agentless.stores.reservations import ReservationStore
-from agentless.stores.tinydb import TaskStore
+from agentless.model.nodes.cluster import Cluster
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.scheduling.reservation import Reservation
+from agentless.model.tasks.task import Task
+from agentless.model.tasks.terms import Terms
+from agentless.rules.explain.obstacles import never, refusal
+from agentless.rules.nodes.survey import survey
+from agentless.rules.scheduling.plan import Plan, plan
+from agentless.rules.scheduling.reservations import LATE, LATEST, MAX_REASON, check, in_the_way, notice
+from agentless.stores.state.reservations import ReservationStore
+from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import NOW, cluster, process, seen, spec, task
 from tests.pure.test_plan import POLICIES, clusters, look, places, promises, runs, two_nodes, wish, wishes
 

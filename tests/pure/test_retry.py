@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from agentless.errors import UsageError
-from agentless.model.event import Event, Exited, LaunchFailed, LostContact, StopAsked, Vanished
-from agentless.model.needs import Needs
-from agentless.model.spec import Volume
-from agentless.model.task import Rank, Task
-from agentless.model.task_id import first_try, is_task_id, next_try, numbered
-from agentless.model.terms import Terms, parse_retry_on
-from agentless.rules.lifecycle import apply
-from agentless.rules.retry import LONGEST, another_try, fresh_try
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.event import Event, Exited, LaunchFailed, LostContact, StopAsked, Vanished
+from agentless.model.tasks.spec import Volume
+from agentless.model.tasks.task import Rank, Task
+from agentless.model.tasks.task_id import first_try, is_task_id, next_try, numbered
+from agentless.model.tasks.terms import Terms, parse_retry_on
+from agentless.rules.tasks.lifecycle import apply
+from agentless.rules.tasks.retry import LONGEST, another_try, fresh_try
 from tests.pure.build import NOW, spec, task
 
 ENDINGS: dict[str, tuple[Event, Any]] = {

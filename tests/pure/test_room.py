@@ -7,15 +7,15 @@ from math import inf
 
 import pytest
 
-from agentless.model.cluster import Allocation
-from agentless.model.gpu import GpuSample, GpuTopology
-from agentless.model.node import Breakdown, EngineFacts, HostFacts, NumaNode
-from agentless.model.reservation import Reservation
-from agentless.model.sharing import ALONE, Sharing
-from agentless.rules.load import Load
-from agentless.rules.policies import least_loaded
-from agentless.rules.room import FAR, SOON, Room
-from agentless.rules.shape import Amounts, shape_of
+from agentless.model.nodes.cluster import Allocation
+from agentless.model.nodes.gpu import GpuSample, GpuTopology
+from agentless.model.nodes.node import Breakdown, EngineFacts, HostFacts, NumaNode
+from agentless.model.scheduling.reservation import Reservation
+from agentless.model.scheduling.sharing import ALONE, Sharing
+from agentless.rules.scheduling.load import Load
+from agentless.rules.scheduling.node_timeline import FAR, SOON, Room
+from agentless.rules.scheduling.policies import least_loaded
+from agentless.rules.scheduling.shape import Amounts, shape_of
 from tests.pure.build import NOW, cluster, reading, seen, spec, uuid
 
 GIB = 1 << 30

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from agentless.errors import StateError
-from agentless.model.gpu import GpuReading
-from agentless.rules.series import LEVELS, POINTS, Block, Grid, curves
-from agentless.stores.samples import SampleStore
+from agentless.model.nodes.gpu import GpuReading
+from agentless.rules.usage.series import LEVELS, POINTS, Block, Grid, curves
+from agentless.stores.records.samples import SampleStore
 
 MINUTE = LEVELS[0].block
 BEGIN = 36_000 * 50_000  # where a block of every level begins

@@ -7,14 +7,14 @@ from math import inf
 
 import pytest
 
-from agentless.model.gpu import GpuSample
-from agentless.model.needs import parse_target
-from agentless.model.sharing import ALONE
-from agentless.rules.policies import best_fit, first_fit, pack
-from agentless.rules.room import Room
-from agentless.rules.search import Index, Search, _worth
-from agentless.rules.seat import FAR
-from agentless.rules.shape import Amounts, shape_of
+from agentless.model.nodes.gpu import GpuSample
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.scheduling.sharing import ALONE
+from agentless.rules.scheduling.gpu_timeline import FAR
+from agentless.rules.scheduling.node_timeline import Room
+from agentless.rules.scheduling.policies import best_fit, first_fit, pack
+from agentless.rules.scheduling.search import Index, Search, _worth
+from agentless.rules.scheduling.shape import Amounts, shape_of
 from tests.pure.build import NOW, cluster, reading, seen, spec
 
 GIB = 1 << 30

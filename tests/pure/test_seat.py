@@ -6,9 +6,9 @@ from math import inf
 
 import pytest
 
-from agentless.model.cluster import Gpu
-from agentless.model.sharing import ALONE, Sharing
-from agentless.rules.seat import FAR, Seat
+from agentless.model.nodes.cluster import Gpu
+from agentless.model.scheduling.sharing import ALONE, Sharing
+from agentless.rules.scheduling.gpu_timeline import FAR, Seat
 from tests.pure.build import NOW, process, reading
 
 GIB = 1 << 30

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from agentless.errors import StateError
-from agentless.stores.history import History
+from agentless.stores.records.history import History
 from agentless.stores.secrets import SecretStore
-from agentless.stores.tinydb import TaskStore
+from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import spec, task
 
 VALUE = "k3y-of-the-kingdom é\n\"'"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.model.gpu import GpuReading
-from agentless.rules.series import HOLD, LEVELS, METRICS, POINTS, Block, Grid, curves, fold, level_for
+from agentless.model.nodes.gpu import GpuReading
+from agentless.rules.usage.series import HOLD, LEVELS, METRICS, POINTS, Block, Grid, curves, fold, level_for
 
 START = 36_000 * 50_000  # where a block of every level begins
 EMPTY = GpuReading(0, "GPU-0")

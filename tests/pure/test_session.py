@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from agentless.errors import HostKeyRejected, Unreachable
 from agentless.model.command import Command
-from agentless.model.node import NodeConfig
-from agentless.session import Session, backoff
-from agentless.transports import SshFiles
-from agentless.transports import _known_hosts as known_hosts
-from agentless.transports._keys import Encrypted, offer
-from agentless.transports._link import SshTransport
-from agentless.transports._route import route
+from agentless.model.nodes.node import NodeConfig
+from agentless.remote.session import Session, backoff
+from agentless.remote.transports import SshFiles
+from agentless.remote.transports import _known_hosts as known_hosts
+from agentless.remote.transports._keys import Encrypted, offer
+from agentless.remote.transports._link import SshTransport
+from agentless.remote.transports._route import route
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHMW0JpAHlA1g1cQeKwyCtlb0C3uQjv8mPZ0pJQ0bX1a"
 OTHER = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQC7"
@@ -79,7 +79,7 @@ async def test_what_answers_with_no_number_is_no_shell(number):
 def way(tmp_path, monkeypatch):
     """The way to a node, by the configuration that is given."""
     monkeypatch.setattr("getpass.getuser", lambda: "me")
-    monkeypatch.setattr("agentless.transports._config.SYSTEM_CONFIG", tmp_path / "system")
+    monkeypatch.setattr("agentless.remote.transports._config.SYSTEM_CONFIG", tmp_path / "system")
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     (tmp_path / ".ssh").mkdir()
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from agentless.model.needs import Needs
-from agentless.model.node import NodeConfig
-from agentless.model.reservation import Reservation
-from agentless.model.sharing import ALONE, Sharing
-from agentless.rules.shape import Amounts, Shape, shape_of
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.scheduling.needs import Needs
+from agentless.model.scheduling.reservation import Reservation
+from agentless.model.scheduling.sharing import ALONE, Sharing
+from agentless.rules.scheduling.shape import Amounts, Shape, shape_of
 from tests.pure.build import spec
 
 NODE = NodeConfig("node1", "h", labels={"rack": "a"})

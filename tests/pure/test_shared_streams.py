@@ -7,8 +7,8 @@ import contextlib
 
 import pytest
 
-from agentless.controller import shared_streams
-from agentless.controller.shared_streams import SharedStreams
+from agentless.controller.nodes import shared_streams
+from agentless.controller.nodes.shared_streams import SharedStreams
 from agentless.errors import NoAnswer, NoSession
 from agentless.model.command import Command
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from agentless.engines.docker.engine import Docker
 from agentless.model.command import escaped
-from agentless.model.node import NodeConfig
+from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from agentless.runtimes.docker import Docker
 from tests.keyboard import TAKE
 from tests.pure.build import SIGNER
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from agentless.errors import UsageError
-from agentless.model.claim import labels_of
-from agentless.model.files import Output, Upload
-from agentless.model.needs import MAX_GPUS, Needs
-from agentless.model.spec import (
+from agentless.model.files.task_files import Output, Upload
+from agentless.model.scheduling.needs import MAX_GPUS, Needs
+from agentless.model.tasks.claim import labels_of
+from agentless.model.tasks.spec import (
     MAX_NUMBER,
     MAX_SPEC,
     MAX_VARIABLE,
@@ -28,7 +28,7 @@ from agentless.model.spec import (
     parse_volume,
     without_zeros,
 )
-from agentless.model.terms import MAX_RETRIES, Terms
+from agentless.model.tasks.terms import MAX_RETRIES, Terms
 from tests.pure.build import placement, spec, task
 
 

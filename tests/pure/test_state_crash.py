@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from agentless.model.task import Task
-from agentless.stores.tinydb import TaskStore
+from agentless.model.tasks.task import Task
+from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import task
 
 

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from agentless.errors import StateError
-from agentless.model.needs import parse_target
-from agentless.model.spec import Mount
-from agentless.model.task import Task
-from agentless.stores import tinydb
-from agentless.stores.tinydb import TaskStore
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.spec import Mount
+from agentless.model.tasks.task import Task
+from agentless.stores.state import tinydb
+from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import STATES, spec, task
 
 SAMPLE = Path(__file__).parent / "data" / "state" / "v1.json"

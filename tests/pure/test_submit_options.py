@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless import errors
-from agentless.cli.submit import submit
-from agentless.model.needs import Needs
-from agentless.model.spec import Mount, TaskSpec
-from agentless.model.terms import Terms
-from agentless.rules.options import Options, Outside, Submission, submission
+from agentless.cli.submit.submit import submit
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.spec import Mount, TaskSpec
+from agentless.model.tasks.terms import Terms
+from agentless.rules.submit.options import Options, Outside, Submission, submission
 
 NOW = 1_777_634_400.0  # 2026-05-01T11:20:00Z
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from agentless.model.cluster import Allocation, Gpu, Node, Observation
-from agentless.model.container import Container
-from agentless.model.gpu import GpuProcess, GpuSample
-from agentless.model.node import EngineFacts, NodeConfig
-from agentless.model.reservation import Reservation
-from agentless.model.sharing import Sharing
-from agentless.rules.survey import STALE_AFTER, describe, survey
+from agentless.model.nodes.cluster import Allocation, Gpu, Node, Observation
+from agentless.model.nodes.gpu import GpuProcess, GpuSample
+from agentless.model.nodes.node import EngineFacts, NodeConfig
+from agentless.model.scheduling.reservation import Reservation
+from agentless.model.scheduling.sharing import Sharing
+from agentless.model.tasks.container import Container
+from agentless.rules.nodes.survey import STALE_AFTER, describe, survey
 from tests.pure.build import CID, NOW, cluster, container, process, reading, seen, spec, task, uuid
 
 

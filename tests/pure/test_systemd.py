@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentless.engines.systemd.engine import Systemd
+from agentless.engines.systemd.journal import JournalReading
 from agentless.errors import NoAnswer, NodeBroken, Refused, RuntimeFailed, UsageError
-from agentless.model.claim import task_of
+from agentless.gpus.nvidia.probe import _container
 from agentless.model.command import Command, Result
-from agentless.model.log_query import LogQuery
-from agentless.model.node import NodeConfig
-from agentless.model.spec import Mount, check_spec
-from agentless.model.task import Placement, Task
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.claim import task_of
+from agentless.model.tasks.log_query import LogQuery
+from agentless.model.tasks.spec import Mount, check_spec
+from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir
-from agentless.probes.nvidia import _container
 from agentless.render import Renderer
-from agentless.runtimes._journal import JournalReading
-from agentless.runtimes.systemd import Systemd
 from tests.pure.build import NOW, SIGNER, placement, spec, task
 
 STANDINS = Path(__file__).parents[2] / "agentless" / "demo" / "bin"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from agentless.archive import Unpacker
 from agentless.errors import CopyFailed, RuntimeFailed
-from agentless.stores.arrivals import Arrival, Unpacking, Unusable, ZerosAhead, arrive
-from agentless.stores.outputs import OutputStore
-from agentless.tar import pulled
+from agentless.formats.archive import Unpacker
+from agentless.formats.tar import pulled
+from agentless.stores.files.arrivals import Arrival, Unpacking, Unusable, ZerosAhead, arrive
+from agentless.stores.files.outputs import OutputStore
 
 END = bytes(1024)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentless.errors import UsageError
 from agentless.model.command import escaped
 from agentless.model.terminal import FRAME, Frames, Size, frame
-from agentless.transports._sessions import login_words
+from agentless.remote.transports._sessions import login_words
 
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 NASTY = 'it\'s "$HOME" `id` $(id) \\0101 \\\\ %s !! é\n\ttwo; # lines | & < > * ?'

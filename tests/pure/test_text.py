@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from agentless.api.lines import lines
 from agentless.cli import common, complete
 from agentless.cli.app import complain
+from agentless.client.wire import failure
 from agentless.controller.log import Lines
 from agentless.model.text import cut, lines_of, printable, printable_lines
-from agentless.wire import failure
 
 CONTROLS = "".join(map(chr, (*range(32), *range(127, 160)))) + "\u2028\u2029\u202e\u2066\u200f\ufeff\ud800\U000e0041"
 """C0, DEL, C1, separators of lines, marks of direction, half a character, an invisible one."""

@@ -6,8 +6,8 @@ import asyncio
 import time
 from types import SimpleNamespace
 
-from agentless.controller.hub import Hub
-from agentless.controller.timer import Timer
+from agentless.controller.state.events import Hub
+from agentless.controller.tasks.deadlines import Timer
 
 
 async def test_a_look_that_is_held_up_does_not_make_what_is_due_next_wait(monkeypatch):

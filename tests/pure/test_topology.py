@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.controller.link import Link
+from agentless.controller.nodes.connection import Link
 from agentless.demo.gpus import Gpus
+from agentless.engines.docker.engine import Docker
+from agentless.engines.systemd.engine import Systemd
+from agentless.gpus.nvidia.probe import Nvidia
 from agentless.model.command import Command, Result
-from agentless.model.gpu import GpuTopology, closeness
-from agentless.model.node import NodeConfig
+from agentless.model.nodes.gpu import GpuTopology, closeness
+from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
-from agentless.probes.nvidia import Nvidia
 from agentless.render import Renderer
-from agentless.runtimes.docker import Docker
-from agentless.runtimes.systemd import Systemd
 from tests.pure.build import NOW, SIGNER
 
 RECORDS = sorted((Path(__file__).parent / "data" / "topology").glob("*.json"))

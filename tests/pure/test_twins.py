@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agentless.model.cluster import Observation
-from agentless.model.gpu import GpuSample
-from agentless.model.node import EngineFacts, HostFacts, NodeConfig
-from agentless.rules.publish import checks, node_view
-from agentless.rules.survey import survey
-from agentless.rules.twins import marks, may_have, taken, twin_words
+from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.gpu import GpuSample
+from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig
+from agentless.rules.nodes.survey import survey
+from agentless.rules.nodes.twins import marks, may_have, taken, twin_words
+from agentless.rules.views.publish import checks, node_view
 from tests.pure.build import NOW, seen, uuid
 
 

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import StateError, UsageError
-from agentless.model.gate import GpuRecord, NodeRecord
-from agentless.model.spent import Load, Spent, spent_of
-from agentless.model.task import Ended
-from agentless.rules.periods import LONGEST, period_of, periods
-from agentless.rules.usage import ROWS, Tally, gpus_of, observed
-from agentless.stores.history import History
+from agentless.model.nodes.exclusion import GpuRecord, NodeRecord
+from agentless.model.tasks.task import Ended
+from agentless.model.usage.spent import Load, Spent, spent_of
+from agentless.rules.usage.periods import LONGEST, period_of, periods
+from agentless.rules.usage.usage import ROWS, Tally, gpus_of, observed
+from agentless.stores.records.history import History
 from tests.pure.build import NOW, STATES, cluster, placement, reading, seen, task
 
 HOUR = 3600.0
@@ -331,7 +331,7 @@ def test_what_an_older_version_has_added_meanwhile_is_found_too(path):
 def test_a_task_ends_also_where_there_was_no_room_for_the_table_at_the_start(path, monkeypatch):
     full = sqlite3.OperationalError("database or disk is full")
     with monkeypatch.context() as patch:
-        patch.setattr("agentless.stores.accounts.Accounts.catch_up", lambda _: (_ for _ in ()).throw(full))
+        patch.setattr("agentless.stores.records.accounts.Accounts.catch_up", lambda _: (_ for _ in ()).throw(full))
         history = History(path)
     history.add(ended("t1"))
     assert [each.task for each in pages(history)] == ["t1"]
@@ -346,7 +346,7 @@ def test_a_task_ends_also_when_the_disk_was_full_at_the_first_try(path, monkeypa
         raise sqlite3.OperationalError("database or disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("agentless.stores.accounts.Accounts.keep", full)
+        patch.setattr("agentless.stores.records.accounts.Accounts.keep", full)
         with pytest.raises(StateError):
             history.add(ended("t1"))
     history.add(ended("t1"))

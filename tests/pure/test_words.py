@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agentless.words import date, ending, starts, variables, where
+from agentless.client.words import date, ending, starts, variables, where
 
 
 def task(**fields: Any) -> dict[str, Any]:

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentless.gpus.nvidia import xid as _xid
 from agentless.model.command import Result, join_sections, split_sections
-from agentless.model.gpu import Xid, pci_bus_id
-from agentless.probes import _xid
+from agentless.model.nodes.gpu import Xid, pci_bus_id
 
 RECORDS = sorted((Path(__file__).parent / "data" / "xid").glob("*.json"))
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agentless.client import Client
+from agentless.client.client import Client
 from tests import ready
 from tests.lab import Lab, Node
 from tests.pauses import pauses

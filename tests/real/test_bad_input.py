@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentless.client import RequestFailed
+from agentless.client.client import RequestFailed
 from tests import ready
 from tests.real.cli import Cli, containers, inventory_of
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agentless.client import RequestFailed
+from agentless.client.client import RequestFailed
 from tests.real.cli import Cli, Events, containers, finish, inspect, is_alive, until
 
 

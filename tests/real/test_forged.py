@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from agentless.model.claim import GPUS, SPEC, TASK
+from agentless.model.tasks.claim import GPUS, SPEC, TASK
 from tests.real.cli import Cli, containers, inspect, until
 
 

@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 
-from agentless.rules.keep import AT_ONCE
+from agentless.rules.tasks.retention import AT_ONCE
 from tests.real.cli import until
 from tests.real.test_workspace import Person
 

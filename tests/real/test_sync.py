@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from agentless.controller import delivery, sync
-from agentless.controller.delivery import Job
-from agentless.controller.sync import Sync
-from agentless.controller.wiring import Controller
+from agentless.controller.app import Controller
+from agentless.controller.images import distribution, upload
+from agentless.controller.images.distribution import Sync
+from agentless.controller.images.upload import Job
 from agentless.errors import AgentlessError, RuntimeFailed, Unreachable
-from agentless.model.transfer import Progress, Sent
+from agentless.model.images.transfer import Progress, Sent
 from tests.lab import Lab, Node
 from tests.real.cli import until
 
@@ -35,7 +35,7 @@ class World:
 
     lab: Lab
     controller: Controller
-    sync: Sync
+    distribution: Sync
 
     async def send(self, image: str, *to: str, source: str = "node1", **how) -> dict[str, Sent | AgentlessError]:
         links = self.controller.core.links
@@ -93,7 +93,7 @@ def image(lab: Lab) -> Iterator[str]:
 @pytest.fixture
 async def world(lab: Lab, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setenv("HOME", str(lab.home))
-    monkeypatch.setattr(delivery, "STEP", 4 * MB)
+    monkeypatch.setattr(upload, "STEP", 4 * MB)
     controller = Controller(tmp_path, lab.inventory)
     await controller.start()
     await asyncio.gather(*(link.ready() for link in controller.core.links.values()))
@@ -129,7 +129,7 @@ def failed(found: dict[str, Sent | AgentlessError], name: str = "node2") -> Agen
 @pytest.fixture(autouse=True)
 def each_piece_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else what is done at a share of a transfer would now and then be done after all of it."""
-    monkeypatch.setattr(delivery, "TELL_EVERY", 0.0)
+    monkeypatch.setattr(upload, "TELL_EVERY", 0.0)
 
 
 class At:
@@ -189,7 +189,7 @@ async def test_a_node_without_zstd_takes_it_as_it_is_or_by_gzip(
     with without(world.node(), "zstd"):
         assert sent(await world.send(image)).sent > LAYER * LAYERS * MB
         clean(world.node())
-        monkeypatch.setattr(sync, "FAST", math.inf)
+        monkeypatch.setattr(distribution, "FAST", math.inf)
         assert sent(await world.send(image)).layers_sent == LAYERS
     assert world.has() == [image]
 
@@ -215,7 +215,7 @@ async def test_nodes_that_reach_each_other_need_nobody_between_them(
         assert sent(await world.send(image, via="straight")).how == "straight"
         assert world.has() == [image]
         clean(world.node())
-        monkeypatch.setattr(sync, "SLOW", math.inf)
+        monkeypatch.setattr(distribution, "SLOW", math.inf)
         assert sent(await world.send(image)).how == "straight"
     assert said(world.node(), f"docker image inspect -f '{{{{.Id}}}}' {TAG}").strip() == image
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agentless.model.node import NodeConfig
-from agentless.transports import SshFiles
+from agentless.model.nodes.node import NodeConfig
+from agentless.remote.transports import SshFiles
 from tests.real.transports.nodes import LIBRARIES, Node, node_of, opened
 from tests.real.transports.sshd import PROGRAM, Sshd
 

@@ -10,10 +10,10 @@ import pytest
 
 from agentless import plugins
 from agentless.errors import Unreachable
-from agentless.model.node import NodeConfig
+from agentless.model.nodes.node import NodeConfig
 from agentless.ports import Transport
-from agentless.session import Session
-from agentless.transports import SshFiles
+from agentless.remote.session import Session
+from agentless.remote.transports import SshFiles
 from tests.real.transports.sshd import WAIT, Sshd, processes, until
 
 LIBRARIES = ("asyncssh", "paramiko")
@@ -30,7 +30,7 @@ class Node:
 
     def transport(self) -> Transport:
         """A transport that is not yet connected."""
-        return plugins.load("transports", self.config.connection).make(self.config, self.files)
+        return plugins.load("remote.transports", self.config.connection).make(self.config, self.files)
 
     def session(self) -> Session:
         """A session that is not yet connected."""

@@ -12,7 +12,7 @@ import pytest
 
 from agentless.errors import Timeout, Unreachable
 from agentless.model.command import Command
-from agentless.session import SHELLS
+from agentless.remote.session import SHELLS
 from tests.real.transports.nodes import MB
 from tests.real.transports.sshd import WAIT, until
 

@@ -7,15 +7,15 @@ import contextlib
 
 import pytest
 
-from agentless.controller import link as links
-from agentless.controller.link import Link
-from agentless.controller.wiring import SystemClock
-from agentless.model.signature import Signer
+from agentless.controller.app import SystemClock
+from agentless.controller.nodes import connection as links
+from agentless.controller.nodes.connection import Link
+from agentless.engines.docker.engine import Docker
+from agentless.engines.systemd.engine import Systemd
+from agentless.gpus.nvidia.probe import Nvidia
+from agentless.model.tasks.signature import Signer
 from agentless.paths import template_dir
-from agentless.probes.nvidia import Nvidia
 from agentless.render import Renderer
-from agentless.runtimes.docker import Docker
-from agentless.runtimes.systemd import Systemd
 from tests.real.transports.nodes import node_of
 from tests.real.transports.relay import relayed
 from tests.real.transports.sshd import WAIT, until

@@ -11,7 +11,7 @@ import pytest
 from agentless.errors import NoSession
 from agentless.model.command import Command
 from agentless.model.terminal import Size
-from agentless.transports import _pool
+from agentless.remote.transports import _pool
 from tests.real.transports.nodes import node_of, opened
 from tests.real.transports.relay import relayed
 from tests.real.transports.sshd import WAIT, until

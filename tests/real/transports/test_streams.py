@@ -199,7 +199,7 @@ def controller(node: Node, call: str):
             session.GUARD_GRACE = 0.0
             node = NodeConfig("node1", "127.0.0.1", port={node.config.port}, connection={node.config.connection!r})
             files = SshFiles(Path({str(node.files.home)!r}), Path("/nonexistent"))
-            it = session.Session(plugins.load("transports", node.connection).make(node, files))
+            it = session.Session(plugins.load("remote.transports", node.connection).make(node, files))
             await it.connect()
             call = it.{call}
             if hasattr(call, "__aenter__"):

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from agentless.model.command import Command
-from agentless.transports._link import STARTS
+from agentless.remote.transports._link import STARTS
 from tests.real.transports.nodes import MB, node_of, opened, refusal
 from tests.real.transports.relay import pump
 from tests.real.transports.sshd import WAIT, processes, public, until
@@ -147,9 +147,9 @@ async def test_nodes_behind_a_jump_host_share_it_and_ten_start_at_once(behind):
     ("module", "loaded"),
     [
         ("agentless.transports, agentless.session", "[]"),
-        ("agentless.transports.local", "[]"),
-        ("agentless.transports.asyncssh", "['asyncssh']"),
-        ("agentless.transports.paramiko", "['paramiko']"),
+        ("agentless.remote.transports.local", "[]"),
+        ("agentless.remote.transports.asyncssh", "['asyncssh']"),
+        ("agentless.remote.transports.paramiko", "['paramiko']"),
     ],
 )
 def test_only_the_library_that_is_used_is_imported(module, loaded):

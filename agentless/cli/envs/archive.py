@@ -1,0 +1,160 @@
+"""An image in a file: compressed while it comes, and sent without the names that it may have had elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tarfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from agentless.errors import UsageError
+from agentless.formats.tar import BLOCK, BadArchive, Fed, Kind, Member, Reading, Tar
+
+CHUNK = 256 * 1024
+MOST_JSON = 16 << 20
+"""Bytes of a manifest or an index: an image has one of some KiB."""
+_TYPES: dict[Kind, bytes] = {
+    "file": tarfile.REGTYPE, "folder": tarfile.DIRTYPE, "link": tarfile.SYMTYPE, "hard link": tarfile.LNKTYPE,
+}  # fmt: skip
+_ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
+_NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
+
+
+def check_target(path: Path) -> None:
+    """Raise UsageError for a name that does not say how it is written."""
+    if not path.name.endswith((".tar.zst", ".tar")):
+        raise UsageError(f"{path}: name the file ….tar.zst, or ….tar to have it uncompressed")
+
+
+def write(path: Path, archive: Iterable[bytes]) -> int:
+    """Write an archive as the name of the file says, and give the file's size; there is a whole one, or none."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with contextlib.ExitStack() as stack:
+            file: Any = stack.enter_context(fresh.open("xb"))
+            if path.name.endswith(".zst"):
+                import zstandard
+
+                file = stack.enter_context(zstandard.ZstdCompressor(threads=-1).stream_writer(file))
+            for chunk in archive:
+                file.write(chunk)
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    return path.stat().st_size
+
+
+def read(path: Path) -> Iterator[bytes]:
+    """The archive in a file, without names; raises UsageError for a file that is none."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(4)
+            file.seek(0)
+            with _opened(file, begin) as plain:
+                yield from nameless(plain)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (BadArchive, EOFError, ValueError, zlib.error) as error:
+        raise UsageError(f"{path} is no whole archive of an image: {error}") from None
+
+
+@contextlib.contextmanager
+def _opened(file: BinaryIO, begin: bytes) -> Iterator[BinaryIO]:
+    if begin == _ZSTD:
+        import zstandard
+
+        try:
+            with zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True) as plain:
+                yield cast("BinaryIO", plain)
+        except zstandard.ZstdError as error:
+            raise ValueError(str(error)) from None
+    elif begin.startswith(_GZIP):
+        import gzip
+
+        with gzip.open(file) as unpacked:
+            yield cast("BinaryIO", unpacked)
+    else:
+        yield file
+
+
+def nameless(archive: BinaryIO) -> Iterator[bytes]:
+    """What `docker save` has written, without names: where it is loaded, it must not take one from another image."""
+    ready: list[bytes] = []
+    fed = Fed(_nameless(Tar(), ready.append))
+    try:
+        while data := archive.read(CHUNK):
+            fed.feed(data)
+            yield from ready
+            ready.clear()
+        fed.end()
+        yield from ready
+    finally:
+        fed.close()
+
+
+def _nameless(tar: Tar, put: Callable[[bytes], None]) -> Reading[None]:
+    seen = False
+    while member := (yield from tar.next()):
+        name = member.name.removeprefix("./")
+        if name == "repositories" or member.kind == "other":
+            continue
+        if member.kind == "file" and name in ("manifest.json", "index.json"):
+            if member.size > MOST_JSON:
+                raise ValueError(f"its {name} has more than {MOST_JSON >> 20} MiB")
+            data = bytearray(member.size)
+            yield from tar.content(partial(_fill, data))
+            fresh = _without_names(name, bytes(data))
+            put(_header(member, len(fresh)) + fresh + bytes(-len(fresh) % BLOCK))
+            seen = True
+        else:
+            put(_header(member, member.size))
+            end = 0
+
+            def take(offset: int, data: bytes) -> None:
+                nonlocal end
+                if offset != end:
+                    raise ValueError("there is a sparse file in it")
+                end += len(data)
+                put(data)
+
+            if member.kind == "file":
+                yield from tar.content(take)
+                if end != member.size:
+                    raise ValueError("there is a sparse file in it")
+                put(bytes(-end % BLOCK))
+    if not seen:
+        raise ValueError("there is no manifest in it")
+    put(bytes(2 * BLOCK))
+
+
+def _fill(whole: bytearray, offset: int, data: bytes) -> None:
+    whole[offset : offset + len(data)] = data
+
+
+def _header(member: Member, size: int) -> bytes:
+    info = tarfile.TarInfo(member.name)
+    info.type, info.mode, info.mtime = _TYPES[member.kind], member.mode, int(member.mtime)
+    info.size, info.linkname = size, member.link
+    return info.tobuf()
+
+
+def _without_names(name: str, data: bytes) -> bytes:
+    try:
+        found = json.loads(data)
+        images = found if name == "manifest.json" else found.get("manifests") or []
+        for image in images:
+            if name == "manifest.json":
+                image["RepoTags"] = None
+            else:
+                annotations = image.get("annotations") or {}
+                for key in _NAMES:
+                    annotations.pop(key, None)
+        return json.dumps(found).encode()
+    except (AttributeError, TypeError, ValueError, RecursionError):
+        raise ValueError(f"its {name} cannot be read") from None

@@ -1,0 +1,81 @@
+"""`agentless nodes drain` and `resume`: take a node out for a while, and let it in again."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli import complete
+from agentless.cli.app import complain
+from agentless.cli.common import client, named, print_line, say
+from agentless.client.client import Client
+from agentless.errors import AgentlessError
+
+_Node = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
+_Nodes = Annotated[list[str], typer.Argument(metavar="NODE...", autocompletion=complete.nodes, callback=named)]
+
+
+def drain(
+    context: typer.Context,
+    nodes: _Nodes,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Why, for everybody who wants to run there.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until no task of anybody lives there any more.")] = False,
+) -> int:
+    """Let nothing new start on nodes; what runs there goes on. They stay so until agentless nodes resume."""
+    served = client(context)
+    code, drained = 0, dict[str, str]()
+    for node in nodes:
+        try:
+            found = served.post(f"/v1/nodes/{node}/drain", {"reason": reason})
+        except AgentlessError as error:
+            complain(str(error))
+            code = code or error.exit_code
+        else:
+            drained[node] = _what_runs(found)
+            print_line(f"{node}: drained, {drained[node]}")
+    try:
+        for node, told in drained.items() if wait else ():
+            _until_empty(served, node, told)
+    except KeyboardInterrupt:
+        say("", f"Still drained: {', '.join(drained)}. Let in again: agentless nodes resume NODE")
+        raise
+    return code
+
+
+def resume(
+    context: typer.Context,
+    node: _Node,
+    gpu: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Only this GPU, which was found to be unhealthy.")
+    ] = None,
+) -> None:
+    """Let a drained node in again, and its GPUs that are kept out because something was wrong with them."""
+    found = client(context).post(f"/v1/nodes/{node}/resume", {"gpu": gpu})
+    for words in found["lifted"]:
+        print_line(f"{node}: let in again, {words}")
+    if not found["lifted"]:
+        print_line(
+            f"{node}: is not drained and none of its GPUs is kept out"
+            if gpu is None
+            else f"{node}: GPU {gpu} is not kept out"
+        )
+
+
+def _until_empty(served: Client, node: str, told: str) -> None:
+    """Wait until no task lives there; `told` is what was said of it last."""
+    for found in served.until_empty(node):
+        if found["tasks"] == 0:
+            print_line(f"{node}: empty")
+        elif (words := _what_runs(found)) != told:
+            say(f"{node}: {words}")
+            told = words
+
+
+def _what_runs(node: dict[str, Any]) -> str:
+    count = node["tasks"]
+    if count is None:
+        return f"what runs there is not known: {node['reason']}"
+    return f"{count} task{'s go' if count > 1 else ' goes'} on there" if count else "nothing runs there"

@@ -1,0 +1,1 @@
+"""Verbs about the queue and the calendar."""

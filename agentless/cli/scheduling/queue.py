@@ -1,0 +1,111 @@
+"""`agentless queue`: who waits, for what, and until when."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli import complete
+from agentless.cli.common import Json, TaskArgument, client, print_json, print_line, say
+from agentless.cli.table import Column, show
+from agentless.client.words import starts, where, why, words
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verbs."""
+    group = typer.Typer(
+        help="Show who waits, or give one of them another place (marked *).", invoke_without_command=True
+    )
+    group.callback()(queue)
+    group.command()(move)
+    group.command()(top)
+    app.add_typer(group, name="queue")
+
+
+def queue(
+    context: typer.Context,
+    shares: Annotated[
+        bool, typer.Option("--shares", help="Show what each owner has used lately; who has used less comes first.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show who waits, in the order in which they come, and when they start at the latest; * were moved by hand."""
+    if context.invoked_subcommand is not None:
+        return
+    if shares:
+        _shares(context, as_json)
+        return
+    found = client(context).get("/v1/queue")
+    if as_json:
+        print_json(found)
+    elif found:
+        show(_columns_for(found), found)
+    else:
+        say("nobody waits")
+
+
+def move(
+    context: typer.Context,
+    task: TaskArgument,
+    position: Annotated[int | None, typer.Argument(metavar="[POSITION]", help="From 1 on.")] = None,
+    before: Annotated[
+        str | None, typer.Option(metavar="TASK", help="Next before this one.", autocompletion=complete.tasks)
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option(metavar="TASK", help="Next after this one.", autocompletion=complete.tasks)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Give a task that waits another place in the queue: a position, or next to another one.
+
+    It stays behind those that are in front of it there, until they have left the queue, and comes before all others.
+    """
+    _move(context, task, {"position": position, "before": before, "after": after}, as_json=as_json)
+
+
+def top(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
+    """Put a task that waits in front of all others."""
+    _move(context, task, {"position": 1}, as_json=as_json)
+
+
+def _move(context: typer.Context, task: str, where: dict[str, Any], *, as_json: bool) -> None:
+    found = client(context).post(f"/v1/tasks/{task}/move", where)
+    if as_json:
+        print_json([found])
+    else:
+        print_line(f"{found['id']}  number {found['position']} in the queue")
+
+
+def _shares(context: typer.Context, as_json: bool) -> None:
+    found = client(context).get("/v1/shares")
+    if as_json:
+        print_json(found)
+    elif found:
+        show(_SHARE_COLUMNS, found)
+    else:
+        say("nobody has used a GPU lately, and nobody waits")
+
+
+def _columns_for(found: list[dict[str, Any]]) -> list[Column]:
+    mine, alike = all(task["mine"] for task in found), not any(task["priority"] for task in found)
+    return [
+        Column("#", lambda task: f"{task['position'] or '-'}{'*' if task['moved'] else ''}", right=True),
+        Column("ID", lambda task: task["id"]),
+        Column("OWNER", lambda task: "" if mine else task["owner"]),
+        Column("WANTS", where),
+        Column("PRIORITY", lambda task: "" if alike else str(task["priority"]), right=True),
+        Column("STARTS", lambda task: starts(task) or "not known"),
+        Column("COMMAND", words, flexible=True),
+        Column("REASON", why, wraps=True),
+    ]
+
+
+_SHARE_COLUMNS = [
+    Column("OWNER", lambda share: share["owner"], flexible=True),
+    Column("GPU-HOURS", lambda share: f"{share['gpu_hours']:.2f}", right=True),
+    Column("RUNNING", lambda share: str(share["running"]), right=True),
+    Column("GPUS", lambda share: str(share["gpus"]), right=True),
+    Column("WAITING", lambda share: str(share["waiting"]), right=True),
+    Column("COUNTS AS", lambda share: f"{share['counted']:.2f}", right=True),
+]

@@ -1,0 +1,139 @@
+"""The verbs of the calendar: reserve, reservations, unreserve."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli import complete
+from agentless.cli.app import complain
+from agentless.cli.common import Json, client, named, print_json, print_line, say
+from agentless.cli.table import Column, show
+from agentless.client.words import date, local, place
+from agentless.errors import AgentlessError, UsageError
+from agentless.model.moment import parse_moment
+
+_WHEN = "2026-11-22T08:00 (local time), 2026-11-22T08:00Z, 2h from now, or now."
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command()(reserve)
+    app.command()(reservations)
+    app.command()(unreserve)
+
+
+def reserve(
+    context: typer.Context,
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TARGET...",
+            help="GPUs of a node, like node1::0-3, or a whole node.",
+            autocompletion=complete.targets,
+        ),
+    ],
+    begin: Annotated[str, typer.Option("--from", metavar="WHEN", help=_WHEN)],
+    end: Annotated[str, typer.Option("--to", metavar="WHEN", help="Likewise.")],
+    owner: Annotated[
+        str | None, typer.Option("--for", metavar="OWNER", help="Whose tasks may use it: USER, or USER@HOST as in ps.")
+    ] = None,
+    maintenance: Annotated[bool, typer.Option("--maintenance", help="Nobody's tasks may use it.")] = False,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown to whoever has to wait.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Keep GPUs or nodes for somebody, or for maintenance, from one time to another. What runs there goes on.
+
+    agentless reserve node2::0-3 --for ann --from 2026-11-22T08:00 --to 2026-11-22T18:00
+
+    agentless reserve node1 --maintenance --from 20h --to 24h --reason "new power supply"
+    """
+    if (owner is None) is not maintenance:
+        raise UsageError("for whom? Write --for OWNER, as agentless ps shows it, or --maintenance for nobody")
+    now = time.time()
+    request = {
+        "targets": targets,
+        "owner": owner,
+        "begin": parse_moment(begin, now),
+        "end": parse_moment(end, now),
+        "reason": reason,
+    }
+    made = client(context).post("/v1/reservations", request)
+    if as_json:
+        print_json(made)
+        return
+    for each in made:
+        print_line(f"{each['id']}  {_target(each)} for {_whose(each)}, {_when(each)}")
+    for each in made:
+        for task in each["in_the_way"]:
+            say(f"agentless: warning: on {_target(each)} is {task}; it goes on, and keeps what it has")
+
+
+def reservations(context: typer.Context, as_json: Json = False) -> None:
+    """List what is reserved, now and later."""
+    found = client(context).get("/v1/reservations")
+    if as_json:
+        print_json(found)
+    elif found:
+        show(_COLUMNS, found)
+    else:
+        say("nothing is reserved")
+
+
+def unreserve(
+    context: typer.Context,
+    reservation: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ID...",
+            help="As agentless reservations shows it.",
+            autocompletion=complete.reservations,
+            callback=named,
+        ),
+    ],
+    as_json: Json = False,
+) -> int:
+    """Give reservations back before they are over."""
+    served = client(context)
+    code, done = 0, []
+    for each in reservation:
+        try:
+            done.append(served.delete(f"/v1/reservations/{each}"))
+        except AgentlessError as error:
+            complain(str(error))
+            code = code or error.exit_code
+    if as_json:
+        print_json(done)
+    else:
+        for each in done:
+            print_line(f"{each['id']}  {_target(each)} is not reserved any more")
+    return code
+
+
+def _target(reservation: dict[str, Any]) -> str:
+    return place(reservation["node"], reservation["gpus"])
+
+
+def _whose(reservation: dict[str, Any]) -> str:
+    return str(reservation["owner"] or "maintenance")
+
+
+def _when(reservation: dict[str, Any]) -> str:
+    return f"from {local(reservation['begins_at'])} to {local(reservation['ends_at'])}"
+
+
+def _why(reservation: dict[str, Any]) -> str:
+    return "; ".join(filter(None, (reservation["reason"], *(f"there is {each}" for each in reservation["in_the_way"]))))
+
+
+_COLUMNS = [
+    Column("ID", lambda each: each["id"]),
+    Column("WHAT", _target),
+    Column("FOR", _whose),
+    Column("STATE", lambda each: "active" if each["active"] else "planned"),
+    Column("FROM", lambda each: date(each["begins_at"])),
+    Column("TO", lambda each: date(each["ends_at"])),
+    Column("REASON", _why, wraps=True),
+]

@@ -1,0 +1,1 @@
+"""Verbs about the inventory, the controller, the dashboard and the demo."""

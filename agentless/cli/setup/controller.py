@@ -1,0 +1,92 @@
+"""The verbs about the controller itself: run, status, stop."""
+
+from __future__ import annotations
+
+import typer
+
+from agentless import paths
+from agentless.cli.common import Json, print_json, print_line
+from agentless.client.client import Client
+from agentless.client.words import local
+from agentless.errors import ControllerError
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the group."""
+    group = typer.Typer(help="The background process: it starts by itself and leaves when idle.", no_args_is_help=True)
+    group.command()(run)
+    group.command()(status)
+    group.command()(stop)
+    app.add_typer(group, name="controller")
+
+
+def run(context: typer.Context) -> None:
+    """Be the controller in the foreground, for a service manager; it never leaves by itself."""
+    import logging
+
+    from agentless.controller import app as wiring
+    from agentless.controller.log import Lines
+
+    inventory = paths.find_inventory(context.find_root().obj)
+    handler = logging.StreamHandler()
+    handler.setFormatter(Lines("%(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.INFO)
+    logging.getLogger("asyncssh").setLevel(logging.WARNING)
+    state = paths.state_dir()
+    wiring.run(
+        state,
+        inventory,
+        ready=lambda: print_line(f"serving {inventory} on {state}/controller.sock", flush=True),
+        for_ever=True,
+    )
+
+
+def status(as_json: Json = False) -> int:
+    """Say whether a controller runs, and what it serves. Exit code 1 when none runs."""
+    served = Client(paths.state_dir(), None)
+    if not served.is_running():
+        if as_json:
+            print_json(None)
+        else:
+            print_line(f"no controller runs for {paths.state_dir()}; the next command starts one")
+        return 1
+    found = served.get("/v1/controller")
+    if as_json:
+        print_json(found)
+        return 0
+    print_line(f"controller {found['version']}, process {found['pid']}, since {local(found['started_at'])}")
+    nodes, tasks = found["nodes"], found["live_tasks"]
+    ours = f"{tasks} live task{'s' * (tasks != 1)} of its own"
+    print_line(f"inventory {found['inventory']}, {nodes} node{'s' * (nodes != 1)}, {ours}")
+    print_line(f"state in {found['state_dir']}")
+    for warning in found["warnings"]:
+        print_line(f"warning: {warning}")
+    return 0
+
+
+def stop() -> None:
+    """End the controller. Tasks go on; the next command starts another one."""
+    served = Client(paths.state_dir(), None)
+    if not served.is_running():
+        print_line(f"no controller runs for {paths.state_dir()}")
+        return
+    pid = served.post("/v1/controller/stop")["pid"]
+    if not _has_ended():
+        raise ControllerError(f"the controller (process {pid}) does not end; see controller.log in {paths.state_dir()}")
+    print_line("the controller has ended; tasks go on")
+
+
+def _has_ended() -> bool:
+    """Wait up to 15 s for the lock that a controller holds while it lives: a dead one that nobody collected is gone."""
+    import fcntl
+    import time
+
+    with (paths.state_dir() / "lock").open() as lock:
+        for _ in range(300):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                time.sleep(0.05)
+            else:
+                return True
+    return False

@@ -1,0 +1,1 @@
+"""Verbs that start something: submit, run, span."""

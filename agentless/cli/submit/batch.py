@@ -1,0 +1,111 @@
+"""The tasks of one batch: which they are, how far they have come, and what has become of them."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli import complete
+from agentless.cli.common import named, own_code, say
+from agentless.cli.table import Column, show
+from agentless.client.client import Client, coming
+from agentless.client.words import ran, state, where, why
+from agentless.errors import UsageError
+from agentless.model.tasks.task_id import first_try
+from agentless.model.text import printable
+
+TURN = 1.0
+"""Seconds between two looks at a batch that somebody waits for."""
+
+BatchOption = Annotated[
+    str | None,
+    typer.Option(
+        "--batch", metavar="TASK", help="All tasks of its batch.", autocompletion=complete.tasks, callback=named
+    ),
+]
+
+
+def members(served: Client, batch: str) -> list[dict[str, Any]]:
+    """The tasks of the batch that this task is in; of one that was tried again the last try."""
+    found: list[dict[str, Any]] = served.asked("/v1/tasks", ended=True, batch=batch, limit=0)
+    return [task for task in found if task["retried_as"] is None]
+
+
+def chosen(served: Client, tasks: list[str] | None, batch: str | None, *, live: bool = False) -> list[str]:
+    """The tasks that are named, or all of a batch; with `live` those of it that have not ended."""
+    if bool(tasks) == bool(batch):
+        raise UsageError("which tasks? Name them, or say --batch and one of it")
+    if batch is None:
+        return tasks or []
+    # Without the number of a try: it may be another one by now.
+    return [first_try(task["id"]) for task in members(served, batch) if not live or task["ended_at"] is None]
+
+
+def wait_for_batch(served: Client, batch: str) -> list[dict[str, Any]]:
+    """The tasks of a batch once all have ended; on a terminal with a line that says how far it is."""
+    try:
+        return _wait(served, batch)
+    except KeyboardInterrupt:
+        say("", f"The batch goes on. End it: agentless stop --batch {batch}")
+        raise
+
+
+def _wait(served: Client, batch: str) -> list[dict[str, Any]]:
+    told = ""
+    while True:
+        tasks = members(served, batch)
+        live = [task for task in tasks if task["ended_at"] is None or coming(task)]
+        if sys.stderr.isatty():
+            line = progress(tasks)
+            print(f"\r{line:<{len(told)}}", end="" if live else "\n", file=sys.stderr, flush=True)  # noqa: T201
+            told = line
+        if not live:
+            return tasks
+        served.asked(f"/v1/tasks/{live[0]['id']}/wait", within=TURN)
+
+
+def progress(tasks: Sequence[dict[str, Any]]) -> str:
+    """How far a batch is: `4 of 6 ended: 3 completed, 1 failed; 2 running`."""
+    ended = Counter(task["state"] for task in tasks if task["ended_at"] is not None)
+    live = Counter(task["state"] for task in tasks if task["ended_at"] is None)
+    parts = [", ".join(f"{count} {word}" for word, count in each.items()) for each in (ended, live)]
+    head = f"{ended.total()} of {len(tasks)} ended"
+    return head + (f": {parts[0]}" if parts[0] else "") + (f"; {parts[1]}" if parts[1] else "")
+
+
+def show_results(tasks: Sequence[dict[str, Any]]) -> None:
+    """What has become of each, beside the values by which it differs from the others."""
+    show([Column("ID", lambda task: task["id"]), *parameters_of(tasks), *_RESULTS], tasks)
+
+
+def parameters_of(tasks: Sequence[dict[str, Any]]) -> list[Column]:
+    """A column for each parameter."""
+    names = dict.fromkeys(name for task in tasks for name in task["parameters"])
+    return [Column(printable(name), _value(name)) for name in names]
+
+
+def worst(tasks: Sequence[dict[str, Any]]) -> int:
+    """The first of their exit codes that is not 0."""
+    return next(filter(None, map(own_code, tasks)), 0)
+
+
+def tell(tasks: Sequence[dict[str, Any]]) -> None:
+    """What was begun, to a person."""
+    say(f"batch {tasks[0]['batch']}: {progress(tasks)}")
+    say(f"see it: agentless ps --batch {tasks[0]['batch']}    wait for it: agentless wait --batch {tasks[0]['batch']}")
+
+
+def _value(name: str) -> Any:
+    return lambda task: str(task["parameters"].get(name, ""))
+
+
+_RESULTS = [
+    Column("STATE", state),
+    Column("WHERE", where),
+    Column("TIME", ran, right=True),
+    Column("REASON", why, wraps=True),
+]

@@ -1,0 +1,62 @@
+"""`agentless run`: the current folder, on GPUs, as if they were here."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import typer
+
+from agentless.cli.common import client
+from agentless.cli.submit.command import WithCommand, command_of
+from agentless.cli.submit.submit import check_targets, options_of, post, report, submit
+from agentless.client.client import Client
+from agentless.client.files.span_files import read_lines
+from agentless.errors import UsageError
+from agentless.rules.submit.options import Outside, submission
+from agentless.rules.submit.run import in_folder, needs_nothing
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("run", cls=WithCommand)(_like_submit(run))
+
+
+def _like_submit(verb: Callable[..., int]) -> Callable[..., int]:
+    """With the arguments and options of a submit."""
+    documented = verb.__doc__
+    like = wraps(submit)(verb)
+    like.__doc__ = documented
+    return like
+
+
+def run(context: typer.Context, **given: Any) -> int:
+    """Run a command on GPUs as if they were here: with this folder, its output on this screen, its exit code as ours.
+
+    The folder goes along as it is now (without what .gitignore leaves out), and what the command makes or changes in it
+    comes back at the end. It gets one GPU if nothing else is said, and none where there are none.
+
+    agentless run -- python train.py
+
+    agentless run --gpus 2 --image pytorch/pytorch -- torchrun --nproc-per-node 2 train.py
+    """
+    targets, options = options_of(given)
+    check_targets(context, targets)
+    if not command_of(context):
+        raise UsageError("no command: write it after '--', for example: agentless run -- python train.py")
+    served = client(context)
+    if needs_nothing(options, targets):
+        options["gpus"] = int(_has_gpus(served, given["node"]))
+    folder = os.getcwd()
+    asked = submission(command_of(context), targets, options, Outside(time.time(), os.environ, read_lines, folder))
+    asked = in_folder(asked, folder)
+    follow = len(asked.sweep) * max(1, len(targets)) == 1
+    starts = post(served, asked, dry_run=given["dry_run"])
+    return report(served, asked, starts, wait=True, follow=follow, as_json=given["as_json"], dry_run=given["dry_run"])
+
+
+def _has_gpus(served: Client, nodes: list[str] | None) -> bool:
+    return any(not nodes or gpu["node"] in nodes for gpu in served.get("/v1/gpus"))

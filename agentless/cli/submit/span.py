@@ -1,0 +1,127 @@
+"""`agentless span`: one command with spans in it becomes many, which run on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli.common import say
+from agentless.cli.submit.command import WithCommand, command_of
+from agentless.cli.submit.local_runs import GRACE, LocalRuns, Run
+from agentless.cli.table import Column, show
+from agentless.client.files.span_files import read_lines
+from agentless.errors import UsageError
+from agentless.model.text import printable
+from agentless.model.units import format_duration
+from agentless.rules.submit.spans import Combination, expand
+
+_LONGEST_LABEL = 60
+_MOST = 256  # each has two pipes, and 1024 open files are usual
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command(cls=WithCommand)(span)
+
+
+def span(
+    context: typer.Context,
+    misplaced: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND...", help="The command, with spans in it.")
+    ] = None,
+    parallel: Annotated[int, typer.Option("--parallel", "-j", min=1, max=_MOST, help="So many at once.")] = 1,
+    zipped: Annotated[
+        bool, typer.Option("--zip", help="First values together, then second ones: not every combination.")
+    ] = False,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Start no more once one has failed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands; run nothing.")] = False,
+) -> int:
+    """Run a command on this machine, once for each combination of values.
+
+    agentless span -- python train.py --lr 'span:[0.1,0.01]' --seed 'span:{1..3}'
+    """
+    words = command_of(context)
+    if misplaced or not words:
+        raise UsageError("write the command after --, like agentless span -- echo 'span:{1..3}'")
+    found = expand(words, read_lines, zipped=zipped)
+    if not found[0].parameters:
+        raise UsageError("nothing varies in the command: write a span, like 'span:{1..3}' or 'span:[a,b]'")
+    if dry_run:
+        for combination in found:
+            print(shlex.join(combination.argv))  # noqa: T201 - to be run as it is
+        return 0
+    try:
+        return _run(found, parallel, fail_fast=fail_fast)
+    except BrokenPipeError:  # the reader has had enough; typer would make it 1
+        return 128 + signal.SIGPIPE
+
+
+def _run(found: Sequence[Combination], parallel: int, *, fail_fast: bool) -> int:
+    runs = [Run(one.argv, _label(f"{number}/{len(found)}", one.parameters)) for number, one in enumerate(found, 1)]
+    sys.stdout.flush()
+    ended_by = LocalRuns(runs, _Words(parallel), at_once=parallel, fail_fast=fail_fast).run()
+    rows = [{"run": run, "parameters": one.parameters} for run, one in zip(runs, found, strict=True)]
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is the commands' own
+        show([*map(_parameter, found[0].parameters), _CODE, _TIME], rows)
+    if ended_by is not None:
+        return 128 + ended_by
+    return next((run.code for run in runs if run.code), 0)
+
+
+class _Words:
+    """What is said on stderr while they run."""
+
+    def __init__(self, parallel: int) -> None:
+        self._in_turn = parallel == 1
+        self._done = 0
+
+    def began(self, run: Run) -> None:
+        """One at a time, this is what keeps the outputs apart."""
+        if self._in_turn:
+            say(f"--- {run.label}")
+
+    def ended(self, run: Run) -> None:
+        """Progress, for who looks on."""
+        self._done += 1
+        if run.failure is not None:
+            say(f"agentless: {run.label}: {run.argv[0]} cannot be run: {run.failure}")
+        elif sys.stderr.isatty() and not self._in_turn:
+            say(f"--- {run.label}: exit code {_code(run)} ({self._done} done)")
+
+    def ending(self, live: int) -> None:
+        """What happens after Ctrl-C."""
+        say("", f"Ending {live} running; SIGKILL follows in {GRACE:g} s, or with the next Ctrl-C.")
+
+
+def _label(number: str, parameters: Mapping[str, str]) -> str:
+    words = (f"{name}={value}" for name, value in parameters.items())
+    text = " ".join(printable(" ".join((number, *words))).split())
+    return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
+
+
+def _parameter(name: str) -> Column:
+    return Column(printable(name), lambda row: str(row["parameters"][name]))
+
+
+def _code(run: Run) -> str:
+    """Its exit code, with the signal's name if that is what ended it."""
+    if run.code is None:
+        return "not run"
+    with contextlib.suppress(ValueError):
+        return f"{run.code} ({signal.Signals(run.code - 128).name})"
+    return str(run.code)
+
+
+def _time(row: dict[str, Any]) -> str:
+    run: Run = row["run"]
+    return "-" if run.code is None else format_duration(run.seconds)
+
+
+_CODE = Column("EXIT CODE", lambda row: _code(row["run"]))
+_TIME = Column("TIME", _time, right=True)

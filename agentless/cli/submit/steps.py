@@ -1,0 +1,49 @@
+"""What the start of a task has come to, like bringing its env to the node, on a terminal while somebody waits."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from agentless.client.client import Breaker, BrokenOff, Client
+from agentless.errors import AgentlessError
+from agentless.model.text import printable
+
+Concerns = Callable[[dict[str, Any]], bool]
+"""Whether an event is about one of the tasks that somebody waits for."""
+
+
+@contextlib.contextmanager
+def showing(served: Client, concerns: Concerns) -> Iterator[None]:
+    """Show it in a line that changes, for the tasks that this concerns; only on a terminal."""
+    if not sys.stderr.isatty() or not served.is_running():
+        yield
+        return
+    breaker = Breaker()
+    thread = threading.Thread(target=_show, args=(served.another(), breaker, concerns), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        breaker.break_off()
+        thread.join()
+
+
+def _show(served: Client, breaker: Breaker, concerns: Concerns) -> None:
+    shown = False
+    with contextlib.suppress(AgentlessError, BrokenOff), breaker.watching():
+        for event in served.events(follow=True):
+            if event["kind"] == "task" and concerns(event) and (shown or event["event"] == "step"):
+                step = event["task"]["reason"] if event["event"] == "step" else None
+                _line(printable(step or ""))
+                shown = step is not None
+    if shown:
+        _line("")
+
+
+def _line(text: str) -> None:
+    print(f"\r\033[K{text[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)  # noqa: T201

@@ -1,0 +1,1 @@
+"""Verbs about tasks: ps, show, logs, shell, stop and the like."""

@@ -1,0 +1,65 @@
+"""`agentless events`: every change of state with its cause, as it is recorded and as it happens."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli import complete
+from agentless.cli.common import Json, client, moment, named, print_json, print_line, say
+from agentless.client.words import where
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(events)
+
+
+def events(
+    context: typer.Context,
+    task: Annotated[
+        str | None,
+        typer.Argument(metavar="[TASK]", help="Only this task's.", autocompletion=complete.tasks, callback=named),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay for what happens from now on.")] = False,
+    last: Annotated[
+        int | None, typer.Option("--last", "-n", min=0, max=1_000_000, metavar="N", help="The last N; default 50.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Not older than: 10min, 2h, or a date like 2026-05-01T12:00.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what has happened to tasks and nodes, and why: the audit trail. With --json one object per line."""
+    served = client(context)
+    if last is None:
+        last = 50 if since is None and task is None else 1_000_000
+    query = {"task": task, "last": last, "since": None if since is None else moment(since, "--since")}
+    none = True
+    for event in served.events(follow=follow, **query):
+        none = False
+        if as_json:
+            print_json(event, indent=None, flush=follow)
+        else:
+            print_line(_line(event), flush=follow)
+    if none and not as_json:
+        say("nothing has happened yet" if since is None else "nothing has happened since then")
+
+
+def _line(event: dict[str, Any]) -> str:
+    when = datetime.fromtimestamp(event["at"]).strftime("%Y-%m-%d %H:%M:%S")
+    if event["kind"] == "task":
+        task = event["task"]
+        reason = task["reason"] if task["reason"] not in (None, "", event["cause"]) else ""
+        if event["event"] == "idle":
+            reason = ""  # the cause says it
+        words = f"{event['event']:13} {task['state']:10} {where(task):12} {event['cause']}"
+        return f"{when}  {task['id']}  {words}{': ' + reason if reason else ''}"
+    if event["kind"] == "node" and "event" in event:
+        return f"{when}  {'node':11}  {event['node']} {event['event']}: {event['cause']}"
+    if event["kind"] == "node":
+        reason = f": {event['reason']}" if event["reason"] else ""
+        return f"{when}  {'node':11}  {event['node']} is {event['state']}{reason}"
+    return f"{when}  {event['kind']:11}  {event['event']}: {event['cause']}"

@@ -1,0 +1,129 @@
+"""`agentless logs`: a task's two streams, to the two streams they belong to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Container, Iterator, Mapping
+from threading import Lock
+from typing import Annotated, Any, BinaryIO
+
+import typer
+
+from agentless.cli.app import complain
+from agentless.cli.common import TaskArguments, client, moment, say
+from agentless.cli.submit.batch import BatchOption, chosen, members
+from agentless.client.client import Client
+from agentless.errors import AgentlessError
+from agentless.model.tasks.task_id import first_try
+from agentless.model.text import printable
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(logs)
+
+
+def logs(
+    context: typer.Context,
+    tasks: TaskArguments = None,
+    batch: BatchOption = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay until the task has ended.")] = False,
+    tail: Annotated[int | None, typer.Option("--tail", "-n", min=0, metavar="N", help="The last N lines.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Not older than: 10min, 2h, or a date like 2026-05-01T12:00.")
+    ] = None,
+    only_stdout: Annotated[bool, typer.Option("--stdout", help="Only its standard output.")] = False,
+    only_stderr: Annotated[bool, typer.Option("--stderr", help="Only its standard error.")] = False,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="The node's time in front of each line.")] = False,
+) -> int:
+    """Show what a task printed; of several, each line with its task in front."""
+    streams = {1, 2} if only_stdout == only_stderr else {1} if only_stdout else {2}
+    query = {
+        "follow": follow,
+        "tail": tail,
+        "since": None if since is None else moment(since, "--since"),
+        "timestamps": timestamps or None,
+    }
+    served = client(context)
+    if batch is not None and not tasks:
+        labels = {first_try(task["id"]): _label(task) for task in members(served, batch)}
+        return _copy_logs(served, labels, query, streams)
+    wanted = chosen(served, tasks, batch)
+    if len(wanted) > 1:
+        return _copy_logs(served, {task: task for task in wanted}, query, streams)
+    copy_log(served, wanted[0], query, streams)
+    return 0
+
+
+def copy_log(
+    served: Client, task: str, query: Mapping[str, Any], streams: Container[int] = (1, 2), *, patient: bool = False
+) -> None:
+    """Copy a log to stdout and stderr as it arrives, and what the controller notes of it to stderr.
+
+    `patient`: one that is followed begins as soon as its node answers.
+    """
+    try:
+        for fd, data in _frames(served, task, query, patient=patient):
+            if fd == 3:
+                say(f"agentless: {data.decode(errors='replace')}")
+            elif fd in streams:
+                _out(fd).write(data)
+                _out(fd).flush()
+    except KeyboardInterrupt:
+        if query.get("follow"):
+            say("", f"The task goes on. See it: agentless logs -f {task}    end it: agentless stop {task}")
+        raise
+
+
+def _frames(
+    served: Client, task: str, query: Mapping[str, Any], *, patient: bool = False
+) -> Iterator[tuple[int, bytes]]:
+    path, part = f"/v1/tasks/{task}/logs", {key: value for key, value in query.items() if key != "follow"}
+    return served.followed(path, patient=patient, **part) if query.get("follow") else served.frames(path, **part)
+
+
+def _copy_logs(served: Client, labels: Mapping[str, str], query: Mapping[str, Any], streams: Container[int]) -> int:
+    """Copy several logs at the same time, line by line."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def copy(task: str) -> int:
+        mark, rest = f"{labels[task]} | ".encode(), {1: b"", 2: b""}
+        try:
+            for fd, data in _frames(served, task, query):
+                if fd == 3:
+                    say(f"agentless: {labels[task]}: {data.decode(errors='replace')}")
+                elif fd in streams:
+                    *lines, rest[fd] = (rest[fd] + data).split(b"\n")
+                    _write(fd, b"".join(mark + line + b"\n" for line in lines))
+        except AgentlessError as error:
+            complain(f"{labels[task]}: {error}")
+            return error.exit_code
+        finally:
+            for fd, line in rest.items():
+                _write(fd, mark + line + b"\n" if line else b"")
+        return 0
+
+    pool = ThreadPoolExecutor(_AT_ONCE if query["follow"] else 1)
+    try:
+        return next(filter(None, pool.map(copy, labels)), 0)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _out(fd: int) -> BinaryIO:
+    return (sys.stdout if fd == 1 else sys.stderr).buffer
+
+
+def _write(fd: int, data: bytes) -> None:
+    with _lock:
+        _out(fd).write(data)
+        _out(fd).flush()
+
+
+def _label(task: dict[str, Any]) -> str:
+    return printable(" ".join(f"{name}={value}" for name, value in task["parameters"].items()) or task["id"])
+
+
+_AT_ONCE = 256
+_lock = Lock()
+"""Held while a whole line is written."""

@@ -1,0 +1,95 @@
+"""`agentless recover`: take back the tasks that the nodes carry and nobody here remembers."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli.common import Json, client, print_json, say
+from agentless.cli.table import show
+from agentless.cli.tasks.ps import columns_for
+from agentless.errors import Refused, UsageError
+from agentless.rules.images.envs import assumed_words
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command()(recover)
+
+
+def recover(
+    context: typer.Context,
+    tasks: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TASK]...", help="Only these, by ids or beginnings of ids."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Take them in without asking.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Rebuild a lost state from the nodes: each container carries its whole task.
+
+    Shows each task with all that it asks for, then asks: without the lost state nothing proves that it is yours.
+    What you take in is trusted, and may be tried again on other nodes. What runs is not touched.
+    """
+    served = client(context)
+    found = served.get("/v1/recovery")
+    for node, reason in found["silent"].items():
+        say(f"{node} does not tell its tasks ({reason}); run agentless recover again when it does")
+    for name, number in found["envs"].items():
+        say(assumed_words(name, number))
+    chosen = _chosen(found["tasks"], tasks or [])
+    if chosen and not as_json:
+        show(columns_for(chosen), chosen)
+        for task in chosen:
+            for line in _in_full(task["id"], found["specs"].get(task["id"], {})):
+                say(line)
+    if chosen and not yes:
+        if not sys.stdin.isatty():
+            raise Refused(
+                "nothing was written, since there is no terminal to ask at; if all of these are yours: "
+                "agentless recover --yes; if only some are: agentless recover --yes TASK..."
+            )
+        which = "these" if len(chosen) > 1 else "this"
+        question = f"Take in {which} {len(chosen)}? What is shown above is trusted from then on"
+        if not typer.confirm(question, default=False, err=True):
+            raise Refused("nothing was written; agentless recover TASK... takes in only those that you name")
+    taken = []
+    if chosen:
+        wanted = {"tasks": [task["id"] for task in chosen], "digests": found["digests"]}
+        taken = served.post("/v1/recovery", wanted)
+    if as_json:
+        print_json(taken)
+    elif taken:
+        say(f"recovered {len(taken)}; agentless ps --all lists them")
+    else:
+        say("nothing to recover: every task of yours on the nodes is remembered here")
+    return 4 if found["silent"] else 0
+
+
+def _chosen(found: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
+    """Those of the tasks that are named, all when none is. Raises UsageError for a name that means none or several."""
+    chosen = dict[str, dict[str, Any]]()
+    for name in names:
+        meant = [task for task in found if task["id"] == name] or [t for t in found if t["id"].startswith(name)]
+        if len(meant) != 1:
+            several = f"means {len(meant)} tasks" if meant else "is nothing to recover"
+            raise UsageError(f"{name} {several}; agentless recover without a name shows what there is, and asks")
+        chosen[meant[0]["id"]] = meant[0]
+    return list(chosen.values()) if names else found
+
+
+def _in_full(task: str, spec: dict[str, Any]) -> list[str]:
+    """All that a spec asks for, as YAML, whose quotes leave no control character as it is; no defaults."""
+    import yaml
+    from pydantic import TypeAdapter
+
+    from agentless.model.tasks.spec import TaskSpec
+
+    plain = TypeAdapter(TaskSpec).dump_python(TaskSpec(("",)), mode="json")
+    said = {key: value for key, value in spec.items() if value != plain.get(key)}
+    for part in ("needs", "terms"):
+        if part in said:
+            said[part] = {key: value for key, value in said[part].items() if value != plain[part].get(key)}
+    return str(yaml.safe_dump({task: said}, sort_keys=False, width=120)).splitlines()

@@ -1,0 +1,254 @@
+"""The verbs about given tasks: show, wait, retry, stop, kill, pause, resume, rm."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli.app import complain
+from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, print_line, say, tell_end
+from agentless.cli.submit.batch import BatchOption, chosen, members, show_results, wait_for_batch, worst
+from agentless.client.client import Client
+from agentless.client.words import local, process_words, ran, short, state, variables, where, words
+from agentless.errors import AgentlessError, UsageError
+from agentless.model.tasks.task_id import first_try, numbered
+from agentless.model.units import format_duration, format_size, parse_duration
+
+_AT_ONCE = 32
+PATIENCE = 1.0
+"""Seconds after which somebody who waits is told what for."""
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the verbs."""
+    app.command("show")(show_task)
+    app.command()(wait)
+    app.command()(retry)
+    app.command()(stop)
+    app.command()(kill)
+    app.command()(pause)
+    app.command()(resume)
+    app.command()(rm)
+
+
+def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
+    """Show all that is known of one task, and what happened to it."""
+    served = client(context)
+    found = served.get(f"/v1/tasks/{task}")
+    if as_json:
+        print_json(found)
+        return
+    from agentless.model.tasks.spec import Mount, Volume
+
+    asked = served.get(f"/v1/tasks/{found['id']}/spec")
+    memory, shm = found["memory_bytes"], asked["shm_size"]
+    lines = {
+        "id": found["id"],
+        "name": found["name"],
+        "state": state(found),
+        "reason": found["reason"],
+        "target": short(found["target"]),
+        "where": where(found) if found["gpu_uuids"] or found["container"] else None,
+        "gpus": ", ".join(found["gpu_uuids"]),
+        "image": found["image"],
+        "command": words(found),
+        "cores": found["cores"],
+        "memory": format_size(memory) if memory else None,
+        "shm size": format_size(shm) if shm else None,
+        "variables": ", ".join(variables(asked)),
+        "uploads": ", ".join(f"{each['source']}:{each['target']}" for each in asked["uploads"]),
+        "outputs": "; ".join(
+            f"{each['path']}: {each['words']}" + (f" in {each['local']}" if each["files"] else "")
+            for each in found["outputs"]
+        ),
+        "mounts": ", ".join(str(Mount(**mount)) for mount in asked["mounts"]),
+        "volumes": ", ".join(str(Volume(**volume)) for volume in asked["volumes"]),
+        "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
+        "batch": found["batch"],
+        "owner": found["owner"],
+        "queue": found["position"] and f"number {found['position']}" + (", moved by hand" if found["moved"] else ""),
+        "priority": found["priority"] or None,
+        "created": local(found["created_at"]),
+        "started": local(found["started_at"]),
+        "ended": local(found["ended_at"]),
+        "ran": ran(found) if found["started_at"] else None,
+        "time limit": None if found["time_limit"] is None else format_duration(found["time_limit"]),
+        "scheduled": local(found["scheduled_for"]),
+        "try": f"{found['attempt']} of {found['retries'] + 1}" if found["retries"] else None,
+        "went on as": found["retried_as"],
+        "exit code": found["exit_code"],
+        "container": found["container"] and found["container"][:12],
+        "intruders": "; ".join(map(process_words, found["intruders"])),
+    }
+    for key, value in lines.items():
+        if value not in (None, ""):
+            print_line(f"{key:>10}  {value}")
+    for event in served.get(f"/v1/tasks/{numbered(found['id'])}/events"):
+        when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
+        then = event["task"]
+        print_line(f"{when:>10}  {event['event']} → {then['state']}: {event['cause']}")
+
+
+def wait(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
+    """Wait until tasks have ended. The exit code is the task's own; of several, the first that is not 0."""
+    served = client(context)
+    if batch is not None and not tasks:
+        return _wait_for_batch(served, batch, as_json)
+    ended = []
+    for task in chosen(served, tasks, batch):
+        try:
+            ended.append(served.wait(task))
+        except KeyboardInterrupt:
+            say("", f"The task goes on. End it: agentless stop {task}")
+            raise
+        tell_end(ended[-1])
+    if as_json:
+        print_json(ended)
+    return worst(ended)
+
+
+def _wait_for_batch(served: Client, batch: str, as_json: bool) -> int:
+    ended = wait_for_batch(served, batch)
+    if as_json:
+        print_json(ended)
+    else:
+        show_results(ended)
+    return worst(ended)
+
+
+def retry(
+    context: typer.Context,
+    tasks: TaskArguments = None,
+    batch: BatchOption = None,
+    failed: Annotated[bool, typer.Option("--failed", help="With --batch: those of it that have failed.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Try tasks again that have ended; each goes on as a new task, like ID-2."""
+    served = client(context)
+    if failed != (batch is not None):
+        raise UsageError("--failed and --batch belong together: agentless retry --failed --batch TASK")
+    if batch is None or tasks:
+        wanted = chosen(served, tasks, batch)
+    else:
+        from agentless.model.tasks.task import FAILED
+
+        wanted = [first_try(task["id"]) for task in members(served, batch) if task["state"] in FAILED]
+        if not wanted:
+            say("none of the batch has failed")
+            return 0
+    return _each(wanted, as_json, lambda task: served.post(f"/v1/tasks/{task}/retry"))
+
+
+def stop(
+    context: typer.Context,
+    tasks: TaskArguments = None,
+    batch: BatchOption = None,
+    grace: Annotated[str | None, typer.Option(metavar="TIME", help="Between SIGTERM and SIGKILL.")] = None,
+    as_json: Json = False,
+) -> int:
+    """End tasks gently: SIGTERM, a grace time, then SIGKILL."""
+    seconds = None if grace is None else parse_duration(grace)
+    served = client(context)
+    return _each(
+        chosen(served, tasks, batch, live=True),
+        as_json,
+        lambda task: served.post(f"/v1/tasks/{task}/stop", {"grace": seconds}),
+        waiting=lambda left: _say_what_it_waits_for(served, left, seconds),
+    )
+
+
+def _say_what_it_waits_for(served: Client, tasks: list[str], grace: float | None) -> None:
+    if len(tasks) > 1:
+        say(f"SIGTERM sent; waiting for {len(tasks)} tasks to end, which get SIGKILL after their grace time")
+        return
+    found = served.get(f"/v1/tasks/{tasks[0]}")
+    if found["node"] and served.get(f"/v1/nodes/{found['node']}")["state"] == "offline":
+        say(f"waiting for {found['node']}, which does not answer")
+        return
+    if grace is None:
+        grace = served.get(f"/v1/tasks/{found['id']}/spec")["stop_grace"]
+    say(f"SIGTERM sent; waiting for task {found['id']} to end, which gets SIGKILL after {format_duration(grace)}")
+
+
+def kill(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
+    """End tasks at once: SIGKILL."""
+    served = client(context)
+    return _each(chosen(served, tasks, batch, live=True), as_json, lambda task: served.post(f"/v1/tasks/{task}/kill"))
+
+
+def pause(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
+    """Freeze tasks; they keep their GPUs and what is in GPU memory."""
+    served = client(context)
+    return _each(chosen(served, tasks, batch, live=True), as_json, lambda task: served.post(f"/v1/tasks/{task}/pause"))
+
+
+def resume(
+    context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False
+) -> int:
+    """Let paused tasks go on."""
+    served = client(context)
+    return _each(chosen(served, tasks, batch, live=True), as_json, lambda task: served.post(f"/v1/tasks/{task}/resume"))
+
+
+def rm(
+    context: typer.Context,
+    tasks: TaskArguments = None,
+    batch: BatchOption = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Kill live ones first.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Remove ended tasks with all their tries: the container on the node, its log, and the record here."""
+    served = client(context)
+    return _each(
+        chosen(served, tasks, batch),
+        as_json,
+        lambda task: served.delete(f"/v1/tasks/{task}", force=force),
+        "removed",
+    )
+
+
+def _each(
+    tasks: list[str],
+    as_json: bool,
+    act: Callable[[str], dict[str, Any]],
+    word: str | None = None,
+    waiting: Callable[[list[str]], None] = lambda _: None,
+) -> int:
+    """Act on each task, all at the same time; each fails alone. `waiting` is told of those that take their time."""
+    from concurrent.futures import ThreadPoolExecutor
+    from concurrent.futures import wait as wait_for
+
+    def one(task: str) -> dict[str, Any] | AgentlessError:
+        try:
+            return act(task)
+        except AgentlessError as error:
+            return error
+
+    code, done = 0, []
+    pool = ThreadPoolExecutor(min(_AT_ONCE, len(tasks) or 1))
+    try:
+        acts = {pool.submit(one, task): task for task in tasks}
+        late = wait_for(acts, PATIENCE).not_done
+        if late:
+            with contextlib.suppress(AgentlessError):
+                waiting([task for each, task in acts.items() if each in late])
+        for result in (each.result() for each in acts):
+            if isinstance(result, AgentlessError):
+                complain(str(result))
+                code = code or result.exit_code
+                continue
+            done.append(result)
+            if not as_json:
+                print_line(f"{result['id']}  {word or state(result)}")
+    except KeyboardInterrupt:
+        say("", "What was asked for goes on. See: agentless ps")
+        raise
+    finally:
+        pool.shutdown(wait=False)
+    if as_json:
+        print_json(done)
+    return code

@@ -1,0 +1,1 @@
+"""Requests to the controller over its socket, with the standard library alone."""

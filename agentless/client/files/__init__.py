@@ -1,0 +1,1 @@
+"""Copies and uploads, from this machine's side."""

@@ -1,0 +1,409 @@
+"""Copies between this machine and a node, or the container of a task: by rsync where both ends have it, else by tar.
+
+Both go through the connection that the controller has. Files here are read and written by this process, with the rights
+of whoever runs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from agentless.client.client import Client
+from agentless.client.files.rsync_shell import VARIABLE
+from agentless.client.program import Terminal
+from agentless.client.wire import RequestFailed
+from agentless.errors import AgentlessError, CopyFailed, UsageError
+from agentless.formats.archive import Unpacker, forbidden_bits, pack
+from agentless.model.files.location import PARTIAL, Kind, Place, encoded, split, there
+from agentless.rules.files.copy_errors import LEFT_OUT, is_good_rsync, sentences
+from agentless.rules.files.destination import Landing, check_source, check_target, landings
+
+_PROGRESS = re.compile(rb"\s*([0-9,.]+) +[0-9]+% ")
+_NO_ROOM = 11
+"""What rsync ends with when a file cannot be written."""
+_PATTERN = re.compile(r"[*?\[\\]")
+
+
+class Meter(Protocol):
+    """Is told how far it is."""
+
+    def begin(self, name: str) -> None:
+        """The next one of what is copied."""
+
+    def reached(self, size: int) -> None:
+        """So many bytes of its files are copied."""
+
+    def end(self, moved: int) -> None:
+        """It is copied; so many bytes went over the link."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is at the paths of one place."""
+
+    kinds: Mapping[str, Kind]
+    rsync: bool = False
+    container: bool = False
+
+
+class Copier:
+    """Copies; `notes` is what was left out, in sentences: then not all was copied.
+
+    `warnings` is what programs on the nodes have said, although all was copied.
+    """
+
+    def __init__(self, client: Client, meter: Meter) -> None:
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+        self._client = client
+        self._meter = meter
+        self._rsync = _good_rsync()
+
+    def copy(self, sources: Sequence[Place], destination: Place) -> None:
+        """Copy all sources; raises CopyFailed for the first one that fails, and whatever the controller says."""
+        self._check_sides(sources, destination)
+        ours = {at: self._look(at, [s.path for s in sources if s.at == at]) for at in {s.at for s in sources}}
+        kinds = [(source, ours[source.at].kinds[source.path]) for source in sources]
+        for source, kind in kinds:
+            check_source(source, kind)  # before anything is said of where it is to go
+        goal = self._look(destination.at, [destination.path])
+        found = landings(kinds, destination, goal.kinds[destination.path])
+        targets = self._look(destination.at, [landing.target for landing in found])
+        for landing in found:
+            check_target(landing, Place(destination.at, landing.target), targets.kinds[landing.target])
+        for landing in found:
+            far = goal if landing.source.at is None else ours[landing.source.at]
+            self._meter.begin(str(landing.source))
+            self._one(landing, destination.at, far, exists=targets.kinds[landing.target] == "folder")
+
+    def _check_sides(self, sources: Sequence[Place], destination: Place) -> None:
+        away = [source for source in sources if source.at is not None]
+        if destination.at is None and len(away) < len(sources):
+            here = next(source for source in sources if source.at is None)
+            raise UsageError(f"{here} and {destination} are both here; write NODE:PATH or TASK:PATH for one of them")
+        if destination.at is not None and away:
+            raise UsageError(f"{away[0]} and {destination} are both away; copy it here first, and then from here")
+
+    def _look(self, at: str | None, paths: Sequence[str]) -> _Found:
+        if at is None:
+            return _Found({path: _kind(path) for path in paths})
+        answer = self._client.post(f"/v1/files/{at}/look", {"paths": [encoded(path) for path in paths]})
+        return _Found(dict(zip(paths, answer["kinds"], strict=True)), answer["rsync"], answer["container"])
+
+    def _one(self, landing: Landing, away: str | None, far: _Found, *, exists: bool) -> None:
+        at = landing.source.at or away or ""
+        is_coming = away is None
+        path = landing.source.path if is_coming else landing.target
+        # A name with signs of a pattern in it would be one to the rsync there; a folder is entered before it starts.
+        is_plain = landing.is_folder or not _PATTERN.search(split(there(path))[1])
+        by_rsync = bool(self._rsync and far.rsync and is_plain)
+        try:
+            if by_rsync:
+                self._by_rsync(landing, at, is_coming=is_coming, exists=exists)
+            elif is_coming:
+                self._fetch(landing, at, far, exists=exists)
+            else:
+                self._bring(landing, at, far)
+        except RequestFailed as error:
+            if error.exit_code == 4:
+                again = "run it again, and it goes on where it was" if by_rsync else "run it again"
+                raise RequestFailed(f"{error}; the copy broke off: {again}", 4, error.error) from None
+            raise
+
+    # --------------------------------------------------------------------- tar
+
+    def _fetch(self, landing: Landing, at: str, far: _Found, *, exists: bool) -> None:
+        """From there."""
+        folder, name = (landing.target or ".", ".") if exists else _split_here(landing.target)
+        counted = _Sum(self._meter)
+        strip = 1 if far.container or not landing.is_folder else 0
+        unpacker = Unpacker(folder, name, strip, counted.add)
+        with self._transfer(at, "send", landing.source.path, landing) as terminal:
+            stream = _Incoming(terminal)
+            failure: CopyFailed | None = None
+            try:
+                members = unpacker.unpack(stream)
+            except CopyFailed as error:
+                failure, members = error, 0
+                if stream.received:
+                    raise
+            stream.drain()  # raises what broke it off
+        complaints = sentences(stream.words, at, there=False)
+        if not members:
+            raise CopyFailed("; ".join(complaints[:3]) or str(failure or f"nothing came of {landing.source}"))
+        self.notes += unpacker.notes
+        if terminal.exit_code:
+            self.notes += complaints or [f"{landing.source}: not all of it came (tar ended with {terminal.exit_code})"]
+        else:
+            self._warn(at, complaints)
+        self._meter.end(stream.received)
+
+    def _bring(self, landing: Landing, at: str, far: _Found) -> None:
+        """To there."""
+        base = landing.target.rstrip("/").rpartition("/")[2]
+        with self._transfer(at, "receive", landing.target, landing) as terminal:
+            sink = _Outgoing(terminal, _Sum(self._meter))
+            notes: list[str] = []
+            try:
+                if far.container:
+                    notes = pack(sink, landing.source.path, base or ".")
+                else:
+                    notes = pack(sink, landing.source.path, "t", whole="whole")
+                terminal.write_eof()
+            except _Over:
+                pass
+            sink.wait()  # raises what broke it off
+        complaints = sentences(sink.words, at, there=True, name=base)
+        if terminal.exit_code:
+            raise CopyFailed("; ".join(complaints[:3]) or f"{at} did not take {landing.source}; try again")
+        self.notes += notes
+        self._warn(at, complaints)
+        self._meter.end(sink.sent)
+
+    def _warn(self, at: str, words: Sequence[str]) -> None:
+        """Take down what was said of a copy that succeeded: tar also says so what it leaves out."""
+        self.notes += [line for line in words if line.endswith(LEFT_OUT)]
+        self.warnings += [f"{at}: {line}" for line in words if not line.endswith(LEFT_OUT)]
+
+    def _transfer(self, at: str, way: str, path: str, landing: Landing) -> Terminal:
+        return self._client.transfer(at, way=way, path=encoded(path), folder=landing.is_folder)
+
+    # ------------------------------------------------------------------- rsync
+
+    def _by_rsync(self, landing: Landing, at: str, *, is_coming: bool, exists: bool) -> None:
+        """Either way. Of a folder that exists the own mode stays: then what is copied is not it, but what is in it."""
+        path = landing.source.path if is_coming else landing.target
+        what = {"path": encoded(path), "folder": landing.is_folder}
+        forbidden = forbidden_bits()
+        modes = ["u-s", "g-s", "-t", *(["g-w"] if forbidden & 0o020 else []), *(["o-w"] if forbidden & 0o002 else [])]
+        options = ["-s", "-lptS", f"--chmod={','.join(modes)}", f"--partial-dir={PARTIAL}"]
+        options += ["--no-inc-recursive", "--modify-window=-1", "--info=progress2", "--outbuf=N"]
+        options += ["-r"] if landing.is_folder else []
+        here = os.path.abspath(landing.target if is_coming else landing.source.path)
+        names = b""
+        if not landing.is_folder:
+            inner = f"there:./{split(there(path))[1]}"
+            ends = [inner, here] if is_coming else [os.path.realpath(here), inner]
+        elif is_coming:
+            if exists:
+                options.append("--ignore-missing-args")
+                ends = ["there:./*", "there:./.*", f"{here}/"]
+            else:
+                _make(here)
+                ends = ["there:./", f"{here}/"]
+        elif exists:
+            options += ["--files-from=-", "--from0"]
+            names = b"".join(name + b"\0" for name in sorted(os.listdir(os.fsencode(here))))
+            ends = [f"{here}/", "there:./"]
+        else:
+            ends = [f"{here}/", "there:./"]
+        try:
+            self._run_rsync([*options, *ends], at, what, names, is_coming=is_coming)
+        except AgentlessError:
+            if is_coming and landing.is_folder and not exists:
+                with contextlib.suppress(OSError):  # there is something in it
+                    os.rmdir(here)
+            raise
+
+    def _run_rsync(
+        self, words: Sequence[str], at: str, what: Mapping[str, object], names: bytes, *, is_coming: bool
+    ) -> None:
+        bridge = shlex.join([sys.executable, "-m", "agentless.client.files.rsync_shell"])
+        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as given, _open_pipe() as (report, told):
+            given.write(names)
+            given.seek(0)
+            setting = {**self._client.setting(), "place": at, "what": what, "report": told.fileno()}
+            process = subprocess.Popen(
+                [self._rsync or "rsync", "-e", bridge, *words],
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                pass_fds=[told.fileno()],
+                env={**os.environ, "LC_ALL": "C", VARIABLE: json.dumps(setting)},
+            )
+            told.close()
+            try:
+                self._watch(process)
+                code = process.wait()
+            finally:
+                if process.poll() is None:
+                    process.terminate()  # it tidies up, or keeps what it has to go on with
+                    process.wait()
+            ended = report.read()  # up to the end of the bridge, which rsync does not wait for
+            said.seek(0)
+            words_said = said.read().decode("utf-8", "surrogateescape")
+        end = json.loads(ended) if ended else {}
+        if "message" in end:
+            raise RequestFailed(end["message"], end["exit_code"])
+        complaints = sentences(words_said, at, there=not is_coming)
+        if code in (23, 24) and len(complaints) > 0 and end.get("received"):
+            self.notes += complaints
+        elif code:
+            if code == _NO_ROOM and is_coming:
+                _drop_partial(words[-1])
+            raise CopyFailed("; ".join(complaints[:3]) or f"rsync ended with {code}; try again")
+        self._meter.end(int(end.get("sent", 0)) + int(end.get("received", 0)))
+
+    def _watch(self, process: subprocess.Popen[bytes]) -> None:
+        """Tell how far it is, by what it prints again and again on one line."""
+        rest = b""
+        while process.stdout and (data := os.read(process.stdout.fileno(), 65536)):
+            *lines, rest = re.split(rb"[\r\n]", rest + data)
+            for line in lines:
+                if match := _PROGRESS.match(line):
+                    self._meter.reached(int(re.sub(rb"[^0-9]", b"", match[1])))
+                elif line.startswith(b"skipping non-regular file "):
+                    name = os.fsdecode(line[26:].strip(b'"'))
+                    self.notes.append(f"{name} is neither a file nor a folder, and was left out")
+
+
+def _drop_partial(path: str) -> None:
+    """A copy goes on where it was when its link broke, but not when there was no room for it."""
+    if not path.endswith("/"):
+        partial = os.path.join(os.path.dirname(path), PARTIAL)
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(partial, os.path.basename(path)))
+            os.rmdir(partial)
+        return
+    for folder, folders, _ in os.walk(path):
+        if PARTIAL in folders:
+            shutil.rmtree(os.path.join(folder, PARTIAL), ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _open_pipe() -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as ours, os.fdopen(writer, "wb", buffering=0) as theirs:
+        yield ours, theirs
+
+
+class _Sum:
+    """Bytes that come in pieces."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter, self._sum = meter, 0
+
+    def add(self, size: int) -> None:
+        """So many more."""
+        self._sum += size
+        self._meter.reached(self._sum)
+
+
+class _Incoming:
+    """What a transfer prints, as a file; its standard error is in `words`."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self.words = ""
+        self.received = 0
+        self._terminal = terminal
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes, nothing at the end."""
+        while not self._rest:
+            chunk = self._terminal.read_stream()
+            if chunk is None:
+                return b""
+            if chunk[0] == 2:
+                self.words = (self.words + chunk[1].decode("utf-8", "surrogateescape"))[-20_000:]
+            else:
+                self.received += len(chunk[1])
+                self._rest = chunk[1]
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
+
+    def drain(self) -> None:
+        """Up to its end."""
+        while self.read(1 << 20):
+            pass
+
+
+class _Over(Exception):
+    """The other side has ended."""
+
+
+class _Outgoing:
+    """Where a transfer takes from, as a file; a thread reads what it says meanwhile."""
+
+    def __init__(self, terminal: Terminal, counted: _Sum) -> None:
+        self.sent = 0
+        self._terminal, self._counted = terminal, counted
+        self._said = _Incoming(terminal)
+        self._failure: AgentlessError | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    @property
+    def words(self) -> str:
+        """Its standard error."""
+        return self._said.words
+
+    def write(self, data: bytes) -> int:
+        """Send it; raises _Over when nobody takes it any more."""
+        if self._ended.is_set():
+            raise _Over
+        self._terminal.write(data)
+        self.sent += len(data)
+        self._counted.add(len(data))
+        return len(data)
+
+    def wait(self) -> None:
+        """Wait for the end of the other side."""
+        self._thread.join()
+        if self._failure:
+            raise self._failure
+
+    def _listen(self) -> None:
+        try:
+            self._said.drain()
+        except AgentlessError as error:
+            self._failure = error
+        self._ended.set()
+
+
+def _good_rsync() -> str | None:
+    """The rsync here, if it is one that will do."""
+    program = shutil.which("rsync")
+    if program is None:
+        return None
+    said = subprocess.run([program, "--version"], capture_output=True, check=False)
+    return program if is_good_rsync(said.stdout) else None
+
+
+def _kind(path: str) -> Kind:
+    """What is at a path here."""
+    path = path or "."
+    try:
+        if os.path.isdir(path):
+            return "folder" if os.access(path, os.X_OK) else "denied"
+        os.lstat(path.rstrip("/") or "/")
+    except PermissionError:
+        return "denied"
+    except OSError:
+        return "nothing" if os.path.isdir(os.path.dirname(path.rstrip("/")) or ".") else "orphan"
+    return "file" if os.path.isfile(path.rstrip("/")) else "other"
+
+
+def _split_here(path: str) -> tuple[str, str]:
+    folder, name = os.path.split(path.rstrip("/"))
+    return folder or ".", name
+
+
+def _make(folder: str) -> None:
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise CopyFailed(f"{folder}: {error.strerror}") from None

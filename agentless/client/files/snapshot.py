@@ -1,0 +1,221 @@
+"""What is uploaded with a task: read here, by the one who submits, and given to the controller as far as it lacks it.
+
+A folder is read as git would, without what `.gitignore` files leave out, and without `.git`. What a file has in it is
+read again only when its size or its time has changed since the last time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from agentless import paths
+from agentless.client.client import Client
+from agentless.errors import ControllerError, UsageError
+from agentless.model.files.task_files import INSTEAD, MAX_BYTES, MAX_FILES, UNFINISHED, Entry, Upload, rows_of
+from agentless.rules.files.gitignore import Ignored
+from agentless.rules.submit.options import Submission
+from agentless.stores import private
+
+_PIECE = 1 << 20
+_SETTLED = 2.0
+"""Seconds after which a file that was changed has another time than one that is changed again."""
+
+
+@dataclass
+class Scan:
+    """What was found in a folder, or of a file. `notes` are what a person should know of it, in words."""
+
+    entries: dict[str, Entry] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    size: int = 0
+
+
+def sent(served: Client, asked: Submission, say: Callable[[str], None] = lambda _: None) -> Submission:
+    """The submission with a snapshot of all that is uploaded, which the controller has by then."""
+    if not asked.spec.uploads:
+        return asked
+    done = tuple(replace(each, snapshot=_surely(served, each, say)) for each in asked.spec.uploads)
+    return replace(asked, spec=replace(asked.spec, uploads=done))
+
+
+def _surely(served: Client, upload: Upload, say: Callable[[str], None]) -> str:
+    """Once more when the controller goes away meanwhile: another one begins, and has what had come."""
+    try:
+        return _send(served, upload, say)
+    except ControllerError:
+        return _send(served, upload, say)
+
+
+def _send(served: Client, upload: Upload, say: Callable[[str], None]) -> str:
+    with _Known(upload.source) as known:
+        found = scan(Path(upload.source), known)
+    for note in found.notes[:5]:
+        say(f"{upload.source}: {note}")
+    if len(found.notes) > 5:
+        say(f"{upload.source}: and {len(found.notes) - 5:,} more like that")
+    answer = served.post("/v1/snapshots", {"files": rows_of(found.entries)})
+    places = {entry.content: path for path, entry in found.entries.items() if entry.kind == "file"}
+    wanted = {content: places[content] for content in answer["missing"]}
+    if wanted:
+        length = sum(80 + found.entries[path].size for path in wanted.values())
+        served.send("/v1/contents", length, _bodies(Path(upload.source), wanted, found.entries))
+    return str(answer["id"])
+
+
+def _bodies(top: Path, wanted: Mapping[str, str], entries: Mapping[str, Entry]) -> Iterator[bytes]:
+    for content, path in wanted.items():
+        size = entries[path].size
+        yield f"{content}{size:016x}".encode()
+        try:
+            with (top / path if path else top).open("rb") as file:
+                while size and (data := file.read(min(size, _PIECE))):
+                    size -= len(data)
+                    yield data
+        except OSError as error:
+            raise UsageError(f"{top / path} cannot be read: {error.strerror}") from None
+        if size:
+            raise UsageError(f"{top / path} changed while it was read; submit it again")
+
+
+def scan(top: Path, known: _Known) -> Scan:
+    """What is there now, as `Snapshot` has it. Raises UsageError for what cannot be read or is too large."""
+    found = Scan()
+    try:
+        mode = top.stat().st_mode
+        if not stat.S_ISDIR(mode):
+            if not stat.S_ISREG(mode):
+                raise UsageError(f"--upload {top}: that is neither a file nor a folder")
+            _file(top, "", found, known)
+            return found
+        ignored, prefix = _rules_above(top)
+        found.entries[""] = Entry("folder", stat.S_IMODE(mode) & 0o777)
+        _folder(top, "", prefix, ignored, found, known)
+    except OSError as error:
+        raise UsageError(f"--upload {error.filename or top}: {error.strerror}") from None
+    return found
+
+
+def _folder(top: Path, below: str, prefix: str, ignored: Ignored, found: Scan, known: _Known) -> None:
+    """All of a folder; `below` is its path from `top` on, and `prefix` the path of `top` for the rules."""
+    here = top / below
+    ignored = _with_rules(ignored, here, prefix + below + "/" * bool(below))
+    with os.scandir(here) as listing:
+        children = sorted(listing, key=lambda entry: entry.name)
+    for child in children:
+        path = f"{below}/{child.name}" if below else child.name
+        is_folder = child.is_dir(follow_symlinks=False)
+        if child.name == ".git" or child.name.startswith(UNFINISHED) or ignored.has(prefix + path, folder=is_folder):
+            continue
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{os.fsencode(child.path)!r} has a name that is no UTF-8; rename it") from None
+        if child.is_symlink():
+            target = os.readlink(child.path)
+            if target.startswith("/") or os.path.normpath(os.path.join(below, target)).startswith(".."):
+                found.notes.append(f"{path} is a link to {target}, which is not uploaded with it")
+            found.entries[path] = Entry("link", 0o777, 0, target)
+        elif is_folder:
+            mode = child.stat(follow_symlinks=False).st_mode
+            found.entries[path] = Entry("folder", stat.S_IMODE(mode) & 0o777)
+            _folder(top, path, prefix, ignored, found, known)
+        elif child.is_file(follow_symlinks=False):
+            _file(Path(child.path), path, found, known)
+        else:
+            found.notes.append(f"{path} is no file, and is left out")
+        if len(found.entries) > MAX_FILES:
+            raise UsageError(f"--upload {top}: there are more than {MAX_FILES:,} files in it; {INSTEAD}")
+
+
+def _file(place: Path, path: str, found: Scan, known: _Known) -> None:
+    status = place.stat()
+    found.size += status.st_size
+    if found.size > MAX_BYTES:
+        raise UsageError(f"--upload {place}: with it there is more than 1 GiB to upload; {INSTEAD}")
+    digest, size = known.digest(place, path, status)
+    found.entries[path] = Entry("file", stat.S_IMODE(status.st_mode) & 0o777, size, digest)
+
+
+def _rules_above(top: Path) -> tuple[Ignored, str]:
+    """The rules of the repository that a folder is in, and its path there with a slash at its end.
+
+    Rules that leave out the folder itself are not meant for somebody who has named it.
+    """
+    repository = next((folder for folder in (top, *top.parents) if (folder / ".git").exists()), None)
+    if repository is None:
+        return Ignored(), ""
+    rules = Ignored(_lines(repository / ".git" / "info" / "exclude"))
+    if repository == top:
+        return rules, ""
+    parts = top.relative_to(repository).parts
+    for depth in range(len(parts)):
+        folder = "/".join(parts[:depth])
+        rules = _with_rules(rules, repository / folder, folder + "/" * bool(folder))
+        if rules.has("/".join(parts[: depth + 1]), folder=True):
+            return Ignored(), ""
+    return rules, "/".join(parts) + "/"
+
+
+def _with_rules(ignored: Ignored, folder: Path, path: str) -> Ignored:
+    lines = _lines(folder / ".gitignore")
+    return ignored.below(lines, path) if lines else ignored
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text("utf-8", "replace").splitlines()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return []
+
+
+class _Known:
+    """What files had in them when they were read last: by path their size, times and SHA-256. It is only a memory."""
+
+    def __init__(self, source: str) -> None:
+        name = hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        self._path = paths.state_dir() / "read" / name
+        self._had: dict[str, list[Any]] = {}
+        self._have: dict[str, list[Any]] = {}
+        self._began = time.time()
+
+    def __enter__(self) -> Self:
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads(self._path.read_bytes())
+            self._had = found if isinstance(found, dict) else {}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None or self._have == self._had:
+            return
+        unfinished = self._path.with_suffix(f".{os.getpid()}")
+        with contextlib.suppress(OSError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private.make(unfinished)
+            unfinished.write_text(json.dumps(self._have))
+            unfinished.replace(self._path)
+
+    def digest(self, place: Path, path: str, status: os.stat_result) -> tuple[str, int]:
+        """The SHA-256 of a file, and how many bytes that is of."""
+        mark = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+        had = self._had.get(path)
+        if had and had[:4] == mark:
+            self._have[path] = had
+            return had[4], status.st_size
+        digest, size = hashlib.sha256(), 0
+        with place.open("rb") as file:
+            while data := file.read(_PIECE):
+                digest.update(data)
+                size += len(data)
+        # One that was changed just now may change again within the same tick of the clock.
+        if self._began - status.st_ctime > _SETTLED and size == status.st_size:
+            self._have[path] = [*mark, digest.hexdigest()]
+        return digest.hexdigest(), size

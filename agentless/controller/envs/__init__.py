@@ -1,0 +1,1 @@
+"""Envs: made, moved and removed."""

@@ -1,0 +1,336 @@
+"""Envs in the making: a build container, programs in it, and the versions that are made of it or of a Dockerfile."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import secrets
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from agentless.controller.envs.envs import Envs, Tell
+from agentless.controller.envs.moves import Moves, first_of
+from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.conversation import conversed
+from agentless.controller.tasks.exec import Program, started
+from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, TooMuch, UsageError
+from agentless.model.command import Command, Result
+from agentless.model.images.env import (
+    BuildContainer,
+    Changes,
+    EnvRecord,
+    EnvRef,
+    ImageFacts,
+    Sight,
+    check_message,
+    check_name,
+    is_ours,
+    labels_of_version,
+    parse_ref,
+)
+from agentless.model.tasks.claim import TASK
+from agentless.model.terminal import Size
+from agentless.rules.images.envs import env_named, next_number, version_named
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked of a build: the Dockerfile's path in the context, the images of ours that it begins with."""
+
+    dockerfile: str
+    bases: tuple[str, ...] = ()
+    node: str | None = None
+    message: str = ""
+
+
+class Builds:
+    """Makes envs and their versions. What it has begun to change, it brings to an end, whoever has gone meanwhile."""
+
+    def __init__(self, envs: Envs, moves: Moves) -> None:
+        self._envs = envs
+        self._moves = moves
+
+    async def create(self, name: str, image: str, node: str | None, by: str, tell: Tell) -> dict[str, Any]:
+        """Make a build container of an image, which is pulled if the node lacks it."""
+        check_name(name)
+        envs = self._envs
+        async with envs.working(name, tell):
+            record = envs.records.get(name, EnvRecord())
+            if record.there:
+                raise Refused(f"env {name} is there already; agentless env history {name} shows it")
+            link = await self._place(node, None if is_ours(image) else image)
+            envs.check_free(link, name)
+            base = await self._base(link, image, tell)
+            if base.labels.get(TASK):
+                raise Refused(
+                    f"image {image} was made of a task's container, and what is made of it would claim its GPUs; "
+                    "begin with the image of the task"
+                )
+            await _to_the_end(self._make(link, name, base))
+            for volume in base.volumes:
+                tell({"kind": "say", "text": f"{volume} is a volume of the image: what is in it is in no version"})
+            envs.publish(name, "created", f"from {image} on {link.node.name}, by {by}")
+        return {"env": name, "node": link.node.name, "image": image}
+
+    @asynccontextmanager
+    async def open(
+        self, name: str, command: Sequence[str], size: Size | None, owner: str | None
+    ) -> AsyncIterator[Program]:
+        """A program in the build container, as `Terminals.open`; without a container one is made of the env."""
+        envs = self._envs
+        async with envs.working(name):
+            link, box = await self._container(name)
+            envs.programs[name] += 1
+        try:
+            async with started(link, box.id, command, size) as program:
+                envs.publish(name, "shell-opened", f"agentless env shell, by {owner or envs.core.owner}")
+                yield program
+        finally:
+            envs.programs[name] -= 1
+
+    async def save(self, name: str, message: str, by: str, tell: Tell) -> dict[str, Any]:
+        """Make the build container as it is now the next version."""
+        message, envs = check_message(message), self._envs
+        async with envs.working(name, tell):
+            record = env_named(envs.records, name)
+            if record.home is None:
+                raise Refused(f"env {name} has no build container; agentless env shell {name} makes one")
+            link = await envs.reached(record.home, f"the build container of env {name} is on {record.home}")
+            box = _box(envs, link, name)
+            base = await self._image_of(link, box)
+            changes = await self._changes(link, box)
+            if not changes and record.versions:
+                return {"env": name, "version": None, "changes": str(changes)}
+            return await _to_the_end(self._save(link, name, box, base, changes, message, by, tell))
+
+    async def build(self, name: str, wish: Wish, by: str, context: AsyncIterable[bytes], tell: Tell) -> dict[str, Any]:
+        """Build the context that comes in, on a node, as the next version; its output is told as it comes."""
+        check_name(name)
+        message, envs = check_message(wish.message), self._envs
+        async with envs.working(name, tell):
+            record = envs.records.get(name, EnvRecord())
+            link = await self._place(wish.node or record.home, None)
+            envs.check_free(link, name)
+            for base in wish.bases:
+                if ":" not in base:
+                    raise UsageError(f"{base}: in a Dockerfile name the version, like {base}:1")
+                await self._base(link, base, tell)
+            ref = EnvRef(name, next_number(record, envs.sights, name))
+            labels = labels_of_version(ref, message, by, envs.core.clock.now())
+            mark, words = secrets.token_hex(8), link.runtime.envs
+            tell({"kind": "say", "text": f"building {ref} on {link.node.name}"})
+
+            async with link.session.dialogue(words.build(ref, wish.dockerfile, labels, mark)) as shell:
+                made = words.parse_built(ref, await conversed(shell, mark, context, _told(tell)))
+            await envs.look_at(link)
+            envs.publish(name, "built", f"{ref} on {link.node.name}, by {by}")
+            kept = await self._follow(name, ref, made)
+        return {"env": name, "version": ref.version, "node": link.node.name, "size_bytes": made.size, "kept": kept}
+
+    async def rollback(self, ref: EnvRef, by: str, tell: Tell, *, force: bool) -> dict[str, Any]:
+        """Make an older version the current one, the one before it if none is named, and reset the build container."""
+        envs = self._envs
+        async with envs.working(ref.name, tell):
+            record = env_named(envs.records, ref.name)
+            if ref.version is None:
+                before = [number for number in record.versions if number < (record.current or 0)]
+                if not before:
+                    raise Refused(f"env {ref.name} has no version before the current one")
+                ref = EnvRef(ref.name, max(before))
+            ref, version = version_named(envs.records, ref)
+            number = ref.version or 0
+            back = None if number == record.highest else (number, record.highest)
+            envs.change(ref.name, back=back, unsettled=False)
+            envs.publish(ref.name, "rolled-back", f"{ref} is the current version, by {by}")
+            facts = ImageFacts(version.id, version.size)
+            kept = await self._follow(ref.name, ref, facts, force=force)
+        return {"env": ref.name, "version": ref.version, "kept": kept}
+
+    # ------------------------------------------------------------------ inside
+
+    async def _container(self, name: str) -> tuple[Link, BuildContainer]:
+        """The build container, running; of an env that has none it is made of the current version."""
+        envs = self._envs
+        record = env_named(envs.records, name)
+        if record.home is None:
+            ref, version = version_named(envs.records, EnvRef(name))
+            link = envs.holder(ref, version.id)
+            envs.check_free(link, name)
+            await _to_the_end(self._make(link, name, await self._known(link, version.id)))
+            return link, _box(envs, link, name)
+        link = await envs.reached(record.home, f"the build container of env {name} is on {record.home}")
+        box = _box(envs, link, name)
+        if box.state != "running":
+            link.runtime.check(await link.run(link.runtime.envs.start(box.id)))
+            await envs.look_at(link)
+        return link, box
+
+    async def _make(self, link: Link, name: str, image: ImageFacts, old: str | None = None) -> None:
+        words = link.runtime.envs
+        words.parse_create(await link.run(words.create(name, image, old)))
+        await self._envs.look_at(link)
+
+    async def _save(
+        self,
+        link: Link,
+        name: str,
+        box: BuildContainer,
+        base: ImageFacts,
+        changes: Changes,
+        message: str,
+        by: str,
+        tell: Tell,
+    ) -> dict[str, Any]:
+        envs, words = self._envs, link.runtime.envs
+        ref = EnvRef(name, next_number(envs.records[name], envs.sights, name))
+        envs.check_free(link, name, ref)
+        labels = labels_of_version(ref, message, by, envs.core.clock.now())
+        tell({"kind": "say", "text": f"saving {ref} on {link.node.name}"})
+        command = words.save(box.id, base, ref, labels, secrets.token_hex(8))
+        made = words.parse_named(ref, await _collected(link, command))
+        await envs.look_at(link)
+        envs.publish(name, "saved", f"{ref} on {link.node.name}, by {by}")
+        return {
+            "env": name,
+            "version": ref.version,
+            "node": link.node.name,
+            "size_bytes": made.size,
+            "added_bytes": max(0, made.size - base.size),
+            "changes": str(changes),
+            "paths": changes.paths,
+            "kept": await self._refreshed(link, name, box, base, made),
+        }
+
+    async def _refreshed(
+        self, link: Link, name: str, box: BuildContainer, base: ImageFacts, made: ImageFacts
+    ) -> str | None:
+        """Make the build container anew of what was saved, so that the next version holds only what is new from here.
+
+        Why that was not done, None if it was or need not be: the version is there in either case.
+        """
+        try:
+            if await self._in_use(link, name, box):
+                return "programs run in its build container: the next version will hold these changes once more"
+            if not base.volumes:
+                await self._make(link, name, made, box.id)
+        except AgentlessError as error:
+            return f"its build container was not made anew: {error}"
+        return None
+
+    async def _follow(self, name: str, ref: EnvRef, image: ImageFacts, *, force: bool = False) -> str | None:
+        """Make the build container anew from a version, unless something would be lost: then why it was not."""
+        envs = self._envs
+        home = envs.records[name].home
+        if home is None:
+            return None
+        link = envs.core.links.get(home)
+        if link is None or not link.online:
+            return f"its build container on {home}, which cannot be reached, stays as it is"
+        box = _box(envs, link, name)
+        if box.image == image.id and not force:
+            return None
+        base = await self._image_of(link, box)
+        changes = await self._changes(link, box)
+        again = f"agentless env rollback {ref} --force throws that away"
+        if not force and (changes or base.volumes):
+            return f"its build container stays as it is: it has what no version has ({changes}); {again}"
+        if not force and await self._in_use(link, name, box):
+            return f"its build container stays as it is: programs run in it; {again}"
+        if await envs.facts(link, image.id) is None:
+            await self._moves.bring(ref, image.id, link, lambda _: None)
+        await _to_the_end(self._make(link, name, await self._known(link, image.id), box.id))
+        return None
+
+    async def _in_use(self, link: Link, name: str, box: BuildContainer) -> bool:
+        if self._envs.programs[name]:
+            return True
+        if box.state != "running":
+            return False
+        words = link.runtime.envs
+        return bool(words.parse_programs(await link.run(words.programs(box.id))))
+
+    async def _changes(self, link: Link, box: BuildContainer) -> Changes:
+        words = link.runtime.envs
+        return words.parse_diff(await link.run(words.diff(box.id)))
+
+    async def _image_of(self, link: Link, box: BuildContainer) -> ImageFacts:
+        return await self._known(link, box.image)
+
+    async def _known(self, link: Link, image: str) -> ImageFacts:
+        found = await self._envs.facts(link, image)
+        if found is None:
+            raise RuntimeFailed(f"{link.node.name} has no image {image} any more")
+        return found
+
+    async def _place(self, node: str | None, image: str | None) -> Link:
+        """The node that is named, else the first that answers and has the image, else the first that answers."""
+        envs = self._envs
+        if node is not None:
+            return await envs.reached(node, f"{node} was chosen for it")
+        links = envs.online()
+        if image is not None:
+            found = await asyncio.gather(*(envs.facts(link, image) for link in links), return_exceptions=True)
+            links = [link for link, facts in zip(links, found, strict=True) if isinstance(facts, ImageFacts)] or links
+        return first_of(links)
+
+    async def _base(self, link: Link, image: str, tell: Tell) -> ImageFacts:
+        """The image that is begun with: pulled if it is missing; one of ours is brought from another node."""
+        envs = self._envs
+        if is_ours(image):
+            ref, version = version_named(envs.records, parse_ref(image.lower().rpartition("agentless/")[2]))
+            if link.node.name not in version.nodes:
+                tell({"kind": "say", "text": f"bringing {ref} to {link.node.name}"})
+                await self._moves.bring(ref, version.id, link, lambda _: None)
+            return await self._known(link, version.id)
+        found = await envs.facts(link, image)
+        if found is None:
+            tell({"kind": "say", "text": f"pulling {image} on {link.node.name}"})
+            await link.pull(image)
+            found = await self._known(link, image)
+        return found
+
+
+def _box(envs: Envs, link: Link, name: str) -> BuildContainer:
+    box = envs.sights.get(link.node.name, Sight()).container(name)
+    if box is None:
+        raise NotFound(f"the build container of env {name} is not on {link.node.name} any more; try again")
+    return box
+
+
+def _told(tell: Tell) -> Callable[[bytes], None]:
+    """Tells the output of a program as text; a character may come in two pieces."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def heard(data: bytes) -> None:
+        if text := decoder.decode(data.translate(None, b"\0\r")):
+            tell({"kind": "output", "text": text})
+
+    return heard
+
+
+async def _collected(link: Link, command: Command) -> Result:
+    """Run a command that may take long, and that ends with us; both its streams."""
+    said = {1: b"", 2: b""}
+    async with link.stream(command) as stream:
+        async for fd, data in stream:
+            said[fd] += data
+            if len(said[1]) + len(said[2]) > command.most:
+                raise TooMuch(
+                    f"{link.node.name} said more than {command.most >> 20} MiB, and was not listened to further"
+                )
+    return Result(stream.exit_code or 0, said[1], said[2])
+
+
+async def _to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Do what would be torn if it were broken off: it goes on when its caller is gone."""
+    task = asyncio.create_task(work)
+    _under_way.add(task)
+    task.add_done_callback(_under_way.discard)
+    return await asyncio.shield(task)
+
+
+_under_way: set[asyncio.Task[Any]] = set()

@@ -1,0 +1,223 @@
+"""Envs: what nodes have of them, what is remembered, and who works on which one. Changed by its neighbours `env_*`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.registry import Core
+from agentless.errors import AgentlessError, Refused, RuntimeFailed, Unreachable
+from agentless.model.images.env import NULL, EnvRecord, EnvRef, ImageFacts, Sight, Version, container_of_env, parse_ref
+from agentless.model.nodes.node import unreachable
+from agentless.model.tasks.task import Task
+from agentless.model.view import EnvVersionView, EnvView
+from agentless.rules.images.envs import env_named, learned, version_named
+from agentless.rules.views.publish import timestamp
+from agentless.stores.state.envs import EnvStore
+
+FRESH = 2.0
+"""Seconds for which a look is good enough for a submit: those of a script come many at a time."""
+
+Tell = Callable[[Mapping[str, Any]], None]
+"""Takes a line about how an operation goes on; what it may be is in `routes/envs`."""
+
+_log = logging.getLogger(__name__)
+
+
+class Envs:
+    """The records of envs, as true as the last look at the nodes; `sights` is what each had then.
+
+    `programs` counts what is open in the build container of an env.
+    """
+
+    def __init__(self, core: Core, store: EnvStore) -> None:
+        self.core = core
+        self._store = store
+        self.records: dict[str, EnvRecord] = store.load()
+        self.sights: dict[str, Sight] = {}
+        self.programs: Counter[str] = Counter()
+        self._looked = 0.0
+        self._asking = asyncio.Lock()
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    # ----------------------------------------------------------------- reading
+
+    async def look(self, *, within: float = 0.0) -> None:
+        """Ask all nodes that can be reached what they have, unless that was done `within` so many seconds."""
+        async with self._asking:
+            if within and 0 <= self.core.clock.now() - self._looked <= within:
+                return
+            await self.core.heard(self.core.links)
+            await self._look(self.online())
+            self._looked = self.core.clock.now()
+
+    async def look_at(self, *links: Link) -> None:
+        """Ask these nodes."""
+        async with self._asking:
+            await self._look(links)
+
+    async def _look(self, links: Iterable[Link]) -> None:
+        asked = {link.node.name: link for link in links}
+        answers = await asyncio.gather(*map(_seen, asked.values()))
+        seen = {name: sight for name, sight in zip(asked, answers, strict=True) if sight is not None}
+        keeping = {name for name, link in self.core.links.items() if link.runtime.keeps_envs}
+        self.sights = {name: each for name, each in {**self.sights, **seen}.items() if name in keeping}
+        gone = {node: Sight() for node in self._mentioned() - keeping}
+        self.remember(learned(self.records, {**gone, **seen}, self.core.clock.now()))
+
+    def _mentioned(self) -> set[str]:
+        found = {record.home for record in self.records.values() if record.home}
+        return found.union(*(v.nodes for record in self.records.values() for v in record.versions.values()))
+
+    def remember(self, records: Mapping[str, EnvRecord]) -> None:
+        """Keep these, on disk if they are others than before."""
+        if records != self.records:
+            with self.core.writing("state"):
+                self._store.save(records)
+            self.records = dict(records)
+
+    def change(self, name: str, **fields: Any) -> None:
+        """Keep another value of a record."""
+        record = self.records.get(name, EnvRecord())
+        self.remember({**self.records, name: replace(record, **fields)})
+
+    async def resolve(self, text: str) -> tuple[EnvRef, Version]:
+        """The version that `NAME` or `NAME:N` means now; raises NotFound, Refused or UsageError."""
+        ref = parse_ref(text)
+        await self.look(within=FRESH)
+        return version_named(self.records, ref)
+
+    def users(self, name: str) -> list[Task]:
+        """The live tasks that want this env."""
+        tasks = {**self.core.others(ended=False), **self.core.tasks}
+        return [task for task in tasks.values() if task.live and (ref := ref_of_task(task)) and ref.name == name]
+
+    def used(self) -> set[EnvRef]:
+        """The versions that live tasks want."""
+        tasks = {**self.core.others(ended=False), **self.core.tasks}
+        return {ref for task in tasks.values() if task.live and (ref := ref_of_task(task))}
+
+    # ---------------------------------------------------------------- one at a time
+
+    @asynccontextmanager
+    async def working(self, name: str, tell: Tell = lambda _: None) -> AsyncIterator[None]:
+        """Work on an env, when nobody else does, after a look at the nodes."""
+        if self._locks[name].locked():
+            tell({"kind": "say", "text": f"waiting until what is being done to env {name} is over"})
+        async with self._locks[name]:
+            await self.look()
+            yield
+
+    def busy(self) -> list[str]:
+        """The envs that something is being done to."""
+        return [name for name, lock in self._locks.items() if lock.locked()]
+
+    # ------------------------------------------------------------------- nodes
+
+    async def reached(self, node: str, why: str) -> Link:
+        """The link to a node that answers; `why` it is needed begins the sentence when it does not."""
+        link = self.core.link(node)
+        await link.ready()
+        if not link.online:
+            raise Unreachable(f"{why}: {unreachable(node, link.observation.error)}")
+        return link
+
+    def online(self) -> list[Link]:
+        """The nodes that answer and can keep envs, in the order of the inventory."""
+        return [link for link in self.core.links.values() if link.online and link.runtime.keeps_envs]
+
+    def holder(self, ref: EnvRef, image: str, beside: Iterable[str] = ()) -> Link:
+        """A node that has this image and answers; raises with the nodes that have it and do not."""
+        version = self.records.get(ref.name, EnvRecord()).versions.get(ref.version or 0)
+        names = version.nodes if version and version.id == image else ()
+        nodes = [name for name in names if name not in set(beside)]
+        for name in nodes:
+            if name in self.core.links and self.core.links[name].online:
+                return self.core.links[name]
+        if not nodes:
+            raise RuntimeFailed(f"{ref} is on no node any more; agentless env history {ref.name} shows what is left")
+        raise Unreachable(f"{ref} is on {', '.join(nodes)} only, which cannot be reached now")
+
+    def check_free(self, link: Link, name: str, ref: EnvRef | None = None) -> None:
+        """Raise Refused where a node keeps no envs, or has something of a stranger's by a name of ours."""
+        if not link.runtime.keeps_envs:
+            raise Refused(f"{link.node.name} has podman, which keeps no envs; take a node with Docker, or --image")
+        strange = self.sights.get(link.node.name, Sight()).strange
+        if container_of_env(name) in strange:
+            raise Refused(
+                f"{link.node.name} has a container {container_of_env(name)} that is not ours; "
+                "remove or rename it there, or choose another name"
+            )
+        if ref and ref.image in strange:
+            raise Refused(f"{link.node.name} has an image {ref.image} that is not ours; remove or rename it there")
+
+    async def facts(self, link: Link, image: str) -> ImageFacts | None:
+        """How an image is to be run, None when the node has none."""
+        words = link.runtime.envs
+        return words.parse_facts(await link.run(words.facts(image)))
+
+    # -------------------------------------------------------------- publishing
+
+    def views(self) -> list[EnvView]:
+        """All envs by name."""
+        return [self.view(name) for name in sorted(self.records) if self.records[name].there]
+
+    def view(self, name: str) -> EnvView:
+        """One of them; raises NotFound."""
+        record = env_named(self.records, name)
+        versions = tuple(
+            EnvVersionView(
+                version=number,
+                image=EnvRef(name, number).image,
+                id=each.id,
+                size_bytes=each.size,
+                message=each.message,
+                by=each.by,
+                at=timestamp(each.at) or "",
+                current=number == record.current,
+                nodes=each.nodes,
+            )
+            for number, each in sorted(record.versions.items())
+        )
+        box = self.sights.get(record.home or "", Sight()).container(name)
+        current = next((each for each in versions if each.current), None)
+        return EnvView(
+            name=name,
+            node=record.home,
+            state=box.state if box else None,
+            version=current.version if current else None,
+            size_bytes=current.size_bytes if current else None,
+            nodes=current.nodes if current else (),
+            offline=tuple(link.node.name for link in self.core.links.values() if not link.online),
+            versions=versions,
+            assumed=record.assumed,
+        )
+
+    def assumed(self) -> dict[str, int]:
+        """The envs whose current version is only assumed, each with that."""
+        return {name: record.current or 0 for name, record in self.records.items() if record.assumed}
+
+    def publish(self, name: str, event: str, cause: str) -> None:
+        """Tell that something has happened to an env."""
+        self.core.tell({"kind": "env", "at": self.core.clock.now(), "event": event, "cause": cause, "env": name})
+
+
+def ref_of_task(task: Task) -> EnvRef | None:
+    """The version that a task runs in, None if it is in no env."""
+    container = task.spec.container
+    return None if container is None or container == NULL else parse_ref(container)
+
+
+async def _seen(link: Link) -> Sight | None:
+    words = link.runtime.envs
+    try:
+        return words.parse_look(await link.run(words.look()))
+    except AgentlessError as error:
+        _log.info("%s: looking for envs: %s", link.node.name, error)
+        return None

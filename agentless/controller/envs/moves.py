@@ -1,0 +1,250 @@
+"""Envs on their way: to nodes that need one for a task, to nodes that somebody names, to a file and from one."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from agentless.controller.envs.envs import Envs, Tell
+from agentless.controller.images.distribution import Sync
+from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.conversation import conversed
+from agentless.errors import AgentlessError, Refused, RuntimeFailed, Unreachable, UsageError
+from agentless.model.images.env import (
+    BY,
+    ENV,
+    MESSAGE,
+    VERSION,
+    EnvRecord,
+    EnvRef,
+    ImageFacts,
+    Sight,
+    check_name,
+    labels_of_version,
+)
+from agentless.model.images.transfer import Progress, Sent, Via
+from agentless.model.nodes.node import unreachable
+from agentless.rules.images.envs import next_number, version_named
+
+
+class _Coming:
+    """An image on its way to a node, for all who wait for it there."""
+
+    def __init__(self, bring: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, Sent]]) -> None:
+        self.listeners: list[Callable[[Progress], None]] = []
+        self.work = asyncio.create_task(bring(self._tell))
+
+    def _tell(self, progress: Progress) -> None:
+        for listener in list(self.listeners):
+            listener(progress)
+
+
+class Moves:
+    """Sends envs."""
+
+    def __init__(self, envs: Envs, sync: Sync) -> None:
+        self._envs = envs
+        self._sync = sync
+        self._coming: dict[tuple[str, str], _Coming] = {}
+
+    async def bring(self, ref: EnvRef, image: str, link: Link, tell: Callable[[Progress], None]) -> Sent:
+        """Bring a version to a node, once however many ask for it. Raises what is in the way.
+
+        It ends when none of them waits any more.
+        """
+        key = (link.node.name, image)
+        coming = self._coming.get(key)
+        if coming is None or coming.work.done():
+            coming = self._coming[key] = _Coming(partial(self._bring, ref, image, link))
+        coming.listeners.append(tell)
+        try:
+            return await asyncio.shield(coming.work)
+        finally:
+            coming.listeners.remove(tell)
+            if (coming.work.done() or not coming.listeners) and self._coming.get(key) is coming:
+                del self._coming[key]
+            if not coming.listeners:
+                coming.work.cancel()
+                await asyncio.gather(coming.work, return_exceptions=True)
+
+    def coming(self) -> list[str]:
+        """The ids of the images that are on their way to nodes for tasks."""
+        return [image for _, image in self._coming]
+
+    async def _bring(self, ref: EnvRef, image: str, link: Link, tell: Callable[[Progress], None]) -> Sent:
+        envs = self._envs
+        await envs.look()
+        name = link.node.name
+        self._check_room(link, ref, image)
+        source = envs.holder(ref, image, beside=[name])
+        found = await self._sync.send(
+            image, source, [link], tags=[ref.image], tell=tell, shared_dir=envs.core.shared_dir
+        )
+        sent = found[name]
+        if isinstance(sent, AgentlessError):
+            raise sent
+        await envs.look_at(link)
+        return sent
+
+    async def push(self, ref: EnvRef, nodes: Sequence[str], via: Via, by: str, tell: Tell) -> dict[str, Any]:
+        """Bring a version to nodes, all if none is named; what became of each."""
+        envs = self._envs
+        async with envs.working(ref.name, tell):
+            ref, version = version_named(envs.records, ref)
+            every = [link for link in envs.core.links.values() if link.runtime.keeps_envs]
+            links = [envs.core.link(node) for node in dict.fromkeys(nodes)] or every
+            await asyncio.gather(*(link.ready() for link in links if nodes))
+            done: dict[str, Sent | AgentlessError] = {}
+            for link in links:
+                name = link.node.name
+                if not link.online:
+                    done[name] = _unreachable(link)
+                elif name in version.nodes:
+                    done[name] = Sent(name, version.id, 0, version.size, 0, 0, 0.0, "current")
+                else:
+                    try:
+                        self._check_room(link, ref, version.id)
+                    except AgentlessError as error:
+                        done[name] = error
+            targets = [link for link in links if link.node.name not in done]
+            if targets:
+                source = envs.holder(ref, version.id)
+                tell({"kind": "say", "text": f"{ref} goes from {source.node.name} to {_names(targets)}"})
+                done |= await self._sync.send(
+                    version.id,
+                    source,
+                    targets,
+                    tags=[ref.image],
+                    tell=lambda progress: tell({"kind": "progress", **asdict(progress)}),
+                    shared_dir=envs.core.shared_dir,
+                    via=via,
+                )
+                await envs.look_at(*targets)
+                arrived = [each.node for each in done.values() if isinstance(each, Sent) and each.how != "current"]
+                envs.publish(ref.name, "pushed", f"{ref} to {', '.join(arrived) or 'no node'}, by {by}")
+            rows = [_row(link.node.name, done[link.node.name]) for link in links]
+            return {"env": ref.name, "version": ref.version, "size_bytes": version.size, "nodes": rows}
+
+    async def export(self, ref: EnvRef) -> tuple[EnvRef, AsyncIterator[tuple[int, bytes]]]:
+        """The archive of a version, as frames, from a node that has it."""
+        await self._envs.look()
+        ref, version = version_named(self._envs.records, ref)
+        return ref, self._archive(self._envs.holder(ref, version.id), version.id)
+
+    async def _archive(self, link: Link, image: str) -> AsyncIterator[tuple[int, bytes]]:
+        said = b""
+        async with link.stream(link.runtime.envs.export(image)) as stream:
+            async for fd, data in stream:
+                if fd == 1:
+                    yield 1, data
+                else:
+                    said = (said + data)[-4000:]
+        if stream.exit_code != 0:
+            words = said.decode("utf-8", "replace")
+            raise RuntimeFailed(f"{link.node.name}: {link.runtime.envs.complaint(words)}")
+
+    async def take_in(
+        self, name: str | None, node: str | None, by: str, archive: AsyncIterable[bytes], tell: Tell
+    ) -> dict[str, Any]:
+        """Make the image in an archive a version: the one that it was, if that can be, else the next of its env.
+
+        `name` is the env, None: as it was called where it was made.
+        """
+        envs = self._envs
+        if name is not None:
+            check_name(name)
+        await envs.look()
+        link = await envs.reached(node, f"an env cannot be brought to {node}") if node else first_of(envs.online())
+        envs.check_free(link, name or "import")
+        mark = secrets.token_hex(8)
+        passing = EnvRef(name or "import", None)
+        words = link.runtime.envs
+        tell({"kind": "say", "text": f"to {link.node.name}"})
+        async with link.session.dialogue(words.load(words.passing(passing, mark), mark)) as shell:
+            loaded = words.parse_loaded(await conversed(shell, mark, archive))
+        # Now it is there, under a passing name: that goes, whoever listens.
+        return await asyncio.shield(self._named(link, passing, loaded, mark, name, by))
+
+    async def _named(
+        self, link: Link, passing: EnvRef, loaded: ImageFacts, mark: str, name: str | None, by: str
+    ) -> dict[str, Any]:
+        envs, words = self._envs, link.runtime.envs
+        try:
+            name = check_name(name or loaded.labels.get(ENV) or "")
+        except UsageError:
+            await link.run(words.remove_image(words.passing(passing, mark)))
+            raise UsageError(
+                "the archive does not say which env it is; name it: agentless env import FILE NAME"
+            ) from None
+        async with envs.working(name):
+            same = next((n for n, v in envs.records.get(name, EnvRecord()).versions.items() if v.id == loaded.id), None)
+            ref, labels = self._place(name, loaded, by) if same is None else (EnvRef(name, same), None)
+            known = same is not None and self._has(link, ref)
+            if known:
+                await link.run(words.remove_image(words.passing(passing, mark)))
+                made = loaded
+            else:
+                envs.check_free(link, name, ref)
+                command = words.adopt(ref, labels, words.passing(passing, mark))
+                made = words.parse_named(ref, await link.run(command))
+            await envs.look_at(link)
+        if not known:
+            envs.publish(name, "imported", f"{ref} on {link.node.name}, by {by}")
+        return {
+            "env": name, "version": ref.version, "node": link.node.name, "size_bytes": made.size, "new": not known,
+        }  # fmt: skip
+
+    def _place(self, name: str, loaded: ImageFacts, by: str) -> tuple[EnvRef, dict[str, str] | None]:
+        """The number it gets, and the labels that it needs for that; None: it has them."""
+        envs = self._envs
+        record = envs.records.get(name, EnvRecord())
+        number = loaded.labels.get(VERSION, "")
+        free = next_number(record, envs.sights, name)
+        if loaded.labels.get(ENV) == name and number.isascii() and number.isdigit() and free <= int(number) < 10**9:
+            return EnvRef(name, int(number)), None
+        ref = EnvRef(name, free)
+        was = f"{loaded.labels[ENV]}:{number}" if loaded.labels.get(ENV) and number else "an archive"
+        message = loaded.labels.get(MESSAGE) or f"imported from {was}"
+        maker = loaded.labels.get(BY) or by
+        return ref, labels_of_version(ref, message, maker, envs.core.clock.now())
+
+    def _has(self, link: Link, ref: EnvRef) -> bool:
+        sight = self._envs.sights.get(link.node.name, Sight())
+        return any(image.ref == ref for image in sight.images)
+
+    def _check_room(self, link: Link, ref: EnvRef, image: str) -> None:
+        """Raise Refused where the node has another image of this name."""
+        self._envs.check_free(link, ref.name, ref)
+        sight = self._envs.sights.get(link.node.name, Sight())
+        other = next((each for each in sight.images if each.ref == ref and each.id != image), None)
+        if other:
+            raise Refused(
+                f"{link.node.name} has another {ref}, by {other.by or 'somebody'}: two controllers have given the "
+                f"same number; save it once more, and it gets one of its own"
+            )
+
+
+def _unreachable(link: Link) -> AgentlessError:
+    """What to say of a node that does not answer."""
+    return link.failure or Unreachable(unreachable(link.node.name, link.observation.error))
+
+
+def first_of(links: Iterable[Link]) -> Link:
+    """The first node; raises Unreachable when none answers."""
+    for link in links:
+        return link
+    raise Unreachable("no node with Docker can be reached; agentless doctor says why")
+
+
+def _row(node: str, sent: Sent | AgentlessError) -> dict[str, Any]:
+    if isinstance(sent, AgentlessError):
+        return {"node": node, "error": str(sent), "exit_code": sent.exit_code}
+    return {**asdict(sent), "error": None, "exit_code": 0}
+
+
+def _names(links: Iterable[Link]) -> str:
+    return ", ".join(link.node.name for link in links)

@@ -1,0 +1,96 @@
+"""Envs taken away: one with all its versions, or what nobody needs any more. Never what is not ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentless.controller.envs.envs import Envs, Tell
+from agentless.controller.envs.moves import Moves
+from agentless.controller.nodes.connection import Link
+from agentless.errors import AgentlessError, Refused
+from agentless.model.images.env import EnvRef, Sight, check_name
+from agentless.rules.images.envs import assumed_words, env_named, prunable
+
+
+class Tidy:
+    """Removes envs."""
+
+    def __init__(self, envs: Envs, moves: Moves) -> None:
+        self._envs = envs
+        self._moves = moves
+
+    async def remove(self, name: str, by: str, tell: Tell) -> dict[str, Any]:
+        """Remove an env from all nodes that can be reached; what stays, and why, is in the answer."""
+        envs = self._envs
+        check_name(name)
+        async with envs.working(name, tell):
+            record = env_named(envs.records, name)
+            if users := envs.users(name):
+                ids = ", ".join(task.id for task in users[:3]) + (" and others" if len(users) > 3 else "")
+                raise Refused(f"env {name} is used by {ids}; stop that first: agentless stop {users[0].id}")
+            if envs.programs[name]:
+                raise Refused(f"somebody has a shell in the build container of env {name}; end that first")
+            removed: list[dict[str, str]] = []
+            stays: list[dict[str, str]] = []
+            for link in envs.online():
+                try:
+                    await self._remove_from(link, name, removed, stays)
+                except AgentlessError as error:
+                    stays.append({"node": link.node.name, "what": f"what {link.node.name} has", "why": str(error)})
+            had = {node for version in record.versions.values() for node in version.nodes} | {record.home or ""}
+            silent = [node for node in envs.core.links if node in had and not envs.core.links[node].online]
+            stays.extend({"node": node, "what": f"what {node} has", "why": "it cannot be reached"} for node in silent)
+            await envs.look_at(*envs.online())
+            envs.change(name, back=None)
+            envs.publish(name, "removed", f"by {by}")
+        return {"env": name, "removed": removed, "stays": stays}
+
+    async def _remove_from(
+        self, link: Link, name: str, removed: list[dict[str, str]], stays: list[dict[str, str]]
+    ) -> None:
+        sight = self._envs.sights.get(link.node.name, Sight())
+        if box := sight.container(name):
+            link.runtime.check(await link.run(link.runtime.remove(box.id, force=True)))
+            removed.append({"node": link.node.name, "what": "its build container"})
+        # The newest first: an older one may be what it was made from.
+        numbers = [each.ref.version or 0 for each in sight.images if each.ref.name == name]
+        for number in sorted(numbers, reverse=True):
+            await self._untag(link, EnvRef(name, number).image, removed, stays)
+
+    async def _untag(self, link: Link, image: str, removed: list[dict[str, str]], stays: list[dict[str, str]]) -> None:
+        result = await link.run(link.runtime.envs.remove_image(image))
+        if result.ok or "no such image" in result.err.lower():
+            removed.append({"node": link.node.name, "what": image})
+        else:
+            stays.append({"node": link.node.name, "what": image, "why": link.runtime.envs.complaint(result.err)})
+
+    async def prune(self, by: str, *, dry_run: bool) -> dict[str, Any]:
+        """Remove versions before the current one that nobody needs, and what was left of what broke off."""
+        envs = self._envs
+        await envs.look()
+        removed: list[dict[str, str]] = []
+        stays: list[dict[str, str]] = []
+        for link in envs.online():
+            sight = envs.sights.get(link.node.name, Sight())
+            here = {image.ref.name for image in sight.images}
+            stays += [
+                {"node": link.node.name, "what": f"env {name}", "why": assumed_words(name, number)}
+                for name, number in envs.assumed().items()
+                if name in here
+            ]
+            engine = link.observation.engine
+            now = envs.core.clock.now() + (engine.clock if engine else 0.0)
+            for name in prunable(
+                envs.records, sight, now, used=envs.used(), busy=envs.busy(), coming=self._moves.coming()
+            ):
+                if dry_run:
+                    removed.append({"node": link.node.name, "what": name})
+                elif name.startswith("agentless-env-"):
+                    link.runtime.check(await link.run(link.runtime.remove(name, force=True)))
+                    removed.append({"node": link.node.name, "what": name})
+                else:
+                    await self._untag(link, name, removed, stays)
+        if removed and not dry_run:
+            await envs.look_at(*envs.online())
+            envs.publish("", "pruned", f"{len(removed)} images and containers, by {by}")
+        return {"removed": removed, "stays": stays, "dry_run": dry_run}

@@ -1,0 +1,1 @@
+"""Uploads, outputs, volumes and copies."""

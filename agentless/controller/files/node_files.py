@@ -1,0 +1,123 @@
+"""Files of nodes, and of the containers of tasks: what is there, and the programs on a node that copies go through."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.registry import Core
+from agentless.engines.node_files import NodeFiles
+from agentless.errors import CopyFailed, Refused, Unreachable, UsageError
+from agentless.formats.tar import BadArchive, Fed, Tar
+from agentless.model.command import Command
+from agentless.model.files.location import Kind, Way, split
+from agentless.model.nodes.node import unreachable
+from agentless.model.text import shown
+from agentless.remote.session import Pipe
+
+_KINDS: dict[str, Kind] = {"folder": "folder", "other": "other"}
+_NOWHERE = ("No such container:path", "Could not find the file", "could not be found on container")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is at the paths that were asked for. In a container there is no rsync, and only tar streams."""
+
+    kinds: tuple[Kind, ...]
+    rsync: bool
+    container: bool
+
+
+class Files:
+    """Everything here is about one place: the name of a node, else what means a task."""
+
+    def __init__(self, core: Core, files: NodeFiles) -> None:
+        self._core = core
+        self._files = files
+
+    async def look(self, place: str, paths: Sequence[str]) -> Found:
+        """What is at these paths; raises NotFound for a place that is none, and NoAnswer."""
+        link, container = await self._at(place)
+        if container is None:
+            kinds, rsync = self._files.parse_look(await link.run(self._files.look(paths)), len(paths))
+            return Found(kinds, rsync, container=False)
+        return Found(tuple([await self._inside(link, container, path) for path in paths]), False, container=True)
+
+    @contextlib.asynccontextmanager
+    async def open(
+        self, place: str, way: Way, path: str, *, is_folder: bool, arguments: Sequence[str] = ()
+    ) -> AsyncIterator[Pipe]:
+        """The program at the other end of a copy, from its beginning to its end or that of this."""
+        link, container = await self._at(place)
+        async with link.session.pipe(self._program(link, container, way, path, is_folder, arguments)) as pipe:
+            yield pipe
+
+    # ------------------------------------------------------------------ inside
+
+    def _program(
+        self, link: Link, container: str | None, way: Way, path: str, is_folder: bool, arguments: Sequence[str]
+    ) -> Command:
+        if container is not None:
+            if way == "rsync":
+                raise UsageError("there is no rsync in a container; copy by a tar stream")
+            return link.runtime.copy(container, path if way == "send" else _inner_folder(path), into=way == "receive")
+        if way == "rsync":
+            return self._files.rsync(path, arguments, is_folder=is_folder)
+        if way == "send":
+            return self._files.send(path, is_folder=is_folder)
+        return self._files.receive(path, secrets.token_hex(8))
+
+    async def _at(self, place: str) -> tuple[Link, str | None]:
+        """The link to the node, and the container there that is meant, None: the node itself."""
+        task = None if place in self._core.links else self._core.find(place)
+        node = place if task is None else task.node
+        if task and not (node and task.container):
+            raise Refused(f"task {task.id} is {task.state} and has no container, so there are no files in it")
+        if task and task.spec.on_node_itself:
+            raise Refused(f"task {task.id} has no container (--container NULL): its files are those of {node}")
+        link = self._core.links.get(node or "")
+        if link is None:
+            raise Unreachable(f"{node} is not in the inventory any more; add it again to reach its tasks")
+        await link.ready()
+        if not link.online:
+            raise Unreachable(unreachable(link.node.name, link.observation.error))
+        return link, task.container if task else None
+
+    async def _inside(self, link: Link, container: str, path: str) -> Kind:
+        """What is at a path in a container: the first member of a tar stream of it says so."""
+        kind, words = await self._first_member(link, container, path)
+        if kind is not None:
+            return kind
+        if not any(text in words for text in _NOWHERE):
+            if "No such container" in words:
+                raise Refused(f"the container is gone, and its files with it ({container[:12]} on {link.node.name})")
+            raise CopyFailed(f"{link.node.name}: {link.runtime.complaint(words)}")
+        parent, _ = await self._first_member(link, container, _inner_folder(path))
+        return "nothing" if parent == "folder" else "orphan"
+
+    async def _first_member(self, link: Link, container: str, path: str) -> tuple[Kind | None, str]:
+        words, first = b"", Fed(Tar().next())
+        async with link.session.stream(link.runtime.copy(container, path, into=False)) as stream:
+            async for fd, data in stream:
+                if fd == 2:
+                    words = (words + data)[-2000:]
+                    continue
+                try:
+                    first.feed(data)
+                except BadArchive as error:
+                    raise CopyFailed(
+                        f"{link.node.name}: what came of {shown(path)} is no tar stream: {error}"
+                    ) from None
+                if first.ended:
+                    member = first.end()
+                    return _KINDS.get(member.kind, "file") if member else None, ""
+        return None, words.decode("utf-8", "replace")
+
+
+def _inner_folder(path: str) -> str:
+    """The folder of a path in a container, where all paths begin at the root."""
+    folder, _ = split("/" + path.strip("/"))
+    return folder

@@ -1,0 +1,345 @@
+"""What was uploaded, on its way into images on the nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import posixpath
+import secrets
+import tarfile
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.registry import Core
+from agentless.engines.docker.engine import ImageMissing
+from agentless.engines.docker.files import FilesImage, ImageFacts, parse_helpers, parse_listing
+from agentless.engines.docker.volumes import LOCAL_TEMP
+from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError, Timeout, UsageError
+from agentless.model.files.task_files import Entry, Prepared
+from agentless.model.tasks.task import Task
+from agentless.model.units import format_size
+from agentless.ports import Shell
+from agentless.rules.files.task_files import (
+    WORKDIR,
+    Owner,
+    Tree,
+    added,
+    bytes_of,
+    files_of,
+    key_of,
+    line_of,
+    owner_of,
+    reused,
+    tree_of,
+)
+from agentless.stores.files.outputs import OutputStore
+from agentless.stores.files.snapshots import SnapshotStore
+
+FRESH = 60.0
+"""Seconds for which an image with files is taken to be where it was; a launch that misses it says so."""
+LAYERS = 10
+"""Versions over each other before one is made anew: an image has at most about 125 layers."""
+IMAGE_KEPT = 7 * 24 * 3600.0
+"""Seconds for which an image with files stays on a node, unless a container was made of it, or there is a newer one."""
+HELPER_KEPT = 24 * 3600.0
+"""Seconds after which a container that an image was to be made of is none any more that somebody is at work on."""
+TIDY_EVERY = 3600.0
+BEGIN_WITHIN = 60.0
+TELL_EVERY = 3.0
+"""Seconds between two words about how far an upload is."""
+_PIECE = 1 << 20
+_SENT = 1 << 18
+_SAMPLES, _SAMPLE = 8, 1 << 15
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How an image is made: over which, of what that is sent, in how many layers, and with folders of another one."""
+
+    base: str
+    tree: Tree
+    layers: int
+    copies: tuple[str, ...] = ()
+    other: str | None = None
+
+
+class Uploads:
+    """Has the snapshots, and makes images of them where a task is launched."""
+
+    def __init__(self, core: Core, store: SnapshotStore, outputs: OutputStore) -> None:
+        self.store = store
+        self._core = core
+        self._outputs = outputs
+        self._ready: dict[tuple[object, ...], tuple[float, Prepared]] = {}
+        self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._tidied: dict[str, float] = {}
+        self._shrunk = -TIDY_EVERY
+        self._chores: set[asyncio.Task[None]] = set()
+
+    def check(self, tasks: Iterable[Task]) -> None:
+        """Raises Refused when something that was uploaded with them is not here, or not whole."""
+        for upload in {upload for task in tasks for upload in task.spec.uploads}:
+            if self.store.missing(self.store.get(upload.snapshot)):
+                raise Refused(f"the upload of {upload.source} is not whole; submit it again")
+
+    async def prepare(self, link: Link, task: Task, tell: Callable[[str], None]) -> Prepared | None:
+        """Make sure that the node has an image with the files of a task; None for one without files.
+
+        `tell` is told how far it is. Raises ImageMissing when the task's own image is not there.
+        """
+        if not task.spec.uploads:
+            return None
+        about = (link.node.name, task.owner, task.spec.image, task.spec.user, task.spec.workdir, task.spec.uploads)
+        line = line_of(self._core.controller, task.owner, task.spec.uploads)
+        async with self._locks[link.node.name, line]:
+            moment, prepared = self._ready.get(about, (0.0, None))
+            if prepared is None or self._core.clock.now() - moment > FRESH:
+                try:
+                    prepared = await self._prepare(link, task, line, tell)
+                except (Refused, StateError, UsageError) as error:
+                    raise RuntimeFailed(str(error)) from None
+                self._ready[about] = self._core.clock.now(), prepared
+            return prepared
+
+    def forget(self, link: Link) -> None:
+        """Look again whether this node has the images that it had."""
+        self._ready = {about: ready for about, ready in self._ready.items() if about[0] != link.node.name}
+
+    def tick(self) -> None:
+        """Begin whatever is to be removed by now, here and on the nodes."""
+        now = self._core.clock.now()
+        if now - self._shrunk >= TIDY_EVERY / 6:
+            self._shrunk = now
+            self._begin(self._shrink())
+        for name, link in self._core.links.items():
+            if link.online and now - self._tidied.get(name, 0.0) >= TIDY_EVERY:
+                self._tidied[name] = now
+                self._begin(self._tidy(link))
+
+    async def close(self) -> None:
+        """Leave everything as it is."""
+        for chore in self._chores:
+            chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+
+    # ------------------------------------------------------------------ preparing
+
+    async def _prepare(self, link: Link, task: Task, line: str, tell: Callable[[str], None]) -> Prepared:
+        facts, images = await self._look(link, task)
+        if task.spec.image_id not in (None, facts.id):
+            raise ImageMissing(f"{task.spec.image} is another image on {link.node.name}")
+        user = owner_of(task.spec.user or facts.user) or Owner()
+        workdir = task.spec.workdir or (facts.workdir if facts.workdir not in ("", "/") else WORKDIR)
+        snapshots = [(upload, self.store.get(upload.snapshot)) for upload in task.spec.uploads]
+        tree = tree_of(snapshots, workdir)
+        if facts.workdir != workdir == WORKDIR and not any(path.startswith(WORKDIR) for path in tree):
+            tree[WORKDIR] = Entry("folder", 0o755)  # podman makes no folder to work in that is not there
+        _check_seen(tree, facts.volumes, "the image has a volume")
+        folder = [LOCAL_TEMP] if link.node.local_temp else []
+        _check_seen(tree, [*task.spec.mounted_at, *folder], "the task sees something of the node")
+        key = key_of(tree, user, facts.id)
+        mine = [image for image in images if image.line == line]
+        found = next((image for image in mine if image.key == key), None)
+        if found is None:
+            found = FilesImage(line, key, int(self._core.clock.now()))
+            await self._make(link, found, mine, tree, facts.id, user, tell)
+            await self._remove_old(link, [str(image) for image in mine])
+        return Prepared(str(found), workdir)
+
+    async def _look(self, link: Link, task: Task) -> tuple[ImageFacts, tuple[FilesImage, ...]]:
+        files, image = link.runtime.workspace, task.spec.image or ""
+        result = await link.run(files.look(image))
+        if not result.ok:
+            if any(words in result.err.lower() for words in ("no such image", "image not known")):
+                raise ImageMissing(f"image {image} is not on {link.node.name}")
+            link.runtime.check(result)
+        return files.parse_look(result)
+
+    async def _make(
+        self,
+        link: Link,
+        image: FilesImage,
+        others: list[FilesImage],
+        tree: Tree,
+        base: str,
+        owner: Owner,
+        tell: Callable[[str], None],
+    ) -> None:
+        """With as little as can be sent: over a version that only needs something more, else with folders of one."""
+        for way in self._ways(others, tree, base, owner):
+            try:
+                await self._send(link, image, way, owner, tell)
+            except RuntimeFailed as error:
+                if way.other is None:
+                    raise
+                _log.info("%s: %s cannot be built upon: %s", link.node.name, way.other, error)
+            else:
+                about = {"base": base, "owner": [owner.uid, owner.gid], "layers": way.layers}
+                self.store.remember(image.key, tree, about)
+                return
+
+    def _ways(self, others: list[FilesImage], tree: Tree, base: str, owner: Owner) -> Iterator[_Way]:
+        """How an image with this tree may be made, the best first."""
+        found = [(str(other), self.store.recall(other.key)) for other in reversed(others)]
+        known = [(other, had) for other, had in found if had and had["owner"] == [owner.uid, owner.gid]]
+        for other, had in known:
+            more = added(had["tree"], tree)
+            if more is not None and had["base"] == base and had["layers"] < LAYERS:
+                yield _Way(other, more, had["layers"] + 1, other=other)
+        for other, had in known[:1]:
+            copies, rest = reused(had["tree"], tree)
+            if copies:
+                yield _Way(base, rest, 1, copies, other)
+        yield _Way(base, tree, 1)
+
+    async def _send(self, link: Link, image: FilesImage, way: _Way, owner: Owner, tell: Callable[[str], None]) -> None:
+        """Let the node make the image of what is sent to it. Raises RuntimeFailed with what the node said."""
+        mark, tree = secrets.token_hex(16), way.tree
+        script = link.runtime.workspace.make(way.base, image, mark, way.other or "", way.copies)
+        what = f"{_count(files_of(tree), 'file')}, {format_size(bytes_of(tree))}"
+        where = f"to {link.node.name}"
+        tell(f"uploading {what} {where}")
+        sent, told = 0, asyncio.get_running_loop().time()
+        async with link.session.dialogue(script) as shell:
+            words = await _begun(shell, mark, link)
+            if words is None:
+                stream = packed(tree, owner, self.store.content, int(self._core.clock.now()))
+                while data := await asyncio.to_thread(next, stream, b""):
+                    await shell.write(data if sent else b"\n" + data)
+                    sent += len(data)
+                    if (now := asyncio.get_running_loop().time()) - told > TELL_EVERY:
+                        told = now
+                        tell(f"uploading {what} {where}: {format_size(sent)} sent")
+                await shell.write_eof()
+                words = b""
+            while chunk := await shell.read():
+                words = (words + chunk[1])[-4000:]
+            if await shell.wait() != 0:
+                raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(words.decode('utf-8', 'replace'))}")
+        tell(f"uploaded {what} {where}: {format_size(sent)} sent")
+
+    # ------------------------------------------------------------------ tidying
+
+    async def _remove_old(self, link: Link, images: list[str]) -> None:
+        """Remove versions that there are newer ones of, unless a launch that is under way wants them."""
+        launching = [self._core.tasks.get(task) for task in self._core.launching]
+        wanted = {task.spec.uploads for task in launching if task}
+        kept = {ready.image for about, (_, ready) in self._ready.items() if about[-1] in wanted}
+        old = set(images) - kept
+        self._ready = {about: ready for about, ready in self._ready.items() if ready[1].image not in old}
+        with contextlib.suppress(AgentlessError):
+            await link.run(link.runtime.workspace.tidy(sorted(old)))
+
+    async def _tidy(self, link: Link) -> None:
+        """Remove from a node what nobody has needed for long, whichever controller has made it."""
+        files, now = link.runtime.workspace, self._core.clock.now()
+        words = (await link.run(files.tidy())).out
+        old = [str(image) for image in parse_listing(words) if now - image.made > IMAGE_KEPT]
+        left = [name for name, made in parse_helpers(words) if now - made > HELPER_KEPT]
+        if old or left:
+            await link.run(files.tidy(old, left))
+
+    async def _shrink(self) -> None:
+        live = {upload.snapshot for task in self._core.tasks.values() for upload in task.spec.uploads}
+        for task in self._outputs.pending():
+            wanted = self._outputs.wanted(task)
+            live |= {upload.snapshot for upload in wanted.uploads} if wanted else set()
+        await asyncio.to_thread(self.store.shrink, live)
+
+    def _begin(self, work: object) -> None:
+        chore = asyncio.create_task(_quietly(work))
+        self._chores.add(chore)
+        chore.add_done_callback(self._chores.discard)
+
+
+async def _quietly(work: object) -> None:
+    try:
+        await work  # type: ignore[misc]
+    except AgentlessError as error:
+        _log.info("tidying up after uploads: %s", error)
+
+
+async def _begun(shell: Shell, mark: str, link: Link) -> bytes | None:
+    """Wait for the mark; what was said instead when it never came."""
+    seen = b""
+    try:
+        async with asyncio.timeout(BEGIN_WITHIN):
+            while f"{mark};".encode() not in seen:
+                chunk = await shell.read()
+                if chunk is None:
+                    return seen
+                seen = (seen + chunk[1])[-4000:]
+    except TimeoutError:
+        raise Timeout(f"{link.node.name} made no container for the files within {BEGIN_WITHIN:g} s") from None
+    return None
+
+
+def packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
+    """The tree as a tar archive for `/`, packed by gzip; raises StateError when a content cannot be read."""
+    ready = bytearray()
+    for data in _packed(tree, owner, content, now):
+        ready += data
+        if len(ready) >= _SENT:
+            yield bytes(ready)
+            ready.clear()
+    yield bytes(ready)
+
+
+def _packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
+    packer = zlib.compressobj(_level(tree, content), zlib.DEFLATED, 31)
+    for path, entry in sorted(tree.items()):
+        yield packer.compress(_header(path, entry, owner, now))
+        if entry.kind == "file":
+            left = entry.size
+            try:
+                with content(entry.content).open("rb") as file:
+                    while data := file.read(_PIECE):
+                        left -= len(data)
+                        yield packer.compress(data)
+            except OSError as error:
+                raise StateError(f"what was uploaded cannot be read any more: {error.strerror}") from None
+            if left:
+                raise StateError(f"what was uploaded as {path} is damaged; submit it again")
+            yield packer.compress(b"\0" * (-entry.size % tarfile.BLOCKSIZE))
+    yield packer.compress(b"\0" * (2 * tarfile.BLOCKSIZE)) + packer.flush()
+
+
+def _level(tree: Tree, content: Callable[[str], Path]) -> int:
+    """How hard to pack: not at all where most of it cannot be packed, by what the largest files begin with."""
+    largest = sorted((e for e in tree.values() if e.kind == "file"), key=lambda entry: -entry.size)[:_SAMPLES]
+    sample = b""
+    for entry in largest:
+        with contextlib.suppress(OSError), content(entry.content).open("rb") as file:
+            sample += file.read(_SAMPLE)
+    return int(len(sample) < _SAMPLE or len(zlib.compress(sample, 1)) < 0.9 * len(sample))
+
+
+def _header(path: str, entry: Entry, owner: Owner, now: int) -> bytes:
+    info = tarfile.TarInfo(path.lstrip("/"))
+    info.mode, info.mtime, info.uid, info.gid = entry.mode, now, owner.uid, owner.gid
+    if entry.kind == "file":
+        info.size = entry.size
+    elif entry.kind == "folder":
+        info.type = tarfile.DIRTYPE
+    else:
+        info.type, info.linkname, info.mode = tarfile.SYMTYPE, entry.content, 0o777
+    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+
+
+def _check_seen(tree: Tree, tops: Iterable[str], what: str) -> None:
+    """What is put over a folder of the image hides the files in it, also a volume that the image declares."""
+    for top in map(posixpath.normpath, tops):
+        hides = (path for path in tree if path.startswith(f"{top}/") or (path == top and tree[path].kind != "folder"))
+        if hidden := next(hides, None):
+            raise RuntimeFailed(f"{what} at {top}, which would hide {hidden}; choose another place, as PATH:DEST")
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"

@@ -1,0 +1,189 @@
+"""The HTTP API: requests in, published values out. OpenAPI at `/openapi.json`, read by `docs/reference`.
+
+Errors are `{"error": kind, "message": sentence, "exit_code": n}`. A log is a stream of frames: one byte (1 stdout,
+2 stderr, 3 a note in words about what is left out, 5 how far it is, 0 the end: empty, or an error object as JSON), four
+bytes of length, big-endian, and that many bytes. So is what goes through a terminal, and a copy, see `routes/talk`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+from urllib.parse import quote, unquote
+
+from fastapi import Depends, FastAPI, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agentless import __version__
+from agentless.controller.http.routes import (
+    envs,
+    figures,
+    files,
+    nodes,
+    queue,
+    tasks,
+    terminal,
+    uploads,
+    volumes,
+    watch,
+)
+from agentless.controller.http.services import House
+from agentless.controller.nodes.registry import Core
+from agentless.errors import AgentlessError, ControllerError
+from agentless.model.tasks.spec import MAX_NUMBER
+from agentless.model.view import ControllerView
+
+_STATUS = {1: 500, 2: 400, 3: 409, 4: 503}
+
+
+class Problem(BaseModel):
+    """Its kind, a sentence for people, and the exit code of a command that ends by it."""
+
+    error: str
+    message: str
+    exit_code: int
+
+
+_HEADERS = {
+    "x-agentless-inventory": "The inventory's path, percent-encoded: another one than the controller's is refused.",
+    "x-agentless-version": "The version of who asks: another one than that of the controller is refused.",
+    "x-agentless-owner": "Who asks; without it the controller's own owner.",
+}
+
+
+class _Api(FastAPI):
+    """The application. In its description each request has the headers, and each may answer with a Problem.
+
+    Told of each route, FastAPI would make validators for all of them, which took a fifth of a controller's start.
+    """
+
+    def openapi(self) -> dict[str, Any]:
+        """Made when it is first asked for."""
+        if self.openapi_schema is None:
+            described = super().openapi()
+            described["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+            for operation in (each for path in described["paths"].values() for each in path.values()):
+                operation.setdefault("parameters", []).extend(
+                    {"name": name, "in": "header", "required": False, "description": text, "schema": {"type": "string"}}
+                    for name, text in _HEADERS.items()
+                )
+        return super().openapi()
+
+
+def make(house: House) -> FastAPI:
+    """The application."""
+
+    async def current(request: Request) -> None:
+        version = request.headers.get("x-agentless-version", __version__)
+        if version != __version__ and not request.url.path.startswith("/v1/controller"):
+            raise ControllerError(
+                f"the controller that runs is version {__version__} and this command is {version}; "
+                "run: agentless controller stop (tasks go on), and try again"
+            )
+        wanted = unquote(request.headers.get("x-agentless-inventory", "")) or None
+        await house.use_inventory(wanted, reading=request.method == "GET")
+        request.state.warning = house.warning  # as it is once the request is done
+
+    problem = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    app = _Api(
+        title="agentless",
+        version=__version__,
+        dependencies=[Depends(current)],
+        responses={"default": {"content": problem, "description": "An error: status 400, 409, 500 or 503"}},
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.add_middleware(_Warnings)
+    core = house.core
+
+    @app.exception_handler(AgentlessError)
+    async def failed(_: Request, error: Exception) -> JSONResponse:
+        return _problem(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(_: Request, error: Exception) -> JSONResponse:
+        first = error.errors()[0]  # type: ignore[attr-defined]
+        place, *names = map(str, first["loc"])
+        where = f"--{names[0]}" if place == "query" else ".".join((place, *names))  # as it would be typed
+        return JSONResponse({"error": "UsageError", "message": f"{where}: {first['msg']}", "exit_code": 2}, 400)
+
+    @app.exception_handler(HTTPException)
+    async def unknown(request: Request, error: Exception) -> JSONResponse:
+        status = error.status_code  # type: ignore[attr-defined]
+        words = f"{request.method} {request.url.path}: there is no such request; GET /openapi.json lists them"
+        return JSONResponse({"error": "UsageError", "message": words, "exit_code": 2}, status)
+
+    # ------------------------------------------------------------- controller
+
+    @app.get("/v1/controller")
+    async def controller() -> ControllerView:
+        return house.describe()
+
+    @app.post("/v1/controller/stop")
+    async def stop_controller() -> ControllerView:
+        house.leave()
+        return house.describe()
+
+    for routes in (tasks, terminal, files, uploads, volumes, envs, queue, nodes, watch, figures):
+        routes.add_to(app, house)
+
+    # ----------------------------------------------------------------- events
+
+    @app.get("/v1/events")
+    async def events(
+        task: str | None = None,
+        last: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+        since: float = 0.0,
+        after: Annotated[int | None, Query(ge=0, le=MAX_NUMBER)] = None,
+        follow: bool = True,
+    ) -> StreamingResponse:
+        """What has happened, one JSON object per line, and with `follow` what happens from now on.
+
+        It begins after the event number `after`, or with the `last` events that are not older than `since` (Unix
+        seconds); `task` leaves out all others.
+        """
+        only = None if task is None else core.find(task).id
+        seq = core.history.last_events(last, since, only) if after is None else after
+        return StreamingResponse(_lines(core, seq, only, follow), media_type="application/x-ndjson")
+
+    return app
+
+
+class _Warnings:
+    """The header `x-agentless-warning` on every answer, also on an error and on a stream."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+
+        async def send_with_warning(message: Message) -> None:
+            warned = scope.get("state", {}).get("warning")
+            if message["type"] == "http.response.start" and warned and (warning := warned()):
+                message["headers"] = [*message["headers"], (b"x-agentless-warning", quote(warning).encode())]
+            await send(message)
+
+        await self._app(scope, receive, send_with_warning)
+
+
+def _problem(error: Exception) -> JSONResponse:
+    code = error.exit_code if isinstance(error, AgentlessError) else 1
+    body = {"error": type(error).__name__, "message": str(error), "exit_code": code}
+    return JSONResponse(body, _STATUS[code])
+
+
+async def _lines(core: Core, seq: int, task: str | None, follow: bool) -> AsyncIterator[bytes]:
+    with core.hub.listen() as news:
+        yield b""
+        while True:
+            while found := core.history.events(seq, 1000, task):
+                seq = found[-1][0]
+                yield b"".join(b'{"seq":%d,%b\n' % (number, document[1:]) for number, document in found)
+            if not follow:
+                return
+            await anext(news)

@@ -1,0 +1,47 @@
+"""The requests about numbers: of GPUs over time, of what was used, and for Prometheus."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import orjson
+from fastapi import FastAPI, Query
+from fastapi.responses import Response
+from pydantic import Field, FiniteFloat
+
+from agentless.controller.http.services import House
+from agentless.model.usage.figures import By, HistoryView, UsageView
+from agentless.rules.scheduling.reservations import LATEST
+from agentless.rules.usage.series import LEVELS
+
+
+def add_to(app: FastAPI, house: House) -> None:
+    """Add them."""
+    core = house.core
+
+    @app.get("/v1/history", response_model=HistoryView)
+    async def history(
+        since: Annotated[FiniteFloat, Query(ge=1, le=LEVELS[-1].kept)],
+        points: Annotated[int, Query(ge=1, le=3600)],
+        gpu: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI takes a copy
+    ) -> Response:
+        """So many points of the last `since` seconds, of each `gpu` (`node1::0`, or `node1` for all of it), or of all.
+
+        Where it would be finer than what is kept of a time so long ago, a value stands for several points.
+        """
+        await core.heard(core.links)
+        # As it is: to check half a million numbers takes longer than to find them.
+        return Response(orjson.dumps(await house.samples.history(gpu, since, points)), media_type="application/json")
+
+    @app.get("/v1/usage")
+    async def usage(
+        edge: Annotated[list[Annotated[float, Field(ge=0, le=LATEST)]], Query()], by: By = "owner"
+    ) -> UsageView:
+        """What was had of the GPUs from the first to the last `edge` (Unix seconds), and between each two of them."""
+        await core.heard(core.links)
+        return await house.usage.view(edge, by)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """What Prometheus scrapes."""
+        return await house.metrics()

@@ -1,0 +1,28 @@
+"""The requests about volumes."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+from agentless.controller.http.schemas import VolumeRequest
+from agentless.controller.http.services import Asking, House
+from agentless.model.view import VolumeView
+
+
+def add_to(app: FastAPI, house: House) -> None:
+    """Add them."""
+
+    @app.get("/v1/volumes")
+    async def volumes(sizes: bool = True) -> list[VolumeView]:
+        """Of all nodes that answer; without sizes it is faster."""
+        return await house.volumes.all(sizes=sizes)
+
+    @app.post("/v1/volumes")
+    async def create(request: VolumeRequest, me: Asking) -> VolumeView:
+        """Make one."""
+        return await house.volumes.create(request.name, request.node, me or house.core.owner)
+
+    @app.delete("/v1/volumes/{name}")
+    async def remove(name: str, node: str | None = None) -> list[VolumeView]:
+        """Remove one of a node, or of all nodes that have it."""
+        return await house.volumes.remove(name, node)

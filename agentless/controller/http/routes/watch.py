@@ -1,0 +1,63 @@
+"""The stream that screens live on: everything there is, then what changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from weakref import WeakValueDictionary
+
+import orjson
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+
+from agentless.controller.http.live_feed import Board
+from agentless.controller.http.services import Asking, House
+from agentless.model.view import ControllerView
+
+LOOK_EVERY = 0.25
+"""Seconds between two looks when there are no news: fresh numbers are none."""
+GATHER = 0.03
+"""Seconds for which news are gathered before they are sent."""
+SIGN = 2.0
+"""Seconds without news after which a line says that there are none: who hears nothing at all knows that too."""
+APART = 0.1
+"""Seconds between two lines at least, gathering included."""
+
+
+def add_to(app: FastAPI, house: House) -> None:
+    """Add them."""
+    boards: WeakValueDictionary[str | None, Board] = WeakValueDictionary()
+
+    @app.get("/v1/watch")
+    async def watch(me: Asking) -> StreamingResponse:
+        """Rows that have changed, as JSON objects, one per line; the first line has all there are.
+
+        A line has any of `nodes`, `gpus` and `tasks` (values as elsewhere; of the ended tasks the newest 1,000), `gone`
+        (`["tasks", ID]`, `["nodes", NAME]`, `["gpus", NODE, UUID]`) and `controller`, and always `now`, Unix seconds by
+        the controller's clock. `{"leaving": true}` is the last line of a controller that was told to stop.
+        """
+        board = boards.get(me) or boards.setdefault(me, Board(house.core, house.scheduler, me))
+        return StreamingResponse(_lines(house, board), media_type="application/x-ndjson")
+
+
+async def _lines(house: House, board: Board) -> AsyncIterator[bytes]:
+    core, sent = house.core, 0.0
+    told: ControllerView | None = None
+    with board.followed() as follower, core.hub.waking() as news:
+        while not house.leaving:
+            news.clear()
+            board.refresh()
+            rows = board.news(follower)
+            if (about := house.describe()) != told:
+                told, rows["controller"] = about, [about]
+            if rows or time.monotonic() - sent > SIGN:
+                sent = time.monotonic()
+                yield orjson.dumps({"now": core.clock.now(), **rows}) + b"\n"
+                await asyncio.sleep(APART - GATHER)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY):
+                    await news.wait()
+            await asyncio.sleep(GATHER)
+    yield b'{"leaving":true}\n'

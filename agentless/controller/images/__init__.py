@@ -1,0 +1,1 @@
+"""Images on their way from one node to others."""

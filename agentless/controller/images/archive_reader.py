@@ -1,0 +1,185 @@
+"""What comes out of `templates/image-save.sh.j2`, taken apart and put into a depot."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+
+from agentless.controller.images.layer_spool import CHUNK, Depot
+from agentless.errors import Timeout
+from agentless.remote.session import Stream
+from agentless.rules.images import compressed, layers
+from agentless.rules.images.layers import Image
+
+WHOLE = "archive"
+"""What a whole archive is called in a depot."""
+SMALL = 4 << 20
+SMALL_ONES, FILES = 128 << 20, 10_000
+"""Bytes, and number, of the files in an archive that are small and not known by name: they are held in memory."""
+SILENCE = 600.0
+"""Seconds without a byte after which a node is given up."""
+FIRST_SILENCE = 3600.0
+"""The same before the first byte: Docker writes the whole image to its disk before it hands out any of it."""
+_LINE = re.compile(rb"([pr]) (\d+) ([\w./-]+)")
+
+
+class BrokenOffError(Exception):
+    """The source ended in the middle; `words` is what it said about that."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(words)
+        self.words = words
+
+
+class _Output:
+    """The standard output of a stream as it comes, None at its end; `said` is the end of what else it said.
+
+    Raises Timeout when nothing comes any more.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self.said = ""
+        self._stream = stream
+        self._err = b""
+        self._patience = FIRST_SILENCE
+
+    async def more(self) -> bytes | None:
+        """The next bytes."""
+        while True:
+            try:
+                async with asyncio.timeout(self._patience):
+                    fd, data = await anext(self._stream)
+            except StopAsyncIteration:
+                self.said = self._err.decode("utf-8", "replace")
+                return None
+            except TimeoutError:
+                raise Timeout(f"nothing came of the image for {self._patience:.0f} s; it was given up") from None
+            self._patience = SILENCE
+            if fd == 1:
+                return data
+            self._err = (self._err + data)[-4000:]
+
+
+class _Reader:
+    """The standard output of a stream, in pieces of the reader's choice; raises BrokenOffError at its end."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._output = _Output(stream)
+        self._data = b""
+
+    async def line(self) -> bytes:
+        """Up to the next newline."""
+        while b"\n" not in self._data:
+            if len(self._data) > 4096:
+                raise BrokenOffError("its answer cannot be read")
+            self._data += await self._more()
+        line, _, self._data = self._data.partition(b"\n")
+        return line
+
+    async def some(self) -> bytes:
+        """The next bytes."""
+        data, self._data = self._data or await self._more(), b""
+        return data
+
+    def back(self, data: bytes) -> None:
+        """Bytes that were too many."""
+        self._data = data
+
+    async def _more(self) -> bytes:
+        data = await self._output.more()
+        if data is None:
+            raise BrokenOffError(self._output.said)
+        return data
+
+
+async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, depot: Depot) -> None:
+    """Put into the depot what the stream brings of the layers above the lowest `kept`.
+
+    Raises BrokenOffError, NoAnswer or StateError.
+    """
+    reader, known = _Reader(stream), layers.names(image)
+    small: dict[str, bytes] = {}
+    held = 0
+    try:
+        while (line := await reader.line()) != b".":
+            match = _LINE.fullmatch(line)
+            if match is None:
+                raise BrokenOffError("its answer cannot be read")
+            kind, size, name = match[1], int(match[2]), match[3].decode()
+            if kind == b"r" and name not in known and size <= SMALL:
+                small[name] = (await _all(reader, layers.padded(size)))[:size]
+                held += size
+                if len(small) > FILES or held > SMALL_ONES:
+                    raise BrokenOffError("its archive has too many files whose names say nothing")
+                if hashlib.sha256(small[name]).hexdigest() == image.id.partition(":")[2]:
+                    depot.config = small[name]
+            else:
+                await _layer(reader, depot, known.get(name, name), size, packer, is_packed=kind == b"p")
+            if _is_all(image, kept, depot):
+                return
+        for name, layer in layers.by_manifest(small.pop("manifest.json", b""), image).items():
+            depot.rename(name, layer)
+            if name in small and layer not in depot.parcels:
+                await _small(depot, layer, small[name], packer)
+    except ValueError as error:
+        raise BrokenOffError(f"its archive of the image cannot be read: {error}") from None
+
+
+async def fetch_whole(stream: Stream, image: Image, depot: Depot) -> None:
+    """Put into the depot what the stream brings as one parcel. Raises BrokenOffError, NoAnswer or StateError."""
+    parcel, output = depot.begin(WHOLE, image.size), _Output(stream)
+    while (data := await output.more()) is not None:
+        await depot.put(parcel, data, min(parcel.stored, image.size))
+    if "whole" not in output.said:
+        raise BrokenOffError(output.said)
+    depot.end(parcel)
+
+
+def _is_all(image: Image, kept: int, depot: Depot) -> bool:
+    """Whether the rest of the archive is of no interest.
+
+    Old engines name the top layer after the whole image. When all others have come, the one of an unknown name is that.
+    """
+    missing = set(image.layers[kept:]).difference(depot.parcels)
+    strange = [name for name in depot.parcels if name.endswith("/layer.tar")]
+    if missing == {image.layers[-1]} and len(strange) == 1:
+        depot.rename(strange[0], image.layers[-1])
+        missing.clear()
+    return bool(depot.config) and not missing
+
+
+async def _all(reader: _Reader, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        data += await reader.some()
+    reader.back(data[size:])
+    return data[:size]
+
+
+async def _small(depot: Depot, layer: str, data: bytes, packer: str | None) -> None:
+    size = len(data)
+    parcel = depot.begin(layer, size)
+    await depot.put(parcel, compressed.pack(packer, data.ljust(layers.padded(size), b"\0")), size)
+    depot.end(parcel)
+
+
+async def _layer(reader: _Reader, depot: Depot, name: str, size: int, packer: str | None, *, is_packed: bool) -> None:
+    if packer and not is_packed:
+        if size > SMALL:
+            raise BrokenOffError("its answer cannot be read")
+        await _small(depot, name, (await _all(reader, layers.padded(size)))[:size], packer)
+        return
+    parcel, piece = depot.begin(name, size), compressed.piece(packer, layers.padded(size))
+    waiting: list[bytes] = []
+    length = 0
+    while not piece.over:
+        data = await reader.some()
+        taken = piece.feed(data)
+        waiting.append(data[:taken])
+        length += taken
+        reader.back(data[taken:])
+        if length >= CHUNK // 2 or piece.over:
+            await depot.put(parcel, b"".join(waiting), min(piece.unpacked, size))
+            waiting, length = [], 0
+    depot.end(parcel)

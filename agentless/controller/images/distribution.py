@@ -1,0 +1,231 @@
+"""An image from one node to others: the source is read once, and each gets the layers that it lacks.
+
+Through the controller, layers lie in a `Depot` meanwhile, from which each node is served at its own pace. What a node
+has taken when its link breaks is kept there as an image without a name, so that the next try goes on from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentless.controller.images.direct import Outcomes, reachable, shared, straight
+from agentless.controller.images.source import Supplies
+from agentless.controller.images.upload import Delivery, Job
+from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.link_speed import Speeds
+from agentless.controller.nodes.registry import Core
+from agentless.engines.docker.images import LayerMissing, Place, short
+from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed
+from agentless.model.command import Command, Result
+from agentless.model.images.transfer import Progress, Sent, Via
+from agentless.rules.images.layers import Image
+
+AT_ONCE = 8
+"""Nodes that are sent to at the same time, in all."""
+TRIES = 3
+KNOWN = 256
+"""Images whose description is remembered: it never changes."""
+
+SLOW = 12e6
+"""Bytes per second to the slowest node below which the nodes themselves are asked for a better way."""
+FAST = 40e6
+"""The same above which it is not worth while to have gzip compress; zstd always is."""
+
+Tell = Callable[[Progress], None]
+
+
+def _silent(_: Progress) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What was asked for; `folder` is the one that all nodes have, "" without one."""
+
+    via: Via
+    folder: str
+
+
+class Sync:
+    """Brings images from node to node."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._going: dict[tuple[str, str], asyncio.Event] = {}
+        self._speeds = Speeds()
+        self._supplies = Supplies()
+        self._known: dict[tuple[str, str], Image] = {}
+
+    async def send(
+        self,
+        image: str,
+        source: Link,
+        targets: Sequence[Link],
+        *,
+        tags: Sequence[str],
+        tell: Tell = _silent,
+        shared_dir: str | None = None,
+        via: Via = "auto",
+    ) -> dict[str, Sent | AgentlessError]:
+        """Bring the image with this id to the targets, which have it with these tags afterwards.
+
+        Gives for each target what it took, or why it failed; raises only what went wrong with the source. `tell` hears
+        of the progress. Cancelled, it ends everything that it has begun on the nodes.
+        """
+        if via == "shared" and not shared_dir:
+            raise Refused("there is no folder that the nodes share: write shared_dir into the inventory's defaults")
+        began = asyncio.get_running_loop().time()
+        names = tuple(tag if ":" in tag.rpartition("/")[2] else f"{tag}:latest" for tag in tags)
+        job = Job(await self._describe(image, source), source, names, tell)
+        way = _Way(via, shared_dir or "")
+        found: dict[str, Sent | AgentlessError] = {}
+        waiting, whole = {link.node.name: link for link in targets}, set[str]()
+        for left in reversed(range(TRIES)):
+            places = await self._look(job, waiting)
+            found |= {name: place for name, place in places.items() if isinstance(place, AgentlessError)}
+            found |= {
+                name: _present(job, name, place, asyncio.get_running_loop().time() - began)
+                for name, place in places.items()
+                if isinstance(place, Place) and place.present
+            }
+            lacking = {name: place for name, place in places.items() if isinstance(place, Place) and not place.present}
+            sent = await self._round(job, way, waiting, lacking, whole)
+            again = {name for name, outcome in sent.items() if isinstance(outcome, LayerMissing) and left}
+            whole |= again if left == 1 else set()
+            found |= {name: outcome for name, outcome in sent.items() if name not in again}
+            waiting = {name: waiting[name] for name in (*again, *(lacking.keys() - sent.keys()))}
+            if not waiting:
+                break
+        return found | {name: _unlucky(job, name) for name in waiting}
+
+    # ------------------------------------------------------------------ looking
+
+    async def _describe(self, image: str, source: Link) -> Image:
+        key = source.node.name, image
+        if key not in self._known:
+            images = source.runtime.images
+            found = images.parse_description(image, await _run(source, images.describe(image)))
+            while len(self._known) >= KNOWN:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = found
+        return self._known[key]
+
+    async def _look(self, job: Job, links: Mapping[str, Link]) -> dict[str, Place | AgentlessError]:
+        async def look(link: Link) -> Place | AgentlessError:
+            images = link.runtime.images
+            try:
+                place = images.parse_look(job.image, await _run(link, images.look(job.image, job.tags)))
+            except AgentlessError as error:
+                return error
+            if not place.present and place.containerd != job.image.containerd:
+                return _other_store(job, link, place)
+            return place
+
+        places = await asyncio.gather(*(look(link) for link in links.values()))
+        return dict(zip(links, places, strict=True))
+
+    # ------------------------------------------------------------------ sending
+
+    async def _round(
+        self, job: Job, way: _Way, links: Mapping[str, Link], places: Mapping[str, Place], whole: set[str]
+    ) -> Outcomes:
+        """Send to those that lack something. Who is being sent the same by another request is waited for instead."""
+        busy = [self._going[job.image.id, name] for name in places if (job.image.id, name) in self._going]
+        mine = {name: place for name, place in places.items() if (job.image.id, name) not in self._going}
+        ended = asyncio.Event()
+        self._going |= {(job.image.id, name): ended for name in mine}
+        try:
+            kept = {name: 0 if name in whole or place.containerd else place.kept for name, place in mine.items()}
+            sent = await self._send(job, way, links, mine, kept) if mine else {}
+        finally:
+            for name in mine:
+                del self._going[job.image.id, name]
+            ended.set()
+        for other in busy:
+            await other.wait()
+        return sent
+
+    async def _send(
+        self, job: Job, way: _Way, links: Mapping[str, Link], places: Mapping[str, Place], kept: Mapping[str, int]
+    ) -> Outcomes:
+        """By the way that was asked for, or the best one."""
+        targets, least = [links[name] for name in places], min(kept.values())
+        if way.via == "shared":
+            return await shared(job, targets, least, _packer(job.image, places, SLOW), way.folder)
+        if way.via == "straight":
+            return await straight(job, targets, least, _packer(job.image, places, SLOW))
+        speed = FAST
+        if way.via == "auto" or _packer(job.image, places, SLOW) != "zstd":
+            speed = await self._speeds.slowest([job.source, *targets])
+        packer = _packer(job.image, places, speed)
+        done: Outcomes = {}
+        if way.via == "auto" and speed < SLOW and (near := await reachable(job.source, targets)):
+            found: Outcomes = {}
+            with contextlib.suppress(RuntimeFailed):  # then through here, like the others
+                found = await straight(job, near, min(kept[link.node.name] for link in near), packer)
+            done = {name: outcome for name, outcome in found.items() if isinstance(outcome, Sent)}
+        if rest := {name: kept[name] for name in places if name not in done}:
+            done |= await self._through(job, links, rest, packer)
+        return done
+
+    async def _through(
+        self, job: Job, links: Mapping[str, Link], kept: Mapping[str, int], packer: str | None
+    ) -> Outcomes:
+        """Through the controller."""
+        async with self._supplies.take(job, min(kept.values()), packer) as supply:
+            deliveries = [Delivery(job, links[name], kept[name], packer, supply.depot) for name in kept]
+            sending = asyncio.gather(*(self._deliver(each, whole=job.image.containerd) for each in deliveries))
+            try:
+                both: set[asyncio.Future[Any]] = {supply.reading, sending}
+                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                if supply.failed and not sending.done():
+                    self._known.pop((job.source.node.name, job.image.id), None)
+                    supply.reading.result()
+                return dict(zip(kept, await sending, strict=True))
+            finally:
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+
+    async def _deliver(self, delivery: Delivery, *, whole: bool) -> Sent | AgentlessError:
+        async with self._slots:
+            try:
+                return await (delivery.run_whole() if whole else delivery.run())
+            except AgentlessError as error:
+                if not isinstance(error, NoAnswer):
+                    await delivery.forget()
+                return error
+
+
+async def _run(link: Link, command: Command) -> Result:
+    await link.ready()
+    return await link.run(command)
+
+
+def _present(job: Job, node: str, place: Place, seconds: float) -> Sent:
+    return Sent(node, job.image.id, 0, place.size or job.image.size, 0, len(job.image.layers), seconds, "current")
+
+
+def _packer(image: Image, places: Mapping[str, Place], speed: float) -> str | None:
+    """What both ends have, and what is faster than the network: zstd is faster than any."""
+    everyone = image.packers.intersection(*(place.packers for place in places.values()))
+    if "zstd" in everyone:
+        return "zstd"
+    return "gzip" if "gzip" in everyone and speed < FAST else None
+
+
+def _unlucky(job: Job, node: str) -> Refused:
+    return Refused(f"others were sending image {short(job.image.id)} to {node}, and did not end it; try again")
+
+
+def _other_store(job: Job, link: Link, place: Place) -> RuntimeFailed:
+    source, target = job.source.node.name, link.node.name
+    one, other = (target, source) if place.containerd else (source, target)
+    return RuntimeFailed(
+        f"Docker on {one} keeps images in containerd's store and on {other} in its own, where the same image has "
+        f"another id: {short(job.image.id)} cannot come from {source} to {target}"
+    )

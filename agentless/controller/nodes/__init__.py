@@ -1,0 +1,1 @@
+"""One node each: connected, sampled and watched."""

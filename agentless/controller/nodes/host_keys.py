@@ -1,0 +1,89 @@
+"""Host keys: shown to a person, and recorded when the person says that the fingerprint is right."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentless.controller.nodes.connection import Link
+from agentless.errors import AgentlessError, HostKeyRejected, Refused, StateError
+
+
+@dataclass(frozen=True, slots=True)
+class HostKey:
+    """A node's host key.
+
+    `trusted`: it is on record already, in the user's `known_hosts` or in ours. `recorded`: fingerprints on record that
+    it is not. `revoked`: it is on record as one that nobody may show. `error`: why the node could not be asked.
+    """
+
+    node: str
+    trusted: bool
+    fingerprint: str = ""
+    host: str = ""
+    recorded: tuple[str, ...] = ()
+    revoked: bool = False
+    error: str = ""
+
+
+class Trust:
+    """agentless's own known_hosts file, besides the user's, which is never written."""
+
+    def __init__(self, known_hosts: Path) -> None:
+        self._known_hosts = known_hosts
+
+    async def ask(self, link: Link) -> HostKey:
+        """What the node shows now; raises what keeps the node from being asked."""
+        await link.ready()
+        failure = link.failure
+        if isinstance(failure, HostKeyRejected):
+            shown = (failure.fingerprint, failure.host, failure.recorded, failure.revoked)
+            return HostKey(link.node.name, False, *shown)
+        if failure is not None and link.observation.error is not None:
+            raise failure
+        return HostKey(link.node.name, True)
+
+    async def record(self, link: Link, fingerprint: str) -> HostKey:
+        """Record the shown key if it is the one with this fingerprint, and connect."""
+        failure = link.failure
+        if not isinstance(failure, HostKeyRejected):
+            return await self.ask(link)
+        if failure.fingerprint != fingerprint:
+            raise Refused(f"{link.node.name} shows another key now ({failure.fingerprint}); look at it again")
+        if failure.revoked:
+            raise Refused(str(failure))
+        self._write(failure)
+        await link.ready()
+        return await self.ask(link)
+
+    async def ask_all(self, links: Iterable[Link]) -> list[HostKey]:
+        """What these nodes show now, all asked at once; one that cannot be asked says why."""
+        return list(await asyncio.gather(*(_or_error(link, self.ask(link)) for link in links)))
+
+    async def record_all(self, fingerprints: Mapping[Link, str]) -> list[HostKey]:
+        """Record the shown key of each of these nodes, likewise."""
+        work = (_or_error(link, self.record(link, shown)) for link, shown in fingerprints.items())
+        return list(await asyncio.gather(*work))
+
+    def _write(self, shown: HostKeyRejected) -> None:
+        try:
+            self._known_hosts.parent.mkdir(parents=True, exist_ok=True)
+            old = self._known_hosts.read_text().splitlines() if self._known_hosts.exists() else []
+            kind = shown.key.split()[0]
+            kept = [line for line in old if line.split()[:2] != [shown.host, kind]]
+            fresh = self._known_hosts.with_suffix(".new")
+            fresh.write_text("\n".join([*kept, f"{shown.host} {shown.key}"]) + "\n")
+            os.replace(fresh, self._known_hosts)
+        except OSError as error:
+            raise StateError(f"{self._known_hosts} cannot be written: {error.strerror}") from None
+
+
+async def _or_error(link: Link, work: Coroutine[Any, Any, HostKey]) -> HostKey:
+    try:
+        return await work
+    except AgentlessError as error:
+        return HostKey(link.node.name, False, error=str(error))

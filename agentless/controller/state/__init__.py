@@ -1,0 +1,1 @@
+"""The only place where tasks change, and the news of it."""

@@ -1,0 +1,81 @@
+"""What time brings: tasks go into the queue, give up, and come to their limits, each at its moment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from agentless.controller.guarded import guarded, guarded_item
+from agentless.controller.nodes.registry import Core
+from agentless.controller.tasks.commands import Actions
+from agentless.model.tasks.event import StopAsked
+from agentless.rules.tasks.due import due
+
+AT_LEAST_EVERY = 5.0
+"""Seconds between two looks at the clock, which may have been set, and at stops that could not be carried out yet."""
+
+
+class Timer:
+    """Follows all tasks; what is asked of their containers is done by `actions`."""
+
+    def __init__(self, core: Core, actions: Actions) -> None:
+        self._core = core
+        self._actions = actions
+        self._stops_at = 0.0
+        self._work: asyncio.Task[None] | None = None
+        self._chores: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin to look at the clock."""
+        self._work = asyncio.create_task(self._keep_time(), name="timer")
+
+    async def close(self) -> None:
+        """Stop looking."""
+        work = [*filter(None, [self._work]), *self._chores]
+        for task in work:
+            task.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+
+    def tick(self) -> float:
+        """Let happen what is due; how many seconds it is to what comes next."""
+        now, wait = self._core.clock.now(), AT_LEAST_EVERY
+        found = [(task.id, coming) for task in self._core.tasks.values() if (coming := due(task))]
+        wait = min([wait, *(coming.at - now for _, coming in found if coming.at > now)])
+        with guarded("what is due"):
+            for task_id, coming in found:
+                if coming.at <= now:
+                    with guarded_item(f"task {task_id}: what is due"):
+                        self._core.apply(task_id, coming.event, coming.cause)
+                        if isinstance(coming.event, StopAsked):
+                            self._stops_at = now
+        if now >= self._stops_at or self._stops_at > now + AT_LEAST_EVERY:
+            self._stops_at = now + AT_LEAST_EVERY
+            for stop in self._actions.resume_stops():
+                self._chores.add(chore := asyncio.create_task(_quietly(stop)))
+                chore.add_done_callback(self._chores.discard)
+        return wait
+
+    # ------------------------------------------------------------------ inside
+
+    async def _keep_time(self) -> None:
+        with self._core.hub.waking() as news:
+            while True:
+                news.clear()
+                began, wait = time.thread_time(), AT_LEAST_EVERY
+                with guarded("limits and start times"):
+                    wait = self.tick()
+                # A twentieth of the processor at most, however many tasks there are. Not of the time: a look that a
+                # disk or another process has held up for 0.2 s would let what is due next wait for 4 s.
+                await asyncio.sleep(max(0.02, 20 * (time.thread_time() - began)))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await news.wait()
+
+
+async def _quietly(work: Coroutine[Any, Any, object]) -> None:
+    """Work that nobody waits for: what goes wrong is tried again at the next tick."""
+    with guarded("a stop"):
+        await work

@@ -1,0 +1,79 @@
+"""Launches on one node: those that come at about the same time are one script, which takes the node's lock once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentless.controller.nodes.connection import Link
+from agentless.model.command import Command, Result
+from agentless.model.tasks.launch import Launch
+from agentless.ports import Runtime
+
+PACE = 0.05
+"""Seconds between two launch scripts of one node: those that come meanwhile are one. The first goes at once."""
+SCRIPTS = 2
+"""Launch scripts that are under way on one node at most. Each occupies one of the shells of its session."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Wanted:
+    """A launch that waits, the script of it alone, and where its answer goes."""
+
+    link: Link
+    runtime: Runtime
+    launch: Launch
+    alone: Command
+    answer: asyncio.Future[Result]
+
+    def goes_with(self, other: _Wanted) -> bool:
+        """Whether one script can do both."""
+        same_place = self.link is other.link and self.runtime is other.runtime
+        return same_place and self.launch.secrets == other.launch.secrets
+
+
+class Launches:
+    """The launches of one node, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._waiting: list[_Wanted] = []
+        self._sending: asyncio.Task[None] | None = None
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def run(self, link: Link, runtime: Runtime, launch: Launch) -> Result:
+        """The answer to a launch. Raises NoAnswer, or what is wrong with the launch itself."""
+        alone = runtime.launches([launch])  # here, since what is wrong with it concerns no other
+        wanted = _Wanted(link, runtime, launch, alone, asyncio.get_running_loop().create_future())
+        self._waiting.append(wanted)
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send())
+        return await wanted.answer
+
+    async def _send(self) -> None:
+        while self._waiting:
+            while len(self._under_way) >= SCRIPTS:
+                await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+            first = self._waiting[0]
+            some = [each for each in self._waiting if each.goes_with(first)][: first.runtime.at_once]
+            self._waiting = [each for each in self._waiting if each not in some]
+            script = asyncio.create_task(self._run(some))
+            self._under_way.add(script)
+            script.add_done_callback(self._under_way.discard)
+            await asyncio.sleep(PACE)
+        self._sending = None
+
+    async def _run(self, some: Sequence[_Wanted]) -> None:
+        first, answers = some[0], [each.answer for each in some]
+        try:
+            launches = [each.launch for each in some]
+            command = first.alone if len(some) == 1 else first.runtime.launches(launches)
+            results = first.runtime.answers(len(some), await first.link.run(command))
+        except Exception as error:  # noqa: BLE001 - raised where the answers are waited for
+            for answer in answers:
+                if not answer.done():
+                    answer.set_exception(error)
+            return
+        for answer, result in zip(answers, results, strict=True):
+            if not answer.done():
+                answer.set_result(result)

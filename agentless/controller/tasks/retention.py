@@ -1,0 +1,325 @@
+"""What is left of tasks that have ended: fetches their logs from the nodes, and removes their containers in time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentless.controller.files.outputs import Outputs, PutOff
+from agentless.controller.guarded import guarded, guarded_item
+from agentless.controller.in_thread import in_thread
+from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.registry import Core
+from agentless.controller.state.events import News
+from agentless.errors import AgentlessError, NoAnswer, RuntimeFailed, StateError
+from agentless.model.command import Command
+from agentless.model.tasks.claim import claim_of
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.log_query import LogQuery
+from agentless.model.tasks.retention import Keep
+from agentless.model.tasks.task import Task
+from agentless.rules.tasks.retention import LARGE_AT_ONCE, Chores, chores, cut_note, fetched_now, split_tail
+from agentless.stores.files.logs import LogStore, LogWriter
+
+RETRY_AFTER = 60.0
+"""Seconds before a log that could not be fetched, or a container that could not be removed, is tried again."""
+BRING_AGAIN_WITHIN = 3600.0
+"""Seconds before outputs are tried again, at most: the first time after `RETRY_AFTER`, then after twice as long."""
+_NUMBER = 100
+"""Characters of a number, with the blanks before it."""
+FETCH_WITHIN = 3600.0
+"""Seconds for one log: an engine that counts the bytes of a very long one takes minutes."""
+
+_log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Fetches logs and removes containers one after the other on each node, and outputs of a few tasks at once.
+
+    `keep` are the settings in force.
+    """
+
+    def __init__(self, core: Core, logs: LogStore, outputs: Outputs) -> None:
+        self.keep = Keep()
+        self._troubles: dict[str, str] = {}
+        self._core = core
+        self._logs = logs
+        self._outputs = outputs
+        self._known: dict[str, Task | None] = {}
+        self._not_before: dict[str, float] = {}
+        self._idle: dict[str, tuple[tuple[Container, ...], Keep, float]] = {}
+        self._at_work: dict[str, asyncio.Task[None]] = {}
+        self._bringing: defaultdict[str, dict[str, asyncio.Task[None]]] = defaultdict(dict)
+        self._failures: Counter[str] = Counter()
+        self._warned: dict[tuple[str, str], str] = {}
+        self._listening: asyncio.Task[None] | None = None
+
+    @property
+    def trouble(self) -> str | None:
+        """Why logs or outputs cannot be kept here at present, each until one of its own kind could be."""
+        return "; ".join(dict.fromkeys(self._troubles.values())) or None
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is being fetched or removed."""
+        return bool(self._at_work) or any(self._bringing.values())
+
+    def tick(self) -> None:
+        """Begin whatever there is to do by now."""
+        now = self._core.clock.now()
+        later = {task: moment for task, moment in self._not_before.items() if moment > now}
+        if len(later) < len(self._not_before):
+            self._idle.clear()
+        self._not_before = later
+        there = {container.id for link in self._core.links.values() for container in link.containers}
+        self._known = {container: task for container, task in self._known.items() if container in there}
+        if not self._not_before:
+            self._troubles.clear()
+        with guarded("outputs that are lost"):
+            self._outputs.settle_lost()
+        for link in self._core.links.values():
+            with guarded_item(f"{link.node.name}: what is left of its tasks"):
+                self._begin(link)
+
+    def start(self) -> None:
+        """From now on, begin as soon as a task ends."""
+        self._listening = asyncio.create_task(self._listen(), name="keeper")
+
+    async def close(self) -> None:
+        """Leave everything as it is: what was begun is begun again by the next controller."""
+        bringing = [one for here in self._bringing.values() for one in here.values()]
+        work = [*self._at_work.values(), *bringing, *filter(None, [self._listening])]
+        for one in work:
+            one.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+
+    # ------------------------------------------------------------------ what to do
+
+    async def _listen(self) -> None:
+        with self._core.hub.listen() as news:
+            async for item in news:
+                try:
+                    self._hear(item)
+                except StateError as error:
+                    self._troubles["stores"] = str(error)
+                except Exception:  # noqa: BLE001 - one task must not end the keeping of all
+                    _log.exception("keeping what is left of tasks failed in an unforeseen way")
+
+    def _hear(self, item: News) -> None:
+        if item["kind"] == "missed":
+            self._known.clear()
+        if item["kind"] != "task":
+            return
+        task = item["task"]
+        self._known.pop(task["container"], None)
+        self._idle.pop(task["node"], None)
+        if task["ended_at"] is None:
+            self._logs.remove(task["id"])
+        elif link := self._core.links.get(task["node"]):
+            self._begin(link)
+
+    def _begin(self, link: Link) -> None:
+        name, now = link.node.name, self._core.clock.now()
+        containers, keep, due = self._idle.get(name, ((), self.keep, 0.0))
+        if not link.online or (name in self._at_work and not self._outputs.waiting):
+            return
+        if containers is link.containers and keep is self.keep and now <= due:
+            return
+        todo = self._chores(link)
+        self._bring(link, todo.bring)
+        if name in self._at_work:
+            return
+        if todo.fetch or todo.remove or todo.reap:
+            self._at_work[name] = asyncio.create_task(self._work(link), name=f"keeper {name}")
+        elif not todo.bring:
+            self._idle[name] = (link.containers, self.keep, todo.due)
+
+    def _chores(self, link: Link) -> Chores:
+        now = self._core.clock.now()
+        found = [self._ended(container) for container in link.containers if container.over]
+        # Of a machine that is in the inventory twice, each name shows the container: only its own fetches the log.
+        own = (task for task in found if task and (task.node == link.node.name or task.node not in self._core.links))
+        ended = {task.id: task for task in own if self._not_before.get(task.id, 0.0) <= now}
+        untried = [c for c in link.containers if self._not_before.get(c.id, 0.0) <= now]
+        todo = chores(untried, self._core.tasks, ended, self._logs, now, self.keep, self._outputs)
+        bring = tuple(task for task in todo.bring if self._not_before.get(_outputs_of(task), 0.0) <= now)
+        return replace(todo, bring=bring)
+
+    def _ended(self, container: Container) -> Task | None:
+        """The task of a container if it has ended here. Looked up once, for that is a query to the history."""
+        claim = claim_of(container)
+        if claim is None or claim.task in self._core.tasks:
+            return None
+        if container.id not in self._known:
+            self._known[container.id] = self._core.history.get(claim.task)
+        return self._known[container.id]
+
+    # ------------------------------------------------------------------ doing it
+
+    async def _work(self, link: Link) -> None:
+        """Until there is nothing left to do, or the node does not answer: it is begun again when it does."""
+        try:
+            while (todo := self._chores(link)) and (todo.fetch or todo.remove or todo.reap):
+                for task in todo.fetch:
+                    await self._once("logs", link, task, self._fetch(link, task))
+                for task in todo.remove:
+                    await self._once("containers", link, task, self._remove(link, task))
+                for container in todo.reap:
+                    await self._reap(link, container)
+            self._troubles.pop("stores", None)
+        except NoAnswer as error:
+            _log.info("%s", error)
+        except StateError as error:
+            self._troubles["stores"] = str(error)
+        except Exception:  # noqa: BLE001 - begun again at the next tick
+            _log.exception("%s: keeping what is left of its tasks failed in an unforeseen way", link.node.name)
+        finally:  # in the same step as the last look: what is due from here on is begun anew
+            del self._at_work[link.node.name]
+
+    async def _once(self, kind: str, link: Link, task: Task, work: Coroutine[Any, Any, None]) -> None:
+        """Not again within a minute, if it fails."""
+        if not await self._try(kind, link, task, work):
+            self._not_before[task.id] = self._core.clock.now() + RETRY_AFTER
+
+    def _bring(self, link: Link, waiting: Sequence[Task]) -> None:
+        """Begin to fetch outputs, as far as it is the turn of these tasks."""
+        here = self._bringing[link.node.name]
+        for task in fetched_now(waiting, here, self._outputs.large):
+            here[task.id] = asyncio.create_task(self._bring_one(link, task), name=f"outputs of {task.id}")
+
+    async def _bring_one(self, link: Link, task: Task) -> None:
+        here, large = self._bringing[link.node.name], self._outputs.large
+
+        def may_be_large() -> bool:
+            return sum(other in large for other in here) <= LARGE_AT_ONCE
+
+        try:
+            with contextlib.suppress(PutOff):
+                if await self._try("outputs", link, task, self._outputs.bring(link, task, may_be_large), within=None):
+                    del self._failures[task.id]
+                else:
+                    self._failures[task.id] += 1
+                    pause = min(BRING_AGAIN_WITHIN, RETRY_AFTER * 2.0 ** (self._failures[task.id] - 1))
+                    self._not_before[_outputs_of(task)] = self._core.clock.now() + pause
+        except NoAnswer as error:
+            _log.info("%s", error)
+            if link.online:
+                self._not_before[_outputs_of(task)] = self._core.clock.now() + RETRY_AFTER
+        finally:
+            del here[task.id]
+        with guarded_item(f"{link.node.name}: what is left of its tasks"):
+            self._begin(link)
+
+    async def _try(
+        self, kind: str, link: Link, task: Task, work: Coroutine[Any, Any, None], within: float | None = FETCH_WITHIN
+    ) -> bool:
+        """What goes wrong with one task does not hold up the others. Raises NoAnswer, which is about all of them.
+
+        Work of each kind writes into a store of its own. Gives whether it is done.
+        """
+        try:
+            async with asyncio.timeout(within):
+                await work
+            self._troubles.pop(kind, None)
+            self._warned.pop((kind, task.id), None)
+            return True
+        except NoAnswer:
+            raise
+        except StateError as error:
+            self._troubles[kind] = f"{error}; the container stays on {link.node.name}, and it is tried again"
+        except (AgentlessError, TimeoutError) as error:
+            if self._warned.get((kind, task.id)) != str(error):
+                self._warned[kind, task.id] = str(error)
+                _log.warning("%s: task %s: %s", link.node.name, task.id, error)
+        except PutOff:
+            raise
+        except Exception:  # noqa: BLE001 - one task must not hold up the others
+            _log.exception("%s: keeping task %s failed in an unforeseen way", link.node.name, task.id)
+        return False
+
+    async def _fetch(self, link: Link, task: Task) -> None:
+        cap = min(self.keep.log, self.keep.logs)
+        with self._logs.writer(task.id, cap) as log:
+            await self._copy(link, task, log)
+            if log.full:
+                await self._copy_end(link, task, log, cap)
+            await in_thread(log.finish)
+            log.commit()
+        if not self._core.history.has(task.id):  # removed meanwhile, or started again
+            self._logs.remove(task.id)
+        await asyncio.to_thread(self._logs.shrink, self.keep.logs)
+
+    async def _copy(self, link: Link, task: Task, log: LogWriter) -> None:
+        words, runtime = b"", link.runtime_of(task)
+        reading = runtime.reading(LogQuery())
+        async with link.stream(runtime.logs(task.container_ref, LogQuery()), own=True) as stream:
+            async for fd, data in stream:
+                for stream_number, part in reading(fd, data):
+                    log.add(stream_number, part)
+                if log.full:
+                    return
+                if fd == 2:
+                    words = (words + data)[-2000:]
+        if stream.exit_code != 0:
+            raise RuntimeFailed(runtime.complaint(words.decode("utf-8", "replace")))
+
+    async def _copy_end(self, link: Link, task: Task, log: LogWriter, cap: int) -> None:
+        """The end of a log that is longer than what is kept: counted and cut on the node, to spare the link."""
+        counts = {1: b"", 2: b""}
+
+        def count(fd: int, data: bytes) -> None:
+            counts[fd] += data
+            if len(counts[fd]) > _NUMBER:
+                raise RuntimeFailed("the length of its log is no number")
+
+        await _run(link, link.runtime_of(task).log_sizes(task.container_ref), count)
+        left = {fd: int(counts[fd]) - log.head[fd] for fd in counts}
+        end = split_tail(left, log.room)
+        log.cut(cut_note({fd: left[fd] - end[fd] for fd in left}, cap))
+        missing = dict(end)
+
+        def put(fd: int, data: bytes) -> None:
+            missing[fd] -= len(data)
+            if missing[fd] < 0:
+                raise RuntimeFailed("more of its log came than was asked for")
+            log.put(fd, data)
+
+        await _run(link, link.runtime_of(task).log_ends(task.container_ref, end[1], end[2]), put)
+        if any(missing.values()):
+            raise RuntimeFailed("its log changed while it was read")
+
+    async def _remove(self, link: Link, task: Task) -> None:
+        runtime = link.runtime_of(task)
+        result = await link.run(runtime.remove(task.container_ref))
+        if not result.ok and "no such container" not in result.err.lower():
+            runtime.check(result)
+        # The node's own news of it are still on their way.
+        self._not_before[task.id] = self._core.clock.now() + RETRY_AFTER
+        _log.info("%s: removed the container of task %s, whose log is kept", link.node.name, task.id)
+
+    async def _reap(self, link: Link, container: str) -> None:
+        self._not_before[container] = self._core.clock.now() + RETRY_AFTER
+        result = await link.run(link.runtime.reap(container))
+        if result.ok:
+            _log.info("%s: removed %s, which was never started", link.node.name, container[:12])
+        else:
+            _log.warning("%s: %s was never started and stays: %s", link.node.name, container[:12], result.err.strip())
+        await link.refresh()
+
+
+def _outputs_of(task: Task) -> str:
+    """What they are called among what is not tried before its time."""
+    return f"outputs of {task.id}"
+
+
+async def _run(link: Link, command: Command, take: Callable[[int, bytes], None]) -> None:
+    async with link.stream(command, own=True) as stream:
+        async for fd, data in stream:
+            take(fd, data)
+    if stream.exit_code != 0:
+        raise RuntimeFailed("reading its log broke off")

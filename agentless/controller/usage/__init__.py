@@ -1,0 +1,1 @@
+"""Numbers of GPUs and tasks over time, and the metrics for Prometheus."""

@@ -1,0 +1,102 @@
+"""What Prometheus is told, in its text format. What is not known is left out.
+
+The number of series is bounded: by the GPUs there are, the states there are, and the first owners that come.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import get_args
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from agentless import __version__
+from agentless.controller.usage.scrape import Figures
+from agentless.model.tasks.task import Outcome, Pending
+
+OWNERS = 100
+"""So many owners have a series of their own, those that have come first; all others share one."""
+OTHERS = "(others)"
+
+_LIVE = ("scheduled", "pending", "assigning", "running", "paused", "lost")
+_GPU = ("node", "gpu", "uuid")
+_READINGS = (
+    ("utilization_ratio", "How much of the time the GPU is busy, as its driver says.", "utilization_pct", 0.01),
+    ("memory_used_bytes", "GPU memory in use.", "memory_used_mib", 2**20),
+    ("memory_size_bytes", "GPU memory there is.", "memory_total_mib", 2**20),
+    ("temperature_celsius", "Temperature of the GPU.", "temperature_c", 1),
+    ("power_watts", "Power that the GPU draws.", "power_w", 1),
+)
+_Values = Iterable[tuple[tuple[str, ...], float]]
+
+
+def text(figures: Figures) -> bytes:
+    """All metrics as they are scraped, those of the process itself included."""
+    registry = CollectorRegistry()
+    registry.register(_Collector(figures))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+class _Collector(Collector):
+    def __init__(self, figures: Figures) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[Metric]:
+        figures = self._figures
+        yield from _gpus(figures)
+        up = [((name,), float(node.observation.error is None)) for name, node in figures.cluster.nodes.items()]
+        yield _gauge("node_up", "1 when the node can be reached, else 0.", up, "node")
+        yield from _queue(figures)
+        ended = [((state,), float(figures.ended.get(state, 0))) for state in get_args(Outcome)]
+        yield _counter("tasks_ended", "Tasks that have ended since the controller was started.", ended, "state")
+        seconds: dict[str, float] = {}
+        for number, (owner, spent) in enumerate(figures.gpu_seconds.items()):
+            label = owner if number < OWNERS else OTHERS
+            seconds[label] = seconds.get(label, 0.0) + spent
+        held = [((owner,), spent) for owner, spent in seconds.items()]
+        yield _counter("gpu_seconds", "GPU time held by tasks since the controller was started.", held, "owner")
+        yield _gauge("controller_info", "Its version.", [((__version__,), 1.0)], "version")
+        yield _gauge("controller_warnings", "How much agentless controller status warns of.", [((), figures.warnings)])
+
+
+def _gpus(figures: Figures) -> Iterator[Metric]:
+    named = [
+        ((name, str(gpu.reading.index), gpu.reading.uuid), gpu)
+        for name, node in figures.cluster.nodes.items()
+        for gpu in node.gpus
+    ]
+    current = [(labels, gpu.reading) for labels, gpu in named if figures.is_current(labels[0])]
+    for name, words, field, unit in _READINGS:
+        read = ((labels, getattr(reading, field)) for labels, reading in current)
+        yield _gauge(
+            f"gpu_{name}", words, ((labels, value * unit) for labels, value in read if value is not None), *_GPU
+        )
+    states = (((*labels, gpu.state), 1.0) for labels, gpu in named)
+    yield _gauge("gpu_state", "1 for the state that the GPU is in; the others are absent.", states, *_GPU, "state")
+
+
+def _queue(figures: Figures) -> Iterator[Metric]:
+    states = Counter(task.state for task in figures.tasks)
+    yield _gauge("tasks", "Live tasks of this controller.", [((state,), states[state]) for state in _LIVE], "state")
+    since = [task.created_at for task in figures.tasks if isinstance(task.status, Pending)]
+    yield _gauge("queue_length", "Tasks that wait for their turn.", [((), len(since))])
+    oldest = [((), max(0.0, figures.cluster.at - min(since)))] if since else []
+    yield _gauge("queue_oldest_wait_seconds", "For how long the task waits that was submitted first.", oldest)
+
+
+def _gauge(name: str, words: str, values: _Values, *labels: str) -> Metric:
+    family = GaugeMetricFamily(f"agentless_{name}", words, labels=labels)
+    for each, value in values:
+        family.add_metric(each, value)
+    return family
+
+
+def _counter(name: str, words: str, values: _Values, *labels: str) -> Metric:
+    family = CounterMetricFamily(f"agentless_{name}", words, labels=labels)
+    for each, value in values:
+        family.add_metric(each, value)
+    return family

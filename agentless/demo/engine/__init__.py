@@ -1,0 +1,1 @@
+"""The simulated container engine: its `docker` command and its containers."""

@@ -1,0 +1,91 @@
+"""The `docker` command of a simulated node: what agentless says to an engine, and no more of it.
+
+Messages and exit codes are those of Docker 20.10 on Debian 12, read off a real engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from agentless.demo.calls import Call
+from agentless.demo.engine import changing, executing, looking
+from agentless.demo.engine.engine import Complaint, Engine
+from agentless.demo.engine.go_template import BadTemplate, render
+from agentless.demo.engine.words import Words, parse
+
+_DOWN = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
+
+
+class Command(NamedTuple):
+    """How a command is run, which options of it take a value, and which do not."""
+
+    run: Callable[[Engine, Words, Call], Awaitable[int]]
+    options: frozenset[str]
+    switches: frozenset[str] = frozenset()
+
+
+async def docker(engine: Engine, call: Call) -> int:
+    """Run what the call's words say and print what Docker would; gives the exit code."""
+    name, *words = call.words or ["--help"]
+    command = _COMMANDS.get(name)
+    if not command:
+        await call.complain(f"docker: '{name}' is not a docker command, or not of the simulation.\nSee 'docker --help'")
+        return 1
+    try:
+        return await command.run(engine, parse(name, words, command.options, command.switches), call)
+    except Complaint as complaint:
+        await call.complain(str(complaint))
+        return complaint.code
+    except BadTemplate as error:
+        await call.complain(f"failed to execute template: {error}")
+        return 1
+
+
+async def _no_files(engine: Engine, words: Words, call: Call) -> int:
+    del engine, words, call
+    raise Complaint("simulated nodes take no files: --upload and agentless run need a real engine")
+
+
+async def docker_without_engine(call: Call) -> int:
+    """What the command prints when its engine does not run."""
+    match call.words:
+        case ["run", *_]:
+            await call.complain(f"docker: {_DOWN}.\nSee 'docker run --help'.")
+            return 125
+        case ["info", "--format", template]:
+            # It asks the engine and reports that it could not, which is an answer.
+            await call.print(render(template, {"ServerErrors": [_DOWN]}))
+            return 0
+        case _:
+            await call.complain(_DOWN)
+            return 1
+
+
+_FORMAT = frozenset({"--format"})
+_RUN_OPTIONS = (
+    "--name --label --env --gpus --pull --workdir --mount "
+    # What follows is taken and changes nothing: a simulation has no limits, users or networks.
+    "--cgroup-parent --cpus --cpuset-cpus --cpuset-mems --memory --shm-size --user --network --stop-timeout"
+)
+_COMMANDS: dict[str, Command] = {
+    "version": Command(looking.version, _FORMAT),
+    "info": Command(looking.info, _FORMAT),
+    "ps": Command(looking.ps, frozenset({"--format", "--filter"}), frozenset({"--all", "--quiet", "--no-trunc"})),
+    "image": Command(_no_files, _FORMAT | {"--filter"}),
+    "inspect": Command(looking.inspect, _FORMAT),
+    "logs": Command(looking.logs, frozenset({"--tail", "--since"}), frozenset({"--follow", "--timestamps"})),
+    "events": Command(looking.events, frozenset({"--format", "--filter", "--since"})),
+    "run": Command(changing.run, frozenset(_RUN_OPTIONS.split()), frozenset({"--detach", "--privileged"})),
+    "create": Command(changing.create, frozenset(_RUN_OPTIONS.split()), frozenset({"--privileged"})),
+    "start": Command(changing.start, frozenset()),
+    "stop": Command(changing.stop, frozenset({"--time"})),
+    "restart": Command(changing.restart, frozenset({"--time"})),
+    "rename": Command(changing.rename, frozenset()),
+    "pull": Command(changing.pull, frozenset(), frozenset({"--quiet"})),
+    "kill": Command(changing.kill, frozenset({"--signal"})),
+    "exec": Command(executing.execute, frozenset({"--detach-keys"}), frozenset({"--interactive", "--tty"})),
+    "pause": Command(changing.pause, frozenset()),
+    "unpause": Command(changing.unpause, frozenset()),
+    "rm": Command(changing.rm, frozenset(), frozenset({"--force", "--volumes"})),
+}

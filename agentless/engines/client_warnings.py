@@ -1,0 +1,52 @@
+"""What the engine's command, or the sudo before it, warns of at every call, apart from what a task has printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agentless.model.tasks.log_query import Place
+from agentless.ports import Reading
+
+MOST = 5
+"""Lines that are told apart."""
+LENGTH = 500
+"""Characters of such a line."""
+
+
+def warnings_before(answer: str, lines: Iterable[str]) -> tuple[str, ...]:
+    """The lines before this one, which is the answer to a command."""
+    found: list[str] = []
+    for line in lines:
+        if line == answer or len(found) == MOST:
+            break
+        if line.strip() and len(line) <= LENGTH:
+            found.append(line)
+    return tuple(found)
+
+
+class WithoutWarnings:
+    """A reading that leaves out these lines where standard error begins with them."""
+
+    def __init__(self, reading: Reading, warnings: Iterable[str]) -> None:
+        self._reading = reading
+        self._warnings = [warning.encode("utf-8", "surrogateescape") for warning in warnings]
+        self._held = b""
+
+    @property
+    def place(self) -> Place | None:
+        """As far as the reading has come."""
+        return self._reading.place
+
+    def __call__(self, fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
+        """What comes next, without them."""
+        if fd != 2 or not self._warnings:
+            return self._reading(fd, data)
+        self._held += data
+        while b"\n" in self._held and (line := self._held.partition(b"\n")[0].rstrip(b"\r")) in self._warnings:
+            self._warnings.remove(line)
+            self._held = self._held.partition(b"\n")[2]
+        if any(warning.startswith(self._held.rstrip(b"\r")) for warning in self._warnings):
+            return ()
+        self._warnings.clear()
+        data, self._held = self._held, b""
+        return self._reading(2, data) if data else ()

@@ -1,0 +1,1 @@
+"""Docker: commands rendered from `templates/`, and the parsers of their answers. No I/O."""

@@ -1,0 +1,242 @@
+"""What engines and shells complain of, as one sentence with the fix."""
+
+from __future__ import annotations
+
+import re
+
+from agentless.gpus.nvidia.complaints import NVIDIA
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.text import printable
+from agentless.rules.nodes.cgroup_limits import engine_of
+from agentless.rules.tasks.known_complaints import ENGINE_ITSELF, Blame, Known, ends, find, without_end
+
+_KNOWN = (
+    Known(
+        r"permission denied.*(docker\.sock|docker daemon socket|docker API)",
+        (
+            "{user} may not use Docker on {node}; on the node run: sudo usermod -aG docker {user} (then log in again), "
+            "or write 'docker: sudo docker' for it in the inventory"
+        ),
+        "engine",
+    ),
+    Known(
+        r"sudo: .*(password is required|terminal is required|must have a tty|no tty|authentication is required)",
+        "sudo on {node} wants a password; allow docker without one in sudoers (NOPASSWD: /usr/bin/docker)",
+        "engine",
+    ),
+    Known(
+        r"sudo: (sorry, )?you are not allowed to (preserve|set)",
+        (
+            "sudo on {node} does not let secrets through; add SETENV to its sudoers rule "
+            "(NOPASSWD:SETENV: /usr/bin/docker)"
+        ),
+        "task",
+    ),
+    Known(
+        r"(sorry, user \S+ (is not allowed to|may not)|is not in the sudoers file|may not run sudo|sudo: I'm sorry)",
+        "{user} may not use sudo for docker on {node}; add a sudoers rule or put {user} into the docker group",
+        "engine",
+    ),
+    Known(
+        r"sudo: (command )?not found|sudo: No such file",
+        "there is no sudo on {node}; write 'docker: docker' for it in the inventory",
+        "engine",
+    ),
+    Known(
+        r"docker'?: ((command )?not found|No such file|inaccessible or not found)",
+        "there is no docker command on {node}; install Docker there, or name it with 'docker:' in the inventory",
+        "engine",
+    ),
+    Known(
+        r"flock: ((command )?not found|inaccessible)", "there is no flock command on {node}; install util-linux there"
+    ),
+    Known(
+        r"sh: (.*: )?(?P<what>\S+): (command )?not found",
+        "there is no {what} command on {node}; install it there, or correct 'docker:' in the inventory",
+        "engine",
+    ),
+    Known(
+        (
+            r"(Cannot connect to the Docker daemon|failed to connect to the docker API|error during connect|"
+            r"Is the docker daemon running|docker\.sock: connect: (no such file|connection refused))"
+        ),
+        (
+            "the Docker daemon on {node} does not run or listens elsewhere{socket}; on the node run: "
+            "sudo systemctl start docker"
+        ),
+        "engine",
+    ),
+    *NVIDIA,
+    Known(
+        r"container name \"?/?(?P<what>agentless-[\w.-]+)\"? is already in use",
+        "there is a container {what} on {node} that agentless did not start; remove it there: docker rm -f {what}",
+        "fit",
+    ),
+    Known(
+        (
+            rf"({ENGINE_ITSELF}exec: \"?|fork/exec )(\S*/)?(?P<what>runc|crun|containerd-shim[\w-]*)\"?: "
+            r"(executable file not found|(stat .*)?no such file)"
+        ),
+        "Docker on {node} cannot start containers: there is no {what} there; install Docker again",
+    ),
+    Known(
+        r"exec: \"?(?P<what>[^\"]* [^\"]*)\"?: (executable file not found|stat .*no such file)",
+        "{what!r} cannot be run in the image: it is a single word; write the words one by one, like -- {what}",
+        "task",
+    ),
+    Known(
+        r"exec: \"?(?P<what>[^\"]+)\"?: (executable file not found|stat .*no such file|permission denied)",
+        "{what!r} cannot be run in the image: it is not there, or not executable",
+        "task",
+    ),
+    Known(
+        r"bind source path does not exist: (?P<what>.+?)\.?\s*($|\n\n|See 'docker)",
+        "there is no {what} on {node} to mount",
+        "task",
+    ),
+    Known(
+        (
+            r"(cannot toggle freezer|freezer not supported|no such directory for freezer|"
+            r"cannot pause the container without a cgroup)"
+        ),
+        "Docker on {node} cannot pause: containers have no freezer control group there; stop the task instead",
+        "task",
+    ),
+    Known(  # A volume may be a disk of its own.
+        r"(/volumes/|populate volume|mount source).*no space left on device", "the disk of {node} is full", "task"
+    ),
+    Known(r"no space left on device", "the disk of {node} is full"),
+    Known(
+        (
+            r"(?P<what>unable to apply cgroup configuration|cgroup mountpoint does not exist|"
+            r"Devices cgroup isn't mounted|cannot find cgroup mount)"
+        ),
+        "Docker on {node} cannot start containers ({what}); look at /sys/fs/cgroup there, and restart Docker",
+    ),
+    Known(
+        (
+            r"(container init was OOM-killed|the memory limit could be too low|unable to set memory limit|"
+            r"/memory\.\S+: device or resource busy)"
+        ),
+        "the memory limit is too low for a container to start; ask for more with --memory",
+        "task",
+    ),
+    Known(
+        r"getting the final child's pid from pipe|can't get final child's PID from pipe",
+        (
+            "a container could not start: its memory limit is too low, or the kernel of {node} is out of memory; "
+            "ask for more with --memory, or look at dmesg there"
+        ),
+        "task",
+    ),
+    Known(
+        (
+            r"(?P<what>fork/exec \S+: resource temporarily unavailable|failed to create new OS thread|Cannot fork|"
+            r"can't fork|fork: retry|pthread_create failed)"
+        ),
+        "{user} has no processes left on {node} ({what}); raise ulimit -u there, or end some processes",
+    ),
+    Known(
+        r"(?P<what>[^\s:]*: cannot allocate memory|runtime: out of memory)",
+        "{node} has no memory left to start containers ({what}); free some there",
+    ),
+    Known(
+        r"exec format error",
+        (
+            "the program cannot run on {node} (exec format error): its image is for another kind of processor, or it "
+            "is a script without a #! line; use an image for the processor of {node}"
+        ),
+        "fit",
+    ),
+    Known(
+        r"(no matching manifest for|does not match the specified platform: wanted) (?P<what>[^\s,]+)",
+        "the image does not exist for the processor of {node} ({what}); use an image that does",
+        "fit",
+    ),
+    Known(
+        (
+            r"(?P<what>failed to create endpoint \S+ on network bridge|iptables failed|iptables: No chain|"
+            r"no available IPv4 addresses on this network's address pools: bridge)"
+        ),
+        "Docker on {node} cannot give containers a network ({what}); on the node run: sudo systemctl restart docker",
+    ),
+    Known(
+        (
+            r"(?P<what>failed to start shim|containerd\.sock: connect: [\w ]+|ttrpc: closed|"
+            r"failed to create (shim )?task[\w ]*: context deadline exceeded)"
+        ),
+        "Docker on {node} cannot start containers ({what}); on the node run: sudo systemctl restart containerd docker",
+    ),
+    Known(
+        r"(?P<what>Failed to connect to bus|Failed to start transient service unit: (Connection|Transport)[\w ]+)",
+        "systemd on {node} does not answer ({what}); reboot the node",
+    ),
+)
+
+
+def blame(complaint: str) -> Blame:
+    """The reason of a failed launch; an unknown one is the task."""
+    found = find(complaint, _KNOWN)
+    return found[0].blame if found else "task"
+
+
+def without_words_of(spec: TaskSpec, complaint: str) -> str:
+    """The complaint without what a task, or its image, wanted to run: its words may be those of a broken engine."""
+    complaint = re.sub(r'exec: (\\*)".*?\1"', "exec:", complaint, flags=re.DOTALL)
+    paths = [mount.source for mount in spec.mounts] + [mount.target for mount in spec.mounts]
+    for word in filter(None, (*spec.command, *paths, spec.image, spec.workdir, spec.user, spec.network)):
+        if " " in word:
+            complaint = complaint.replace(word, "")
+    return complaint
+
+
+_PREAMBLE = re.compile(
+    r"""[\\" ]*(?:
+    (?:docker|podman|runc|crun|Error|Error[ ]response[ ]from[ ]daemon):[ ]
+    | failed[ ]to[ ]create[ ](?:task[ ]for[ ]container|shim[ ]task|shim|task):[ ]
+    | OCI[ ]runtime[ ](?:error|\w+[ ]failed):[ ]
+    | (?:runc[ ]|crun[ ])?(?:create|start|exec)[ ]failed:[ ]
+    | unable[ ]to[ ]start[ ]container(?:[ ]process|[ ]\\*"[0-9a-f]+\\*"):[ ]?
+    | (?:container|process|standard_init)_linux\.go:\d+:[ ]
+    | (?:starting[ ]container[ ]process|container[ ]init|running[ ]\w+[ ]hook[ ]\d+)[ ]caused:?[ ]
+    | error[ ]during[ ]container[ ]init:[ ]
+    | (?:error[ ])?running[ ](?:\w+[ ])?hook(?:[ ]\#\d+)?:+[ ]
+    | exit[ ]status[ ]\d+,[ ]stdout:[ ].*?,[ ]stderr:[ ]
+    | exec[ ]command:[ ]\[[^\]]*\](?:\\+n)?
+    | Auto-detected[ ]mode[ ]as[ ]'[\w-]+'[ ]
+    | could[ ]not[ ]apply[ ]required[ ]modification[ ]to[ ]OCI[ ]specification:[ ]
+    | error[ ]modifying[ ]OCI[ ]spec:[ ]
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+"""What comes before the cause: each layer from the engine down to a hook says that the one below has failed."""
+_LINE = 300
+"""Characters of a complaint that is repeated."""
+
+
+def explain(complaint: str, node: NodeConfig) -> str:
+    """The sentence for a complaint; one that is not known is repeated, on one line, without its preamble."""
+    if found := find(complaint, _KNOWN):
+        socket = next((w for w in node.docker if w.startswith("unix://")), None)
+        by_uuid = "--device-name-strategy=uuid " if node.has_podman else ""
+        return found[0].sentence.format(
+            node=node.name,
+            engine=engine_of(node),
+            cdi=f"sudo nvidia-ctk cdi generate {by_uuid}--output=/etc/cdi/nvidia.yaml",
+            user=node.user or "the user",
+            socket=f" than {socket}" if socket else "",
+            what=found[1],
+        )
+    return _cause(printable(re.sub(r"\s+", " ", ends(complaint))).strip()) or "Docker failed without a word"
+
+
+def _cause(line: str) -> str:
+    """The last link of the chain that a complaint is; of one that is still too long the two ends."""
+    line = re.sub(r"^.*?docker: (?=Error response from daemon: )", "", line)
+    line = re.sub(r"\.? ?((See|Run) 'docker [a-z ]*--help'|ERRO\[\d+\] error waiting for container).*", "", line)
+    cause = line
+    while match := _PREAMBLE.match(cause):
+        cause = cause[match.end() :]
+    cause = without_end(cause) or without_end(line)
+    return cause if len(cause) <= _LINE else f"{cause[: _LINE // 3]} … {cause[-(_LINE * 2 // 3 - 3) :]}"

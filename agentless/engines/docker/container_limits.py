@@ -1,0 +1,36 @@
+"""How many containers a node may have, and how much may be written on them, before its list of them is not believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agentless.model.tasks.container import Container
+
+MOST = 5000
+"""Containers of ours on a node. The keeper leaves 2,000 that have ended; an engine with more is slow by itself."""
+LABELS = 16 << 20
+"""Characters of the labels of all of them: 3,000 a container, where a task of a few words has 1,000."""
+WORDS = 4096
+"""Characters of any other label than the spec: the UUIDs of 64 GPUs are 2,600, and nothing has more of them."""
+SPEC = 128 << 10
+"""Characters of a spec: as many bytes can be handed to `docker run` as one argument (MAX_ARG_STRLEN in Linux)."""
+
+
+def too_many(count: int) -> str | None:
+    """Why so many containers are too many, None when they are not."""
+    if count <= MOST:
+        return None
+    return (
+        f"it has more than {MOST} containers of agentless; on the node, remove those that have ended: "
+        "docker container prune --filter label=agentless.task"
+    )
+
+
+def too_long(containers: Iterable[Container]) -> str | None:
+    """Why so many words on containers are too many, None when they are not."""
+    if sum(len(value) for container in containers for value in container.labels.values()) <= LABELS:
+        return None
+    return (
+        f"the labels of its containers have more than {LABELS >> 20} MiB; on the node, see who writes them: "
+        "docker ps --all --filter label=agentless.task"
+    )

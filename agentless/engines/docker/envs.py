@@ -1,0 +1,336 @@
+"""Envs by Docker: every command is rendered from `templates/env-*`, every answer parsed here. No I/O."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import orjson
+
+from agentless.engines.docker.complaints import explain
+from agentless.engines.times import seconds
+from agentless.errors import Refused, RuntimeFailed
+from agentless.model.command import Command, Result
+from agentless.model.images.env import (
+    AT,
+    BUILD,
+    BY,
+    ENV,
+    FRESH,
+    IMPORT,
+    MESSAGE,
+    NAMESPACE,
+    VERSION,
+    BuildContainer,
+    Changes,
+    EnvImage,
+    EnvRef,
+    ImageFacts,
+    Sight,
+    container_of_env,
+    ref_of,
+)
+from agentless.model.nodes.node import NodeConfig
+from agentless.render import Renderer
+from agentless.rules.images.layers import PARTIAL
+
+LOCK_WAIT = 20
+LOOK_WITHIN = 15.0
+"""Seconds that a node may take to say what it has; of one that hangs what was known before is believed."""
+LONG = 600.0
+"""Seconds that a container may take to be made: with a large image an engine under load is slow."""
+PATHS = 50
+"""Paths that are told of what a build container has changed."""
+
+_IMAGE = (
+    '{"id":{{json .Id}},"tags":{{json .RepoTags}},"size":{{json .Size}},"created":{{json .Created}}'
+    ',"labels":{{json .Config.Labels}}}'
+)
+_FACTS = (
+    '{"id":{{json .Id}},"size":{{json .Size}},"entrypoint":{{json .Config.Entrypoint}},"command":{{json .Config.Cmd}}'
+    ',"env":{{json .Config.Env}},"volumes":{{json .Config.Volumes}},"labels":{{json .Config.Labels}}}'
+)
+_CONTAINER = (
+    '{"container":{{json .Id}},"name":{{json .Name}},"image":{{json .Image}},"state":{{json .State.Status}}'
+    ',"created":{{json .Created}},"labels":{{json .Config.Labels}}}'
+)
+_PASSING = re.compile(rf"{NAMESPACE}[^:]+:{FRESH}[0-9a-f]{{16}}(?:-2)?")
+SECOND = "-2"
+"""Ends the passing name of what is made of something that has a passing name already."""
+_TAKEN = 75
+_GPUS = "NVIDIA_VISIBLE_DEVICES"
+_SEES_GPUS = (_GPUS, "CUDA_VERSION")
+"""Variables of an image for which NVIDIA's runtime, where it is the usual one, gives a container all GPUs."""
+
+
+class EnvWords:
+    """What is said to one node's engine about envs, and how its answers are read."""
+
+    def __init__(self, node: NodeConfig, renderer: Renderer) -> None:
+        self._node = node
+        self._docker = list(node.docker)
+        self._renderer = renderer
+
+    # ------------------------------------------------------------------ asking
+
+    def look(self) -> Command:
+        """Ask for everything that is called like something of ours."""
+        return self._script(
+            "env-look.sh.j2",
+            timeout=LOOK_WITHIN,
+            image_format=_IMAGE,
+            container_format=_CONTAINER,
+            partial=PARTIAL,
+        )
+
+    def parse_look(self, result: Result) -> Sight:
+        """What it has of envs; raises RuntimeFailed when it does not say."""
+        self._check(result)
+        images, containers, strange = dict[str, EnvImage](), list[BuildContainer](), set[str]()
+        leftovers, partial = dict[str, float](), dict[str, str]()
+        for found in _objects(result):
+            labels: Mapping[str, str] = found.get("labels") or {}
+            if "container" in found:
+                name = str(found["name"]).removeprefix("/")
+                env = labels.get(BUILD)
+                if env and name == container_of_env(env):
+                    containers.append(BuildContainer(env, found["container"], found["state"], found["image"]))
+                elif env and name == container_of_env(env) + IMPORT:
+                    leftovers[name] = seconds(found["created"]) or 0.0
+                else:
+                    strange.add(name)
+                continue
+            if labels.get(PARTIAL) and not found["tags"]:
+                partial[found["id"]] = labels[PARTIAL]
+            for tag in found["tags"] or ():
+                ref = ref_of(tag)
+                if ref and (labels.get(ENV), labels.get(VERSION)) == (ref.name, str(ref.version)):
+                    images[tag] = _image(ref, found, labels)
+                elif _PASSING.fullmatch(tag):
+                    leftovers[tag] = seconds(found["created"]) or 0.0
+                elif tag.startswith(NAMESPACE):
+                    strange.add(tag)
+        return Sight(tuple(images.values()), tuple(containers), frozenset(strange), leftovers, partial)
+
+    def facts(self, image: str) -> Command:
+        """Ask how an image is to be run."""
+        return self._words("env-image.j2", image=image, format=_FACTS)
+
+    def parse_facts(self, result: Result) -> ImageFacts | None:
+        """The facts, None when the image is not there."""
+        if not result.ok and "no such image" in result.err.lower():
+            return None
+        self._check(result)
+        found = next(_objects(result), None)
+        if found is None:
+            raise RuntimeFailed(f"{self._node.name} said nothing about the image")
+        return _facts(found)
+
+    def diff(self, container: str) -> Command:
+        """Ask what a build container has that its image has not."""
+        return self._script("env-diff.sh.j2", timeout=LONG, container=container, most=PATHS)
+
+    def parse_diff(self, result: Result) -> Changes:
+        """The changes."""
+        self._check(result)
+        added, changed, deleted, *paths = [*result.out.splitlines(), "0", "0", "0"][: PATHS + 3]
+        found = tuple(path for path in paths if re.match("[ACD] ", path))
+        return Changes(int(added), int(changed), int(deleted), found)
+
+    def programs(self, container: str) -> Command:
+        """Ask what runs in a build container."""
+        return self._words("env-top.j2", container=container)
+
+    def parse_programs(self, result: Result) -> tuple[str, ...]:
+        """What runs there besides the loop that does nothing."""
+        self._check(result)
+        lines = [line.split(None, 1)[1] for line in result.out.splitlines()[1:] if len(line.split(None, 1)) > 1]
+        return tuple(line for line in lines if "sleep 86400" not in line)
+
+    # ---------------------------------------------------------------- changing
+
+    def create(self, env: str, image: ImageFacts, old: str | None = None) -> Command:
+        """Make and start the build container of an env, in the place of the container `old` if there is one."""
+        return self._script(
+            "env-create.sh.j2",
+            timeout=LONG,
+            env=env,
+            name=container_of_env(env),
+            old=old,
+            image=image.id,
+            entrypoint=bool(image.entrypoint),
+            blind=any(variable.partition("=")[0] in _SEES_GPUS for variable in image.env),
+        )
+
+    def parse_create(self, result: Result) -> str:
+        """The id of the build container."""
+        if not result.ok and re.search(r'exec: "?sh"?:', result.err):
+            raise RuntimeFailed("the image has no sh, and nobody can work in it; build the env from a Dockerfile")
+        self._check(result)
+        return result.out.split()[-1]
+
+    def start(self, container: str) -> Command:
+        """Start a build container that was stopped."""
+        return self._words("env-start.j2", container=container)
+
+    def remove_image(self, image: str) -> Command:
+        """Take a name from an image, and the image away unless it has another one."""
+        return self._words("env-image-rm.j2", timeout=LONG, image=image)
+
+    def passing(self, ref: EnvRef, mark: str) -> str:
+        """What an image of an env is called while it is made; `mark` is 16 random hexadecimal digits."""
+        return f"{NAMESPACE}{ref.name}:{FRESH}{mark}"
+
+    def save(self, container: str, base: ImageFacts, ref: EnvRef, labels: Mapping[str, str], mark: str) -> Command:
+        """Make a build container, whose image is `base`, a version; `parse_named` reads the answer."""
+        return self._script(
+            "env-save.sh.j2",
+            container=container,
+            unlabelled=None,
+            changes=[*_as_before(base), *_labelled(labels)],
+            fresh=self.passing(ref, mark),
+            image=ref.image,
+            lock_wait=LOCK_WAIT,
+            format=_FACTS,
+        )
+
+    def build(self, ref: EnvRef, dockerfile: str, labels: Mapping[str, str], mark: str) -> Command:
+        """Build a version of the context that is written to it once the mark has come; then its output comes.
+
+        With a second mark the output ends, and `parse_named` reads what follows.
+        """
+        return self._script(
+            "env-build.sh.j2",
+            env=ref.name,
+            name=container_of_env(ref.name) + IMPORT,
+            dockerfile=dockerfile,
+            changes=_labelled(labels),
+            unlabelled=self.passing(ref, mark),
+            fresh=self.passing(ref, mark) + SECOND,
+            image=ref.image,
+            mark=mark,
+            lock_wait=LOCK_WAIT,
+            format=_FACTS,
+        )
+
+    def parse_built(self, ref: EnvRef, result: Result) -> ImageFacts:
+        """The version that was built; of a build that failed the output has told why."""
+        if not result.ok and not result.err.strip():
+            raise RuntimeFailed(f"{self._node.name}: the build failed")
+        return self.parse_named(ref, result)
+
+    def parse_named(self, ref: EnvRef, result: Result) -> ImageFacts:
+        """The version that was made; raises Refused when somebody else was faster with its number."""
+        if result.exit_code == _TAKEN:
+            raise Refused(f"{self._node.name}: somebody else has just made {ref}; do it once more")
+        self._check(result)
+        found = next(_objects(result), None)
+        if found is None:
+            raise RuntimeFailed(f"{self._node.name} said nothing about the version that it made")
+        return _facts(found)
+
+    # ---------------------------------------------------------- to and from a file
+
+    def export(self, image: str) -> Command:
+        """The archive of an image, without its names."""
+        return self._words("env-export.j2", image=image)
+
+    def load(self, passing: str, mark: str) -> Command:
+        """Load the archive that is written to it once the mark has come; `parse_loaded` reads what follows."""
+        return self._script("env-load.sh.j2", fresh=passing, mark=mark, format=_FACTS)
+
+    def parse_loaded(self, result: Result) -> ImageFacts:
+        """The image that was in the archive, which has a passing name for now."""
+        if result.exit_code == _TAKEN:
+            raise RuntimeFailed("the archive does not hold just one image; make one with: agentless env export")
+        if not result.ok and re.search("unexpected EOF|invalid tar|archive/tar|no such file", result.err):
+            raise RuntimeFailed("this is no whole archive of an image; make one with: agentless env export")
+        self._check(result)
+        found = next(_objects(result), None)
+        if found is None:
+            raise RuntimeFailed(f"{self._node.name} said nothing about the image in the archive")
+        return _facts(found)
+
+    def adopt(self, ref: EnvRef, labels: Mapping[str, str] | None, passing: str) -> Command:
+        """Make what was loaded a version: as it is, or with other labels. `parse_named` reads the answer."""
+        return self._script(
+            "env-adopt.sh.j2",
+            timeout=LONG,
+            env=ref.name,
+            name=container_of_env(ref.name) + IMPORT,
+            unlabelled=None if labels is None else passing,
+            fresh=passing if labels is None else passing + SECOND,
+            changes=_labelled(labels or {}),
+            image=ref.image,
+            lock_wait=LOCK_WAIT,
+            format=_FACTS,
+        )
+
+    # ------------------------------------------------------------------ inside
+
+    def complaint(self, words: str) -> str:
+        """What the engine complains of, as a sentence with the fix."""
+        return explain(words, self._node)
+
+    def _check(self, result: Result) -> None:
+        if not result.ok:
+            raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip() or result.out.strip())}")
+
+    def _words(self, template: str, *, timeout: float = 30.0, **values: object) -> Command:
+        words = self._renderer.words(template, docker=self._docker, **values)
+        return Command(shlex.join(words) + "\n", timeout=timeout)
+
+    def _script(self, template: str, *, timeout: float = 30.0, **values: object) -> Command:
+        text = self._renderer.script(template, docker=self._docker, **values)
+        return Command(text + "\n", timeout=timeout)
+
+
+def _objects(result: Result) -> Iterator[dict[str, Any]]:
+    for line in result.out.splitlines():
+        if line.startswith("{"):
+            yield orjson.loads(line)
+
+
+def _image(ref: EnvRef, found: Mapping[str, Any], labels: Mapping[str, str]) -> EnvImage:
+    try:
+        at = float(labels.get(AT, ""))
+    except ValueError:
+        at = seconds(found["created"]) or 0.0
+    return EnvImage(ref, found["id"], int(found["size"]), labels.get(MESSAGE, ""), labels.get(BY, ""), at)
+
+
+def _facts(found: Mapping[str, Any]) -> ImageFacts:
+    return ImageFacts(
+        found["id"],
+        int(found["size"]),
+        tuple(found["entrypoint"] or ()),
+        tuple(found["command"] or ()),
+        tuple(found["env"] or ()),
+        tuple(found["volumes"] or ()),
+        found["labels"] or {},
+    )
+
+
+def _as_before(base: ImageFacts) -> list[str]:
+    """Changes by which the image of a build container is run as the image that it was made from."""
+    command = list(base.command) or ([] if base.entrypoint else ["sh"])
+    changes = [f"CMD {json.dumps(command)}"]
+    if base.entrypoint:
+        changes.append(f"ENTRYPOINT {json.dumps(list(base.entrypoint))}")
+    for variable in base.env:
+        name, _, value = variable.partition("=")
+        if name == _GPUS:
+            changes.append(f"ENV {_GPUS}={_quoted(value)}")
+    return changes
+
+
+def _labelled(labels: Mapping[str, str]) -> list[str]:
+    return [f"LABEL {key}={_quoted(value)}" for key, value in labels.items()]
+
+
+def _quoted(text: str) -> str:
+    """A word of a Dockerfile, which is one line."""
+    return '"' + re.sub(r'(["\\$])', r"\\\1", " ".join(text.splitlines())) + '"'

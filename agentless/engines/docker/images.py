@@ -1,0 +1,247 @@
+"""Images of a Docker engine: commands that look at them, save them and load them, and what the answers mean. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from agentless.errors import AgentlessError, RuntimeFailed
+from agentless.model.command import Command, Result, escaped
+from agentless.model.nodes.node import NodeConfig
+from agentless.render import Renderer
+from agentless.rules.images.compressed import PACKERS
+from agentless.rules.images.layers import PARTIAL, UTC, Image, common
+
+LOOK_WITHIN = 60.0
+LOAD_WITHIN = 12 * 3600.0
+"""Seconds after which the node itself ends a load, should nobody else do it."""
+
+_SSH = [
+    *("ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "ForwardAgent=no"),
+    *("-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=15"),
+]
+_ID = "{{.Id}}"
+_TAGGED = "{{.Id}} {{.Size}} {{json .RepoTags}}"
+_IMAGE = (
+    '{"id":{{json .Id}},"layers":{{json .RootFS.Layers}},"size":{{.Size}},'
+    '"architecture":{{json .Architecture}},"os":{{json .Os}}}'
+)
+_LAYERS = "layers {{json .RootFS.Layers}}"
+_INFO = "driver {{json .DriverStatus}}"
+_CONTAINERD = "io.containerd.snapshotter"
+_ZONE = re.compile(r"(1969|1970)-[\d:T-]+[+-]\d{4}")
+_GONE = re.compile(r"no such image|reference does not exist|failed to get digest|imagedb", re.IGNORECASE)
+_LACKS = re.compile(r"(no such file or directory|not found).*|content digest .* not found", re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a node has of an image. `present`: all of it, with its tags now; else so many layers, from the bottom."""
+
+    present: bool
+    size: int = 0
+    kept: int = 0
+    packers: frozenset[str] = frozenset()
+    containerd: bool = False
+
+
+class ImageGone(RuntimeFailed):
+    """The image is not on the node it was to come from."""
+
+
+class LayerMissing(RuntimeFailed):
+    """The engine wants a layer that was left out; it may have lost it meanwhile."""
+
+
+class Images:
+    """The images of one node."""
+
+    def __init__(self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str]) -> None:
+        self._node = node
+        self._renderer = renderer
+        self._complaint = complaint
+
+    # ------------------------------------------------------------------ looking
+
+    def describe(self, image: str) -> Command:
+        """Ask the source for an image."""
+        return self._script("image-source.sh.j2", image=image, image_format=_IMAGE, info_format=_INFO)
+
+    def parse_description(self, image: str, result: Result) -> Image:
+        """The image; raises ImageGone or RuntimeFailed."""
+        if not result.ok:
+            raise self._refused(image, result)
+        try:
+            fields = orjson.loads(next(line for line in result.out.splitlines() if line.startswith("{")))
+            found = Image(
+                id=str(fields["id"]),
+                layers=tuple(map(str, fields["layers"] or ())),
+                size=int(fields["size"]),
+                zone=_zone(result.out),
+                containerd=_CONTAINERD in result.out,
+                packers=_tools(result),
+                architecture=str(fields["architecture"]),
+                os=str(fields["os"]),
+            )
+        except (StopIteration, KeyError, TypeError, ValueError):
+            raise RuntimeFailed(f"{self._node.name}: what Docker says of image {short(image)} cannot be read") from None
+        if not found.layers:
+            raise RuntimeFailed(f"image {short(image)} on {self._node.name} has no layers: there is nothing to send")
+        return found
+
+    def look(self, image: Image, tags: Sequence[str]) -> Command:
+        """Ask another node what it has of the image; where that is all, the image has these tags afterwards."""
+        return self._script(
+            "image-look.sh.j2",
+            image=image.id,
+            tags=list(tags),
+            bottom=f'layers ["{image.layers[0]}"',
+            id_format=_TAGGED,
+            info_format=_INFO,
+            layers_format=_LAYERS,
+        )
+
+    def parse_look(self, image: Image, result: Result) -> Place:
+        """What it has; raises RuntimeFailed."""
+        if not result.ok:
+            raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err or result.out)}")
+        lines = result.out.splitlines()
+        for line in lines:
+            if line.startswith("image "):
+                return Place(True, size=_size(line), kept=len(image.layers))
+        chains = [orjson.loads(line[7:]) for line in lines if line.startswith("layers [")]
+        kept = min(common(image.layers, chains), len(image.layers))
+        return Place(False, 0, kept, _tools(result), _CONTAINERD in result.out)
+
+    # ------------------------------------------------------------------- moving
+
+    def save(self, image: str, skip: Sequence[str], packer: str | None) -> Command:
+        """Read the image once; the output is of parcels, see the template."""
+        words = " ".join(["", *skip, ""])
+        return self._script("image-save.sh.j2", image=image, skip=words, pack=PACKERS[packer][0] if packer else None)
+
+    def whole(self, image: str, packer: str | None) -> Command:
+        """Read the image once; the output is its archive, and `whole` on the other stream."""
+        return self._archive("image-whole.sh.j2", image, (), packer)
+
+    def load(self, image: str, packer: str | None) -> Command:
+        """Take an archive of this image or of its lower layers. What held those is removed once it is there."""
+        return self._script(
+            "image-load.sh.j2",
+            LOAD_WITHIN,
+            image=image,
+            unpack=PACKERS[packer][1] if packer else None,
+            label=_held(image),
+            id_format=_ID,
+        )
+
+    def forget(self, image: str) -> Command:
+        """Remove the images that held layers of this one on its way."""
+        return self._script("image-forget.sh.j2", label=_held(image))
+
+    def check_load(self, image: str, result: Result) -> None:
+        """Raise what went wrong, unless the image is there."""
+        if result.ok and image in result.out:
+            return
+        words = result.err.strip() or result.out.strip()
+        if "diffID" in words or "agentless: other bytes" in words or ("digest" in words and "mismatch" in words):
+            raise RuntimeFailed(
+                f"{self._node.name} refused image {short(image)}: a layer of it has other bytes than its id says, on "
+                "its way or where it came from; nothing of it was kept"
+            )
+        if "agentless: no /" in words:
+            raise RuntimeFailed(
+                f"{self._node.name} does not have {words.partition('agentless: no ')[2]}; is it the same folder?"
+            )
+        if "no space left" in words:
+            raise RuntimeFailed(
+                f"{self._complaint(words)}; nothing of image {short(image)} was kept. Make room and try again"
+            )
+        if result.ok:
+            raise RuntimeFailed(f"{self._node.name} took image {short(image)} and made another one of it")
+        if _LACKS.search(words):
+            raise LayerMissing(f"{self._node.name}: {self._complaint(words)}")
+        raise RuntimeFailed(f"{self._node.name}: {self._complaint(words)}")
+
+    def save_failed(self, image: str, words: str) -> AgentlessError:
+        """Why reading the image broke off, by what was said on standard error."""
+        return self._refused(image, Result(1, b"", words.encode()))
+
+    # ---------------------------------------------------------------- other ways
+
+    def way(self, script: str = "") -> list[str]:
+        """How another node reaches this one by its own ssh: with its own keys, and only if it knows the host key."""
+        node = self._node
+        port = ["-p", str(node.port)] if node.port else []
+        user = ["-l", node.user] if node.user else []
+        word = escaped(script.encode("utf-8", "surrogateescape")).decode()
+        run = [f"exec sh -c 'eval \"$(printf %b \"$0\")\"' '{word}'"] if script else []
+        return [*_SSH, *port, *user, "--", node.host, *run]
+
+    def reach(self, ways: Sequence[Sequence[str]]) -> Command:
+        """Try which of these ways lead somewhere; the answer is their numbers."""
+        return self._script("image-reach.sh.j2", ways=[list(way) for way in ways])
+
+    def straight(self, image: str, skip: Sequence[str], packer: str | None, ways: Sequence[Sequence[str]]) -> Command:
+        """Read the image once, and send its archive by each of these ways."""
+        return self._archive("image-straight.sh.j2", image, skip, packer, ways=[list(way) for way in ways])
+
+    def share(self, image: str, skip: Sequence[str], packer: str | None, file: str) -> Command:
+        """Write its archive to a file; the answer is `whole`, its SHA-256 as `sha256sum` writes it, and its size."""
+        return self._archive("image-share.sh.j2", image, skip, packer, file=file)
+
+    def take(self, image: str, packer: str | None, file: str, digest: str) -> Command:
+        """Load the archive in a file, if it has that SHA-256."""
+        unpack = PACKERS[packer][1] if packer else None
+        values = {"image": image, "unpack": unpack, "file": file, "digest": digest, "id_format": _ID}
+        return self._script("image-take.sh.j2", LOAD_WITHIN, **values)
+
+    def drop(self, file: str) -> Command:
+        """Remove such a file."""
+        return Command(self._renderer.script("image-drop.sh.j2", file=file) + "\n")
+
+    # ------------------------------------------------------------------- inside
+
+    def _archive(self, template: str, image: str, skip: Sequence[str], packer: str | None, **values: object) -> Command:
+        words = " ".join(["", *skip, ""])
+        pack = PACKERS[packer][0] if packer else None
+        return self._script(template, image=image, skip=words, pack=pack, **values)
+
+    def _refused(self, image: str, result: Result) -> RuntimeFailed:
+        words = result.err.strip() or result.out.strip()
+        if _GONE.search(words):
+            return ImageGone(f"image {short(image)} is not on {self._node.name} any more; nothing could be sent of it")
+        return RuntimeFailed(f"{self._node.name}: {self._complaint(words)}")
+
+    def _script(self, template: str, timeout: float = LOOK_WITHIN, /, **values: object) -> Command:
+        docker = list(self._node.docker)
+        return Command(self._renderer.script(template, docker=docker, **values) + "\n", timeout=timeout)
+
+
+def short(image: str) -> str:
+    """An id as people write it."""
+    return image.removeprefix("sha256:")[:12]
+
+
+def _held(image: str) -> str:
+    return f"label={PARTIAL}={image}"
+
+
+def _tools(result: Result) -> frozenset[str]:
+    return frozenset(line[5:] for line in result.out.splitlines() if line.startswith("tool "))
+
+
+def _size(line: str) -> int:
+    word = line.split()[2]
+    return int(word) if word.isdecimal() else 0
+
+
+def _zone(said: str) -> str:
+    """The hour of Unix second 0 as Go writes it: with +01:00, or Z for none; `date` says +0100."""
+    hour = _ZONE.search(said)
+    if hour is None or hour[0].endswith("+0000"):
+        return UTC
+    return f"{hour[0][:-2]}:{hour[0][-2:]}"

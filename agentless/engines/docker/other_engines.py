@@ -1,0 +1,174 @@
+"""Other engines on the same node: how a task is seen by those who launch there without asking its engine.
+
+The control groups of a process are readable by all. A container of ours is in one that is named for what it claims:
+
+    agentless_claim.ALONE.LIMIT.FLOOR.OWNER.GPU.GPU      `templates/groups.sh.j2` reads it
+
+A GPU is the first eight digits of its UUID: a name has at most 255 bytes. The task is not in it, since the group stays
+behind, empty, when the container is removed: so there is one for each owner and set of GPUs, used again and again. A
+slice of systemd may have no `-` in its name, which would be a slice within another one, and runc takes none with a `:`.
+
+An engine without root can often make no such group, and then nobody but itself knows what its containers claim.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentless.model.command import Result, Section
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.scheduling.sharing import ALONE
+from agentless.model.tasks.task import Placement, Task
+from agentless.render import Renderer
+
+SECTION = "engines"
+UNSEEN = 81
+"""The launch's exit code where somebody's claims cannot be seen."""
+
+_LONGEST = 180
+"""Bytes of a name of ours; what the engine puts in front of it and behind it comes to less than the rest of 255."""
+_PARENT = re.compile(r"[A-Za-z0-9_./\\-]{1,60}")
+
+
+@dataclass(frozen=True, slots=True)
+class Dockerd:
+    """A Docker engine that runs on a node: whose it is, the words that it was started with, and its own group."""
+
+    uid: str
+    words: tuple[str, ...]
+    parent: str | None
+
+    @property
+    def group(self) -> str | None:
+        """The control group in which it puts containers, None where it does not say."""
+        return next(_values(self.words, "--cgroup-parent"), self.parent)
+
+    def listens(self, host: str) -> bool:
+        """Whether it is the one at this address; empty: the usual one."""
+        hosts = _hosts(self.words)
+        usual = ("fd://", "unix:///var/run/docker.sock", "unix:///run/docker.sock")
+        return host in hosts if host else not hosts or any(each in usual for each in hosts)
+
+
+def asking(node: NodeConfig) -> dict[str, Any]:
+    """What `rootless.sh.j2` wants to know: the words that call Docker for any engine, and whose need no asking."""
+    words = ["docker"] if node.has_podman else list(node.docker)
+    last = next((n for n, word in enumerate(words) if word.rpartition("/")[2] == "docker"), len(words) - 1)
+    own = [] if node.has_podman else _hosts(words)[:1]
+    return {
+        "asker": words[: last + 1],
+        "accepted": list(node.accept_engines),
+        "own": own,
+        # What sudo runs may not have our environment.
+        "own_env": not own and not node.has_podman and words[0].rpartition("/")[2] == "docker",
+    }
+
+
+def named(uuids: Sequence[str]) -> list[tuple[str, str]]:
+    """GPUs, each with what it is called in the name of a group."""
+    return [(uuid, re.sub(r"^[A-Z]+-|[^0-9A-Za-z]", "", uuid)[:8]) for uuid in uuids]
+
+
+def group(task: Task, placement: Placement, parent: str) -> str:
+    """The control group for the container of a task, within the one in which its engine puts containers."""
+    needs, sharing = task.spec.needs, task.spec.needs.sharing
+    shared = sharing != ALONE
+    owner = re.sub(r"[^A-Za-z0-9_]", "_", task.owner.replace("@", "__"))
+    claim = ("1" if needs.exclusive else "", str(sharing.limit) if shared else "", str(sharing.floor) if shared else "")
+    words = ["agentless_claim", *claim, owner[:40]]
+    name = ".".join([*words, *(digits for _, digits in named(placement.gpu_uuids))])
+    if len(name) > _LONGEST:
+        name = ".".join([*words, "all"])
+    if parent.endswith(".slice"):
+        return f"{parent.removesuffix('.slice')}-{name}.slice"
+    return f"{parent.rstrip('/')}/{name}"
+
+
+def facts(renderer: Renderer, node: NodeConfig, asked_format: str) -> Section:
+    """Ask for the engines that are there; the format is the one in which Docker lists who holds what."""
+    return Section(SECTION, renderer.script("beside.sh.j2", **asking(node), asked_format=asked_format))
+
+
+def parent_of(node: NodeConfig, result: Result | None, driver: object, security: object) -> str | None:
+    """The group in which the engine that was asked puts containers, None where it cannot make one in it for a claim.
+
+    `driver` and `security` are what `docker info` says.
+    """
+    rootless = isinstance(security, list) and "name=rootless" in security
+    usual = {"cgroupfs": "/docker", "systemd": "user.slice" if rootless else "system.slice"}.get(str(driver))
+    if usual is None or result is None:
+        return None
+    lines = [line.partition("|") for line in result.out.splitlines()]
+    usually = next((words for kind, _, words in lines if kind == "host"), "")
+    host = next(iter(_hosts(node.docker)), usually)
+    found = [each for each in _dockerds(lines) if (each.uid != "0") == rootless]
+    ours = found if len(found) == 1 else [each for each in found if each.listens(host)]
+    written = ours[0].group if len(ours) == 1 else None
+    if written is None:
+        return usual
+    fits = (
+        _PARENT.fullmatch(written)
+        and ".." not in written
+        and (driver != "systemd" or re.fullmatch(r"[^/]+\.slice", written))
+    )
+    return written if fits else None
+
+
+def holder(name: str) -> str:
+    """Who holds a GPU: a task, or a container of another engine, whose group does not name the task."""
+    return f"{name} (in another engine)" if re.fullmatch(r"container [0-9a-f]{12}", name) else f"task {name}"
+
+
+def unseen(node: NodeConfig, words: str) -> str | None:
+    """Whose claims cannot be seen, as a sentence with the fix, by the lines `unseen|USER|PID` of an answer."""
+    found = [line.split("|") for line in words.splitlines() if line.startswith("unseen|")]
+    if not found:
+        return None
+    _, user, pid, *_ = [*found[0], "", ""]
+    if not user:
+        return (
+            f"/proc on {node.name} hides the processes of others (hidepid), and so what other engines have given away: "
+            "mount it without hidepid, log in as root, or accept that with accept_engines: [all] in the inventory"
+        )
+    return (
+        f"{user} runs a Docker engine on {node.name} (process {pid}) that {node.user or 'your login'} may not ask "
+        f"which GPUs it has given away: log in as root, or accept that with accept_engines: [{user}] in the inventory"
+    )
+
+
+def _dockerds(lines: Sequence[tuple[str, str, str]]) -> Iterator[Dockerd]:
+    uid: str | None = None
+    words: list[str] = []
+    parent = None
+    for kind, _, rest in (*lines, ("dockerd", "|", "")):
+        if kind == "dockerd":
+            if uid is not None:
+                yield Dockerd(uid, tuple(words), parent)
+            uid, words, parent = rest, [], None
+        elif kind == "word":
+            words.append(rest)
+        elif kind == "parent":
+            parent = rest
+
+
+def _hosts(words: Sequence[str]) -> list[str]:
+    return [*_values(words, "--host"), *_values(words, "-H")]
+
+
+def _values(words: Sequence[str], option: str) -> Iterator[str]:
+    """The values of an option among the words of a command."""
+    for n, word in enumerate(words):
+        if word == option:
+            yield from words[n + 1 : n + 2]
+        elif word.startswith(f"{option}="):
+            yield word.removeprefix(f"{option}=")
+        elif len(option) == 2 and word.startswith(option):
+            yield word.removeprefix(option)
+
+
+def claims(gpu_uuids: Sequence[str], node: NodeConfig, asked_format: str) -> Mapping[str, Any]:
+    """What a launch script has to know of other engines, see `others.sh.j2`."""
+    return {**asking(node), "named_gpus": named(gpu_uuids), "asked_format": asked_format}

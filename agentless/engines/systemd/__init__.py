@@ -1,0 +1,1 @@
+"""Tasks without a container, as transient systemd services. No I/O."""

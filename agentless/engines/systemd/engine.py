@@ -1,0 +1,416 @@
+"""systemd: a task that runs on the node itself, as a transient service. No I/O, like `engines/docker/engine`.
+
+The unit `agentless-<task id>.service` is what a container is elsewhere. The labels that a container carries are in its
+environment, packed; its claim is an argument of its main process, which lives as long as the command, so that whoever
+launches on the node sees it, whatever manager it belongs to. The unit's facts are properties that `systemctl show`
+prints (org.freedesktop.systemd1), the log is what the journal has under the unit's name.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import orjson
+
+from agentless.engines.docker import container_limits, other_engines
+from agentless.engines.docker import engine as docker
+from agentless.engines.docker.complaints import blame, explain, without_words_of
+from agentless.engines.podman import engine as podman
+from agentless.engines.systemd.journal import JournalReading
+from agentless.errors import NoAnswer, RuntimeFailed
+from agentless.model.command import Command, Result, Section
+from agentless.model.files.task_files import Prepared
+from agentless.model.nodes.node import EngineFacts, NodeConfig
+from agentless.model.scheduling.sharing import ALONE
+from agentless.model.tasks.claim import labels_of
+from agentless.model.tasks.container import Container, ContainerState
+from agentless.model.tasks.launch import Launch
+from agentless.model.tasks.log_query import LogQuery
+from agentless.model.tasks.signature import Signer
+from agentless.model.tasks.task import Placement, Task
+from agentless.model.tasks.terms import SIGNALS
+from agentless.model.text import printable
+from agentless.ports import Reading
+from agentless.render import Renderer
+
+LABELS = "AGENTLESS_LABELS"
+_MAX_LABELS = container_limits.SPEC + 16 * container_limits.WORDS
+_LISTED = 4 << 20
+"""Bytes that systemd may say of our units: 2,000 of them have 3 MB."""
+
+_SECTION = "systemd.units"
+_PROPERTIES = (
+    "Id,LoadState,ActiveState,SubState,FreezerState,MainPID,Result,ExecMainCode,ExecMainStatus,"
+    "ExecMainStartTimestamp,ExecMainExitTimestamp,Environment"
+)
+_UNIT = re.compile(r"agentless-[0-9a-zA-Z-]+\.service")
+_WATCHED = re.compile(r"(live|over|gone) agentless-([0-9a-zA-Z-]+)\.service")
+_PACKED = re.compile(rf"{LABELS}=([A-Za-z0-9_=-]+)")
+_TIME = re.compile(r"[A-Z][a-z]{2} (\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d(?:\.\d{1,6})?) UTC")
+_ODD = re.compile(r"[^A-Za-z0-9@._+:,/-]")
+
+_UNSUITABLE = 79
+_REASONS = {
+    "without": "there is no systemd to use (its first process is {what}); run it in a container, with --image",
+    "hidden": "{what} on {node} hides who holds a GPU (hidepid); mount it without that, or run it with --image",
+    "linger": (
+        "on {node} only {what}'s own systemd may be used, and that ends with the last session; on the node run: "
+        "sudo loginctl enable-linger {what}"
+    ),
+    "user": "on {node} only {what}'s own systemd may be used, which runs nothing as another user; leave out --user",
+    "limit": (
+        "on {node} only the user's own systemd may be used, and it cannot limit {what} there; leave out {option}, "
+        "or use a user who is root there, or may use sudo for systemd-run and systemctl"
+    ),
+}
+# systemd.exec(5), "Process exit codes": what systemd itself could not do before the command ran.
+_STATUSES = {
+    200: "there is no folder {workdir} on {node}, or it may not be entered",
+    202: "systemd on {node} cannot make its input; it needs systemd 240 or newer",
+    209: "systemd on {node} cannot open its input; it needs systemd 240 or newer",
+    216: "there is no group of that name on {node} ({user})",
+    217: "there is no user {user} on {node}",
+    242: "{node} cannot bind its memory to one NUMA node; leave out the NUMA node",
+}
+
+
+class Systemd:
+    """The service managers of one node, the system's and the user's own; a `ports.Runtime`."""
+
+    at_once = 1
+
+    def __init__(self, node: NodeConfig, renderer: Renderer, signer: Signer) -> None:
+        self._node = node
+        self._signer = signer
+        self._renderer = renderer
+
+    # ------------------------------------------------------------------ asking
+
+    def facts(self) -> tuple[Section, ...]:
+        """All our units on the node, as a section."""
+        return (Section(_SECTION, self._units(None), _LISTED),)
+
+    def parse_facts(self, sections: Mapping[str, Result], clock: float) -> tuple[Container, ...] | None:
+        """The units in the answer, None when they could not be asked for."""
+        answer = sections.get(_SECTION)
+        return self._units_in(answer, clock) if answer and answer.ok else None
+
+    def excess(self, sections: Mapping[str, Result]) -> str | None:
+        """Why it has more units than can be kept track of, None when `parse_facts` gave None for another reason."""
+        answer = sections.get(_SECTION)
+        if answer is None or not (answer.ok or len(answer.stdout) >= _LISTED):
+            return None
+        return (
+            "it has too many services of agentless, or too much is written on them; on the node, see: systemctl "
+            "list-units --all 'agentless-*'"
+        )
+
+    def containers(self, task: str) -> Command:
+        """Ask for the unit of one task."""
+        return Command(self._units(f"agentless-{task}.service") + "\n")
+
+    def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
+        """The units in an answer."""
+        return self._units_in(result, clock) or ()
+
+    def _units_in(self, result: Result, clock: float) -> tuple[Container, ...] | None:
+        """The same, None when there is too much written on them: it is packed, and may be anything."""
+        found, left = list[Container](), container_limits.LABELS
+        for block in re.split(r"\n{2,}", result.out):
+            if unit := _unit(dict(line.split("=", 1) for line in block.splitlines() if "=" in line), clock):
+                found.append(replace(unit, signed=self._signer.has_signed(unit.labels, self._node.name)))
+                left -= sum(map(len, unit.labels.values()))
+            if left < 0:
+                return None
+        return tuple(found)
+
+    def watch(self, beside: Command) -> Command:
+        """A stream that says what happens to units, see `parse_watched`, and all that another one says."""
+        return self._script("systemd-watch.sh.j2", beside=beside.script)
+
+    def parse_watched(self, line: str) -> tuple[str, str] | None:
+        """`live`, `over` or `gone`, and the task's id; None for a line of the other stream."""
+        match = _WATCHED.fullmatch(line)
+        return (match[1], match[2]) if match else None
+
+    def logs(self, container: str, query: LogQuery) -> Command:
+        """What the journal has of the unit; `reading` makes two streams of it."""
+        since = None if query.since is None else f"{query.since:.6f}"
+        return self._of(
+            container,
+            "systemd-logs.sh.j2",
+            identifier=_name(container),
+            follow=query.follow,
+            tail=query.tail,
+            since=since,
+        )
+
+    def reading(self, query: LogQuery) -> Reading:
+        """The task's output in what that command prints."""
+        return JournalReading(timestamps=query.timestamps)
+
+    # ---------------------------------------------------------------- changing
+
+    def launch(
+        self,
+        task: Task,
+        placement: Placement,
+        secrets: Mapping[str, str],
+        prepared: Prepared | None = None,
+        engine: EngineFacts | None = None,
+    ) -> Command:
+        """Lock, check, `systemd-run` as one script; `parse_launch` reads its answer.
+
+        Raises RuntimeFailed when the value of a secret is gone.
+        """
+        del prepared, engine  # a task without a container has no files of its own, and claims by a process
+        other = podman if self._node.has_podman else docker
+        spec = task.spec
+        docker.check_secrets(spec, secrets)
+        name, user = task.container_name, (spec.user or "").partition(":")
+        program = self._renderer.script(
+            "systemd-task.sh.j2",
+            env={
+                "AGENTLESS_TASK_ID": task.id,
+                "AGENTLESS_NODE": placement.node,
+                "AGENTLESS_GPUS": ",".join(map(str, placement.gpus)),
+                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+                "CUDA_VISIBLE_DEVICES": ",".join(placement.gpu_uuids),
+                **spec.env,
+            },
+            signals=SIGNALS,
+            identifier=name,
+            command=spec.command,
+        )
+        script = self._renderer.script(
+            "systemd-launch.sh.j2",
+            docker=["unlocked", *self._node.docker] if self._node.has_podman else list(self._node.docker),
+            lock_wait=docker.LOCK_WAIT,
+            live="podman-live.sh.j2" if self._node.has_podman else "docker-live.sh.j2",
+            live_format=f"{other.SIGNED}|{other.LIVE}",
+            unit=f"{name}.service",
+            name=name,
+            gpu_uuids=placement.gpu_uuids,
+            exclusive=spec.needs.exclusive,
+            sharing=spec.needs.sharing,
+            gpu_total=placement.gpu_total,
+            **other_engines.claims(placement.gpu_uuids, self._node, docker.LIVE),
+            properties=[*_properties(task, placement, user[2]), f"--setenv={LABELS}={self._packed(task, placement)}"],
+            user=user[0],
+            controllers=[*["cpu"] * (spec.cores is not None), *["memory"] * (spec.memory is not None)],
+            secret_env=spec.secret_env,
+            program=program,
+            claim=_claim(task, placement),
+        )
+        return Command(script + "\n", secrets=dict(secrets), timeout=docker.LOCK_WAIT + 100.0)
+
+    def launches(self, wanted: Sequence[Launch]) -> Command:
+        """That of a single one: systemd-run takes no time."""
+        (one,) = wanted
+        return self.launch(one.task, one.placement, one.secrets)
+
+    def answers(self, count: int, result: Result) -> list[Result]:
+        """The one answer."""
+        return [result] * count
+
+    def parse_launch(self, task: Task, result: Result) -> str:
+        """The unit that was started.
+
+        Raises Held naming the holder, Refused when the lock was not to be had, RuntimeFailed or NodeBroken with the
+        fix (then nothing of it is on the node), or NoAnswer when the unit may be there all the same and has to be
+        looked for.
+        """
+        if result.ok:
+            if ids := _UNIT.findall(result.out):
+                return str(ids[-1])
+            raise NoAnswer(f"{self._node.name} said nothing about the service it started")
+        docker.check_claims(task, self._node, result)
+        if result.exit_code == _UNSUITABLE:
+            kind, _, what = result.out.strip().splitlines()[-1].partition("|")
+            raise RuntimeFailed(f"{self._node.name}: {self._unsuitable(task, kind, what)}")
+        said = result.err.strip()
+        reason = "engine" if result.exit_code == docker.UNLISTED else blame(without_words_of(task.spec, said))
+        raise docker.launch_failure(f"{self._node.name}: {self.complaint(said)}", reason)
+
+    def signal(self, container: str, signal: str) -> Command:
+        """Send its first process a signal, by its name without SIG; KILL goes to all of them."""
+        return self._of(container, "systemd-signal.sh.j2", signal=signal)
+
+    def pause(self, container: str) -> Command:
+        """Freeze."""
+        return self._of(container, "systemd-pause.sh.j2")
+
+    def resume(self, container: str) -> Command:
+        """Thaw."""
+        return self._of(container, "systemd-resume.sh.j2")
+
+    def remove(self, container: str, *, force: bool = False) -> Command:
+        """Let systemd forget the unit. What the journal has of it stays until the journal is full."""
+        return self._of(container, "systemd-remove.sh.j2", missing=0, force=force)
+
+    def check(self, result: Result) -> None:
+        """Raise RuntimeFailed with systemd's complaint unless the command worked."""
+        if not result.ok:
+            raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip() or result.out.strip())}")
+
+    def complaint(self, words: str) -> str:
+        """What systemd complains of, as a sentence with the fix."""
+        return explain(words, self._node)
+
+    # ---------------------------------------------------------- a log that is kept
+
+    def log_sizes(self, container: str) -> Command:
+        """The bytes of its two streams, each number on its stream."""
+        return self._log_ends(container, ["wc", "-c"], ["wc", "-c"])
+
+    def log_ends(self, container: str, out: int, err: int) -> Command:
+        """The last `out` bytes of its standard output and the last `err` bytes of its standard error."""
+        return self._log_ends(container, ["tail", "-c", out], ["tail", "-c", err])
+
+    def _log_ends(self, container: str, of_stdout: list[object], of_stderr: list[object]) -> Command:
+        return self._of(
+            container,
+            "systemd-log-ends.sh.j2",
+            identifier=_name(container),
+            of_stdout=of_stdout,
+            of_stderr=of_stderr,
+        )
+
+    # ------------------------------------------------------------------ inside
+
+    def _script(self, template: str, **values: object) -> Command:
+        return Command(self._renderer.script(template, **values) + "\n")
+
+    def _of(self, container: str, template: str, *, missing: int = 1, **values: object) -> Command:
+        return self._script(template, unit=f"{_name(container)}.service", missing=missing, **values)
+
+    def _units(self, unit: str | None) -> str:
+        return self._renderer.script("systemd-units.sh.j2", unit=unit, properties=_PROPERTIES)
+
+    def _packed(self, task: Task, placement: Placement) -> str:
+        labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
+        return base64.urlsafe_b64encode(zlib.compress(orjson.dumps(labels), 9)).decode()
+
+    def _unsuitable(self, task: Task, kind: str, what: str) -> str:
+        node, user = self._node.name, task.spec.user or ""
+        if kind == "status":
+            words = _STATUSES.get(int(what), "systemd on {node} could not begin with it (status {status})")
+            return words.format(node=node, workdir=task.spec.workdir or "~", user=user, status=what)
+        if kind not in _REASONS:
+            raise NoAnswer(f"{node} may have started task {task.id}, or not: its answer is not understood")
+        option = {"cpu": "--cores", "memory": "--memory"}.get(what, "")
+        return _REASONS[kind].format(node=node, what=what or "unknown", option=option)
+
+
+def _properties(task: Task, placement: Placement, group: str) -> list[str]:
+    """The unit, in the words of systemd.service(5), systemd.exec(5) and systemd.resource-control(5)."""
+    spec = task.spec
+    words = printable(shlex.join(spec.command))[:200]
+    properties = {
+        "KillMode": "control-group",
+        "TimeoutStopSec": f"{max(1, round(spec.stop_grace))}s",
+        "SyslogIdentifier": task.container_name,
+        "SyslogLevel": "err",
+        "SyslogLevelPrefix": "no",
+        # Not 0, which systemd takes for not said: the journal would leave out lines of a task that prints many.
+        "LogRateLimitIntervalSec": "1s",
+        "LogRateLimitBurst": "100000000",
+        "WorkingDirectory": spec.workdir or "-~",
+    }
+    if spec.cores is not None:
+        properties["CPUQuota"] = f"{max(1.0, spec.cores * 100):.2f}%"
+    if spec.memory is not None:
+        properties["MemoryMax"] = str(spec.memory)
+        properties["MemorySwapMax"] = "0"
+    if placement.cpus:
+        properties["CPUAffinity"] = properties["AllowedCPUs"] = placement.cpus
+        properties["NUMAPolicy"], properties["NUMAMask"] = "bind", str(placement.numa)
+        properties["AllowedMemoryNodes"] = str(placement.numa)
+    if group:
+        properties["Group"] = group
+    return [
+        f"--description=agentless task {task.id} of {task.owner}: {words}",
+        "--service-type=exec",
+        "--remain-after-exit",
+        *(f"--property={name}={value}" for name, value in properties.items()),
+    ]
+
+
+def _claim(task: Task, placement: Placement) -> str:
+    """The argument by which others on the node see who holds what, in the order that a launch reads it."""
+    name, sharing = task.container_name, task.spec.needs.sharing
+    shared = sharing != ALONE
+    fields = (
+        f"{name}.service",
+        name,
+        "Up",
+        ",".join(placement.gpu_uuids),
+        "1" if task.spec.needs.exclusive else "",
+        str(sharing.limit) if shared else "",
+        str(sharing.floor) if shared else "",
+        task.id,
+        task.owner,
+    )
+    return "agentless-claim=" + "|".join(_ODD.sub("_", field) for field in fields)
+
+
+def _name(container: str) -> str:
+    return container.removesuffix(".service")
+
+
+def _unit(fields: Mapping[str, str], clock: float) -> Container | None:
+    name = fields.get("Id", "")
+    if not _UNIT.fullmatch(name) or fields.get("LoadState") != "loaded" or fields.get("ActiveState") == "inactive":
+        return None
+    state: ContainerState = "running"
+    if fields.get("SubState") in ("exited", "failed"):
+        state = "exited"
+    elif fields.get("FreezerState", "").startswith(("frozen", "freezing")) or fields.get("State") == "T":
+        state = "paused"
+    over = state == "exited"
+    started = _seconds(fields.get("ExecMainStartTimestamp", ""))
+    return Container(
+        id=name,
+        name=_name(name),
+        state=state,
+        labels=_labels(fields.get("Environment", "")),
+        exit_code=_exit_code(fields) if over else None,
+        oom_killed=fields.get("Result") == "oom-kill",
+        created_at=started,
+        started_at=started,
+        finished_at=_seconds(fields.get("ExecMainExitTimestamp", "")) if over else None,
+        clock=clock,
+    )
+
+
+def _labels(environment: str) -> dict[str, str]:
+    match = _PACKED.search(environment)
+    try:
+        packed = base64.urlsafe_b64decode(match[1]) if match else b""
+        labels = orjson.loads(zlib.decompressobj().decompress(packed, _MAX_LABELS))
+        return {key: value for key, value in labels.items() if isinstance(value, str)}
+    except (AttributeError, ValueError, zlib.error):
+        return {}
+
+
+def _exit_code(fields: Mapping[str, str]) -> int | None:
+    """1 is that it exited, 2 that a signal killed it, 3 that it left a core as well (CLD_* in sigaction(2))."""
+    code, status = fields.get("ExecMainCode", ""), fields.get("ExecMainStatus", "")
+    if not re.fullmatch(r"[0-9]{1,3}", status) or code not in ("1", "2", "3"):
+        return None
+    found = int(status) if code == "1" else 128 + int(status)
+    return found if found <= 255 else None
+
+
+def _seconds(text: str) -> float | None:
+    match = _TIME.fullmatch(text)
+    try:
+        return datetime.fromisoformat(f"{match[1]}T{match[2]}").replace(tzinfo=UTC).timestamp() if match else None
+    except ValueError:
+        return None

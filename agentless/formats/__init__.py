@@ -1,0 +1,1 @@
+"""Formats of bytes: tar archives, read without trust, and written."""

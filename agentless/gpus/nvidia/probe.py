@@ -1,0 +1,389 @@
+"""NVIDIA GPUs and who uses them, asked through `nvidia-smi`, which comes with every driver.
+
+One section, since a driver that hangs must not be asked a second time. Its output, line by line:
+
+    0, GPU-5d1c…, NVIDIA A100…     a row of `nvidia-smi --query-gpu`, or whatever else it says
+    @gpus 0                        its exit code; `none` where there is no nvidia-smi; the end when it failed
+    >GPU-5d1c…, 4711, python, 512  a line of `nvidia-smi --query-compute-apps`
+    @owner 4711 1000 alice         who runs that process,
+    @command 4711 python train.py  its command line
+    @cgroup 4711 0::/system.slice/docker-….scope      and each of its control groups
+    @end 0                         the second exit code, and proof that nothing was cut off
+
+Columns are named in `nvidia-smi --help-query-gpu` and `--help-query-compute-apps`, exit codes in its man page under
+"Return value". A process is looked up with shell built-ins and one `tr`, its owner with one `stat` for all of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+
+from agentless.gpus.nvidia import topology as _topology
+from agentless.gpus.nvidia import xid
+from agentless.model.command import SECTION, Result, Section
+from agentless.model.nodes.gpu import MOST_GPUS, GpuProcess, GpuReading, GpuSample, GpuTopology, Xid, pci_bus_id
+from agentless.model.text import cut, printable
+
+PROCESSES = 1024
+"""Processes on the GPUs of a node: 16 GPUs with 60 clients of MPS each have fewer. Each is looked up on the node."""
+ANSWER = 256 << 10
+"""Bytes of one answer of nvidia-smi, which leave its pipe: a line for each process has about 150."""
+_LINES = 20_000
+"""Lines of the section: of each process its own, its owner's, its command and up to 16 control groups."""
+_LINE = 500
+"""Characters of a line that are looked at: a GPU's has 200. What searches a line takes time by its length, squared."""
+_TALK = 84
+"""Lines beside the rows that are looked at: one for each GPU that is lost, and 20 more."""
+
+# What every driver knows; one that refuses a newer field is asked for these.
+_BASE = "index,uuid,name,driver_version,pci.bus_id,memory.total,memory.used,memory.free,utilization.gpu"
+_FIELDS = (
+    f"{_BASE},utilization.memory,temperature.gpu,power.draw,power.limit,fan.speed,clocks.sm,clocks.mem,pstate,"
+    "ecc.errors.uncorrected.volatile.total,mig.mode.current,compute_mode"
+)
+_COLUMNS, _BASE_COLUMNS = _FIELDS.count(",") + 1, _BASE.count(",") + 1
+
+# What nvidia-smi prints is cut; its exit code comes by another pipe. One that hangs in the kernel keeps its end of the
+# first pipe open, so `head` has a limit in time, too, after those of what it reads.
+# nvidia-smi inherits the lock, on a file that only this shell has: while one hangs in the kernel, where no signal ends
+# it, no second one is started. A process chooses its own name: no line of it may pass for one of ours.
+_SCRIPT = rf"""
+export LC_ALL=C
+if ! command -v nvidia-smi >/dev/null 2>&1; then
+  echo '@gpus none'
+  exit
+fi
+exec 9<"/proc/$$/limits"
+flock -n 9 2>/dev/null
+if [ $? = 1 ]; then
+  echo '@gpus 137'
+  exit
+fi
+short() {{
+  {{ code=$({{ {{ "$@" </dev/null 2>&1 3>&- 4>&-; echo "$?" >&3; }} |
+    timeout -k 1 14 head -c {ANSWER} >&4 3>&- 4>&-; }} 3>&1); }} 4>&1
+  return "${{code:-1}}"
+}}
+ask() {{ short timeout -k 2 10 nvidia-smi --format=csv,noheader,nounits "$1"; }}
+ask --query-gpu={_FIELDS}
+code=$?
+if [ "$code" = 2 ]; then
+  ask --query-gpu={_BASE}
+  code=$?
+fi
+printf '\n@gpus %s\n' "$code"
+case $code in 0 | 14) ;; *) exit ;; esac
+
+rows=$(ask --query-compute-apps=gpu_uuid,pid,process_name,used_gpu_memory)
+code=$?
+set -f
+IFS='
+'
+pids= count=0
+for row in $rows; do
+  printf '>%s\n' "$row"
+  pid=${{row#*, }}
+  pid=${{pid%%, *}}
+  case $pid in '' | *[!0-9]*) continue ;; esac
+  [ "$count" -le {PROCESSES} ] || break
+  case "$pids " in *" $pid "*) ;; *) pids="$pids $pid" count=$((count + 1)) ;; esac
+done
+if [ -n "$pids" ] && [ "$count" -le {PROCESSES} ] && cd /proc; then
+  IFS=' '
+  set -- $pids
+  timeout -k 1 5 stat -c '@owner %n %u %U' "$@"
+  for pid; do
+    printf '@command %s %.200s\n' "$pid" "$(tr '\000-\037\177' ' ' <"$pid/cmdline")"
+    while read -r group; do printf '@cgroup %s %.480s\n' "$pid" "$group"; done <"$pid/cgroup"
+  done
+fi 2>/dev/null
+printf '@end %s\n' "$code"
+"""
+
+_ANSWERED = frozenset({"0", "14"})
+"""14: the GPU's infoROM is damaged; the readings are there all the same."""
+_HUNG = frozenset({"124", "137", "143"})
+"""`timeout` ended it: as coreutils says so, after -k, and as busybox says so."""
+_HANGS = "nvidia-smi did not answer within 10 s: the driver hangs; see dmesg on the node, and reboot it"
+_PIPE_CLOSED = "141"
+"""By SIGPIPE: it had more to say than it may."""
+_CUT_OFF = "the answer about its GPUs was cut off; the next sample may be whole"
+_LOOK = "run nvidia-smi on the node to see more"
+_TOO_LONG = f"nvidia-smi prints more than {ANSWER >> 10} KiB, which is no answer about GPUs; {_LOOK}"
+_NO_DEVICES = "No devices were found"
+
+_REFUSED = re.compile(r'Field "(.*?)" is not a valid field to query')
+_COMPLAINTS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (
+        re.compile(r"Driver/library version mismatch"),
+        "the NVIDIA driver was updated while the old one is loaded; reboot the node, or reload the nvidia modules",
+    ),
+    (
+        re.compile(r"couldn't communicate with the NVIDIA driver"),
+        "the NVIDIA driver is not loaded; reboot the node, or reinstall the driver for the kernel that runs there",
+    ),
+    (
+        re.compile(r"couldn't find libnvidia-ml"),
+        "nvidia-smi does not find libnvidia-ml.so; reinstall the NVIDIA driver on the node",
+    ),
+    (
+        re.compile(r"Failed to initialize NVML: Insufficient Permissions"),
+        "this user may not open /dev/nvidia* on the node; add it to the group that owns them (often video or render)",
+    ),
+    (
+        re.compile(r"Failed to initialize NVML: (.+)"),
+        "the NVIDIA driver cannot be used ({}); reboot the node, or reinstall the driver",
+    ),
+    (
+        re.compile(r"the device handle for GPU ?(.+?)(?:: [A-Z].*)?$", re.MULTILINE),
+        "GPU {} does not answer, it may have fallen off the bus; reboot the node, check its seat, power and cooling",
+    ),
+    (_REFUSED, "the NVIDIA driver on the node is too old, it does not know {}; update it"),
+    (
+        re.compile(r"timeout: .*(?:not found|No such file)"),
+        "there is no timeout command; install coreutils on the node",
+    ),
+)
+
+_LOST = re.compile(r"the device handle for GPU.*?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])")
+_GPU_ROW = re.compile(r"[0-9]+, |\[")
+_INDEX = re.compile(r"0|[1-9][0-9]{0,3}")
+_UUID = re.compile(r"[A-Za-z0-9-]+")
+_WHOLE_UUID = re.compile(r"(?:GPU-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_WHOLE = re.compile(r"[0-9]{1,18}")
+_WATTS = re.compile(r"[0-9]{1,6}(?:\.[0-9]+)?")
+# What is above these is no reading: today's largest GPUs have less than a tenth of that memory and power.
+_MIB = 4 << 20
+_CELSIUS = 200
+_WATTS_MOST = 20_000
+_MHZ = 100_000
+_FAN = 200  # per cent; the driver's documentation says that it may exceed 100
+_NAME = 64
+"""Characters of a name, of a GPU, a driver, a program or a user, that are shown."""
+_PSTATE = re.compile(r"P[0-9]{1,2}")
+_UNAVAILABLE = re.compile(r"\[.*\]|N/A|ERR!|")
+_DEAD = frozenset({"[GPU requires reset]", "[GPU is lost]"})
+_MIG = {"Enabled": True, "Disabled": False}
+_COMPUTE_MODES = frozenset({"Default", "Exclusive_Thread", "Exclusive_Process", "Prohibited"})
+_UNIT = re.compile(r"/(agentless-[0-9a-zA-Z-]+\.service)(?:/|$)")
+_CONTAINER = re.compile(r"[0-9a-f]{64}")
+
+
+class Nvidia:
+    """What NVIDIA's driver on a node tells; a `ports.Probe`."""
+
+    def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
+        """One section, two with `topology`; no root is needed, and one short program per process that uses a GPU."""
+        if not topology:
+            return (Section("nvidia", _SCRIPT),)
+        return (Section("nvidia", _SCRIPT + _topology.SCRIPT), *xid.sections())
+
+    def parse(self, sections: Mapping[str, Result]) -> GpuSample:
+        """The sample in the answer, `error` in one sentence. Where anything is amiss, processes are not known."""
+        answer = sections.get("nvidia")
+        if answer is None:
+            return GpuSample((), None, _CUT_OFF)
+        if len(answer.stdout) >= SECTION or answer.stdout.count(b"\n") > _LINES:
+            return GpuSample((), None, _TOO_LONG)
+        lines = [line.rstrip("\r")[:_LINE] for line in answer.out.split("\n")]
+        said, code, rest = _until(lines, "@gpus ")
+        if code == "none":
+            return GpuSample()
+        rows, talk = _sorted(said)
+        if len(rows) > MOST_GPUS:
+            return GpuSample((), None, f"nvidia-smi names more than {MOST_GPUS} GPUs, which no node has; {_LOOK}")
+        if len(answer.stdout.partition(b"\n@gpus ")[0]) >= ANSWER:
+            return GpuSample((), None, _TOO_LONG)
+        gpus, error = _gpus(rows, talk, code)
+        lost = tuple(bus for text in _LOST.findall("\n".join(talk)) if (bus := pci_bus_id(text))) if error else ()
+        if code not in _ANSWERED:
+            return GpuSample(gpus, () if not gpus and error is None else None, error, code in _HUNG, lost)
+        said, code, _ = _until(rest, "@end ")
+        processes, unknown = _processes(said, code, {gpu.uuid for gpu in gpus})
+        return GpuSample(gpus, processes, error or unknown, code in _HUNG, lost)
+
+    def parse_topology(self, sections: Mapping[str, Result]) -> GpuTopology | None:
+        """How the GPUs are joined, if that was asked for and answered."""
+        answer = sections.get("nvidia")
+        return _topology.parse(answer.out) if answer else None
+
+    def parse_xids(self, sections: Mapping[str, Result]) -> tuple[Xid, ...] | None:
+        """The errors in the kernel log, if that was asked for and may be read."""
+        return xid.parse(sections)
+
+
+def _until(lines: Sequence[str], mark: str) -> tuple[Sequence[str], str | None, Sequence[str]]:
+    """The lines before the mark, the word behind it, the lines after it. Without it, the last line is not whole."""
+    for at, line in enumerate(lines):
+        if line.startswith(mark):
+            return lines[:at], line[len(mark) :], lines[at + 1 :]
+    return lines[:-1], None, ()
+
+
+def _sorted(lines: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The rows about GPUs, each once, and the first of the other lines."""
+    rows: dict[str, None] = {}
+    talk: list[str] = []
+    for line in filter(None, lines):
+        if _GPU_ROW.match(line) or line.count(", ") >= _BASE_COLUMNS - 1:
+            rows[line] = None
+        elif len(talk) < _TALK:
+            talk.append(line)
+    return list(rows), talk
+
+
+def _gpus(rows: Sequence[str], talk: Sequence[str], code: str | None) -> tuple[tuple[GpuReading, ...], str | None]:
+    if not rows and talk == [_NO_DEVICES] and code in ("0", "6"):
+        return (), None
+    columns = _COLUMNS
+    if rows and any(_REFUSED.search(line) for line in talk):  # the second question was answered
+        columns = _BASE_COLUMNS
+        talk = [line for line in talk if not _REFUSED.search(line)]
+    found = [_gpu(row, columns) for row in rows]
+    gpus = tuple(gpu for gpu, _ in found if gpu)
+    error = _complaint(talk, code) or next((problem for _, problem in found if problem), None)
+    if len({gpu.index for gpu in gpus}) < len(gpus) or len({gpu.uuid for gpu in gpus}) < len(gpus):
+        gpus, error = (), error or f"nvidia-smi names one GPU twice, with different readings; {_LOOK}"
+    return gpus, error or (None if rows else f"nvidia-smi names no GPU; {_LOOK}")
+
+
+@lru_cache(maxsize=4096)
+def _gpu(row: str, columns: int) -> tuple[GpuReading | None, str | None]:
+    """The GPU in a row and what is wrong with it. What might have slipped into another column is not read at all."""
+    cells = row.split(", ")
+    surplus = len(cells) - columns
+    # Only a name may hold commas; if it is another cell, the UUID is cut or the bus id is out of place.
+    if surplus > 0 and _WHOLE_UUID.fullmatch(cells[1]):
+        cells[2 : 3 + surplus] = [", ".join(cells[2 : 3 + surplus])]
+    if len(cells) < 3 or not _INDEX.fullmatch(cells[0]) or not _UUID.fullmatch(cells[1]):
+        return None, "nvidia-smi cannot read one of the GPUs; see dmesg on the node, and reboot it"
+    index, uuid = int(cells[0]), cells[1]
+    bus = pci_bus_id(cells[4]) if len(cells) == columns else None
+    in_place = bus or (surplus == 0 and _UNAVAILABLE.fullmatch(cells[4]))
+    if not in_place or row.count("GPU-") > 1:  # two, where two rows ran together
+        return GpuReading(index, uuid), f"nvidia-smi's line about GPU {index} is damaged; {_LOOK}"
+    identity = (index, uuid, _known(cells[2]), _known(cells[3]), bus)
+    if not _DEAD.isdisjoint(cells):
+        reset = f"reboot the node or, as root, run nvidia-smi -r -i {index} there"
+        return GpuReading(*identity, needs_reset=True), f"GPU {index} needs a reset; {reset}"
+    cells += [""] * (_COLUMNS - columns)
+    total = _whole(cells[5], _MIB)
+    reading = GpuReading(
+        *identity,
+        memory_total_mib=total,
+        memory_used_mib=_whole(cells[6], _MIB if total is None else total),
+        memory_free_mib=_whole(cells[7], _MIB if total is None else total),
+        utilization_pct=_whole(cells[8], 100),
+        memory_utilization_pct=_whole(cells[9], 100),
+        temperature_c=_whole(cells[10], _CELSIUS),
+        power_w=_watts(cells[11]),
+        power_limit_w=_watts(cells[12]),
+        fan_pct=_whole(cells[13], _FAN),
+        clock_sm_mhz=_whole(cells[14], _MHZ),
+        clock_memory_mhz=_whole(cells[15], _MHZ),
+        pstate=cells[16] if _PSTATE.fullmatch(cells[16]) else None,
+        ecc_uncorrected=_whole(cells[17]),
+        mig=_MIG.get(cells[18]),
+        compute_mode=cells[19] if cells[19] in _COMPUTE_MODES else None,
+    )
+    return reading, None
+
+
+def _processes(
+    lines: Sequence[str], code: str | None, uuids: Collection[str]
+) -> tuple[tuple[GpuProcess, ...] | None, str | None]:
+    """Who uses the GPUs; None and why as soon as one line leaves a doubt: a GPU may be in use then."""
+    rows: list[str] = []
+    talk: list[str] = []
+    details: dict[tuple[str, str], str] = {}
+    for line in lines:
+        if line.startswith(">"):
+            (rows if ", " in line or line[1:2] == "[" else talk).append(line[1:])
+        elif line.startswith("@"):
+            kind, pid, text = (*line.split(" ", 2), "", "")[:3]
+            if kind != "@cgroup":
+                details[kind, pid] = text
+            elif container := _container(text):
+                details[kind, pid] = container
+    if error := _complaint(talk[:_TALK], code):
+        return None, error
+    if len(rows) > PROCESSES:
+        return None, f"nvidia-smi names more than {PROCESSES} processes, which is all that is looked up; {_LOOK}"
+    processes: list[GpuProcess] = []
+    for row in rows:
+        uuid, pid, rest = (*row.split(", ", 2), "", "")[:3]
+        if uuid not in uuids or not _WHOLE.fullmatch(pid) or any(other in rest for other in uuids):
+            hidden = f"nvidia-smi does not tell which processes use the GPUs ({_printable(row)[:80]})"
+            return None, f"{hidden}; {_LOOK}"
+        owner, command = details.get(("@owner", pid), ""), details.get(("@command", pid), "")
+        processes.append(_process(row, owner, command, details.get(("@cgroup", pid))))
+    return tuple(processes), None
+
+
+@lru_cache(maxsize=4096)
+def _process(row: str, owner: str, command: str, container: str | None) -> GpuProcess:
+    uuid, pid, *rest = row.split(", ")
+    uid, _, user = owner.partition(" ")
+    return GpuProcess(
+        uuid,
+        int(pid),
+        name=_known(", ".join(rest[:-1])),
+        memory_mib=_whole(rest[-1], _MIB) if len(rest) > 1 else None,
+        user=_name(uid if user in ("", "UNKNOWN") else user) or None,
+        command=_printable(command) or None,
+        container=container,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _container(group: str) -> str | None:
+    """The container of a control group, in the spelling of any engine; the outermost one, if one runs in another.
+
+    A service of ours is as good as one: nobody but root, and the user whose processes they are, can put any there.
+    """
+    if unit := _UNIT.search(group):
+        return unit[1]
+    match = _CONTAINER.search(group)
+    return match[0] if match else None
+
+
+def _complaint(talk: Sequence[str], code: str | None) -> str | None:
+    """What nvidia-smi said beside its rows, as a sentence with the fix; None for a warning beside a good answer."""
+    if code in _HUNG:
+        return _HANGS
+    if code == _PIPE_CLOSED:
+        return _TOO_LONG
+    text = "\n".join(talk)
+    for pattern, sentence in _COMPLAINTS if text else ():
+        if match := pattern.search(text):
+            return sentence.format(*(_printable(group) for group in match.groups()))
+    if code is None:
+        return _CUT_OFF
+    if code in _ANSWERED:
+        return None
+    return f"nvidia-smi ended with exit code {code} ({_printable(text) or 'without a word'}); {_LOOK}"
+
+
+def _known(cell: str) -> str | None:
+    return None if _UNAVAILABLE.fullmatch(cell) else _name(cell)
+
+
+def _name(text: str) -> str:
+    return cut(_printable(text), _NAME)
+
+
+def _printable(text: str) -> str:
+    return printable(cut(text, 200)).strip()
+
+
+def _whole(cell: str, most: int | None = None) -> int | None:
+    """The number in a cell; None for none, and for one above `most`, which no GPU has: it is not known then."""
+    value = int(cell) if _WHOLE.fullmatch(cell) else None
+    return None if value is None or (most is not None and value > most) else value
+
+
+def _watts(cell: str) -> float | None:
+    value = float(cell) if _WATTS.fullmatch(cell) else None
+    return None if value is None or value > _WATTS_MOST else value

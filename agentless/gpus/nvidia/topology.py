@@ -1,0 +1,69 @@
+"""How the GPUs of a node are joined, asked through `nvidia-smi topo -m`.
+
+The question stands behind the others in their section, which ends as soon as one of them is not answered: a driver
+that hangs is not asked once more. Its output, with tabs between the cells:
+
+    @topology
+            GPU0   GPU1   NIC0   CPU Affinity   NUMA Affinity   GPU NUMA ID       underlined with escapes by most
+    GPU0     X     NV12   PXB    0-63           0                       N/A
+    GPU1    NV12    X     SYS    64-127         1                       N/A
+    NIC0    PXB    SYS     X
+    @topology 0                     the exit code
+
+Older drivers have no NUMA columns, and name a network card as Linux does (`mlx5_0`). A legend follows the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import combinations
+
+from agentless.model.nodes.gpu import MOST_GPUS, GpuTopology, closeness
+
+# `code` is how the question before ended. nvidia-smi inherits the lock, and `short` cuts what it prints, as there.
+SCRIPT = """
+case $code in 0 | 14) ;; *) exit ;; esac
+echo '@topology'
+short timeout -k 2 10 nvidia-smi topo -m
+printf '\\n@topology %s\\n' "$?"
+"""
+
+_LINES, _CELLS = 300, 200
+"""Lines of the table with its legend, and cells of a line: 64 GPUs and more network cards than fit beside them."""
+_END = re.compile(r"\n@topology (?:0|14)$", re.MULTILINE)
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_GPU = re.compile(r"GPU(0|[1-9][0-9]{0,2})")
+_NUMA = re.compile(r"[0-9]{1,4}")
+
+
+def parse(output: str) -> GpuTopology | None:
+    """The topology in the output of the section; None where it is missing, not whole, or contradicts itself."""
+    answer = output.partition("\n@topology\n")[2]
+    end = _END.search(answer)
+    lines = _ESCAPE.sub("", answer[: end.start()]).split("\n") if end else []
+    if len(lines) > _LINES:
+        return None
+    table = [[cell.strip() for cell in line.split("\t", _CELLS)] for line in lines]
+    header = next((row for row in table if row[0] == "" and any(map(_GPU.fullmatch, row))), [])
+    names = [cell for cell in header if _GPU.fullmatch(cell)]
+    rows = [row for row in table if _GPU.fullmatch(row[0])]
+    if not 0 < len(names) <= MOST_GPUS or len(set(names)) < len(names) or names != [row[0] for row in rows]:
+        return None
+    by_gpu = {int(row[0].removeprefix("GPU")): row for row in rows}
+    column = {int(name.removeprefix("GPU")): header.index(name) for name in names}
+    links: dict[tuple[int, int], str] = {}
+    for one, other in combinations(sorted(by_gpu), 2):
+        kind = _cell(by_gpu[one], column[other])
+        if kind != _cell(by_gpu[other], column[one]):
+            return None
+        if closeness(kind):
+            links[one, other] = kind
+    near = {}
+    if "NUMA Affinity" in header:
+        near = {gpu: _cell(row, header.index("NUMA Affinity")) for gpu, row in by_gpu.items()}
+    return GpuTopology(links, {gpu: int(text) for gpu, text in near.items() if _NUMA.fullmatch(text)})
+
+
+def _cell(row: Sequence[str], at: int) -> str:
+    return row[at] if at < len(row) else ""

@@ -1,0 +1,67 @@
+"""Errors of NVIDIA GPUs that the driver has written into the kernel log (Xids), read with `dmesg`.
+
+Output, line by line:
+
+    [16450076.435595] NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, name=python, GPU has fallen off the bus.
+    @dmesg 0                        its exit code: 1 where users may not read the log (kernel.dmesg_restrict)
+    @uptime 16453676.12             /proc/uptime, seconds from boot to now
+
+Plain `dmesg` is the one form that is the same in util-linux, BusyBox and others: seconds from boot, as the kernel has
+them. `-T` and `--time-format` are only in some, and wrong once the clock was set. The kernel leaves the times out if it
+is told to (printk.time), and adds the caller's thread or CPU if it is told to (CONFIG_PRINTK_CALLER). A GPU in MIG mode
+has its instances behind the address; the oldest drivers write no `PCI:`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from agentless.model.command import Result, Section
+from agentless.model.nodes.gpu import Xid, pci_bus_id
+from agentless.model.text import printable
+
+# `sed`, since `grep` may take a log for a binary file. `head` takes all that a kernel may keep (CONFIG_LOG_BUF_SHIFT is
+# 25 at most): what it cuts has no end, and is not read.
+_SCRIPT = r"""
+export LC_ALL=C
+{ timeout -k 1 5 dmesg </dev/null 2>/dev/null; printf '\n@dmesg %s\n' "$?"; } | head -c 67108864 |
+  sed -n -e '/NVRM: Xid/p' -e '/^@dmesg /p' | tail -n 51
+read -r uptime _ </proc/uptime
+printf '@uptime %s\n' "$uptime"
+"""
+
+_LINES, _LINE = 60, 1000
+"""Lines of the answer, and characters of each, which the kernel cuts itself at about as many."""
+_XID = re.compile(
+    r"(?:\[ *([0-9]{1,12}\.[0-9]{1,9})\](?: ?\[ *[TC][0-9]+\])? )?"
+    r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]+)[^)]*\): ([0-9]{1,5})(?:, *(.*))?"
+)
+_UPTIME = re.compile(r"@uptime ([0-9]{1,12}\.[0-9]{1,9})")
+
+
+def sections() -> tuple[Section, ...]:
+    """The section to run on the node; it needs no root, but not every node lets users read the kernel log."""
+    return (Section("xid", _SCRIPT),)
+
+
+def parse(sections: Mapping[str, Result]) -> tuple[Xid, ...] | None:
+    """The last 50 Xids since boot, the oldest first; None where the log cannot be read. What is no Xid is left out."""
+    answer = sections.get("xid")
+    lines = [line[:_LINE] for line in answer.out.split("\n")[-_LINES:]] if answer else []
+    if "@dmesg 0" not in lines:
+        return None
+    uptime = next((float(found[1]) for line in lines if (found := _UPTIME.fullmatch(line))), None)
+    return tuple(xid for line in lines if (xid := _xid(line, uptime)))
+
+
+def _xid(line: str, uptime: float | None) -> Xid | None:
+    found = _XID.fullmatch(line)
+    bus = pci_bus_id(found[2] if "." in found[2] else f"{found[2]}.0") if found else None
+    if found is None or bus is None:
+        return None
+    message = printable((found[4] or "")[:200]).strip()
+    logged_at = float(found[1]) if found[1] else None
+    age = None if logged_at is None or uptime is None else uptime - logged_at
+    # The two clocks drift apart, and in a container the uptime may be the container's own.
+    return Xid(bus, int(found[3]), message, logged_at, age if age is not None and age >= 0 else None)

@@ -1,0 +1,102 @@
+"""The first inventory, for `agentless init`: the hosts that are known, and every key explained."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from agentless.errors import InventoryError, UsageError
+from agentless.inventory.ssh_hosts import parse_login
+
+_HEAD = """\
+# The machines that agentless may use. Nothing is installed on them: they need an SSH server and Docker.
+# Look at them with `agentless nodes`, check them with `agentless doctor`. All keys: docs/inventory.md.
+# For completion in an editor: agentless inventory schema > inventory.schema.json, and then a first line
+# `# yaml-language-server: $schema=inventory.schema.json` in this file.
+version: 1
+
+# Every node may have these keys too, and what is written there wins. To use one, take its '# ' away.
+# What is said nowhere is as in ~/.ssh/config.
+defaults:
+  image: python:3.12-slim             # for tasks that name no image
+  # user: ubuntu                      # login name
+  # port: 22                          # SSH port
+  # identity_file: ~/.ssh/id_ed25519  # private key
+  # jump: bastion                     # host to go through, like ssh -J
+  # connection: asyncssh              # or paramiko; local is this machine itself, without SSH
+  # docker: sudo docker               # how to call Docker, where your user may not do so directly
+  # container: torch                  # in place of the image: an env that agentless brings to the nodes
+  # shared_dir: /mnt/shared           # folder that all nodes have; a task sees it as /shared
+  # local_temp: /scratch              # folder of each node for what is temporary; a task sees it as /local_temp
+  # labels: {site: lab}               # words to find nodes by
+  # exclude_gpus: [0]                 # GPUs that agentless must never use
+  # accept_engines: [alice]           # users whose rootless Docker is accepted beside the node's own engine
+
+# A node's name is what you type: `agentless submit NAME::0 -- nvidia-smi` runs on its GPU 0.
+# Delete the machines that are not meant to run tasks.
+nodes:
+"""
+
+
+def first_inventory(hosts: Sequence[str], left_out: Sequence[str] = ()) -> str:
+    """The text of an inventory of `hosts`, each an alias of ~/.ssh/config or `[user@]host[:port]`.
+
+    Names of nodes are made from the hosts', valid and unique. `left_out` are aliases that a comment says were not
+    taken, since they serve git. Raises UsageError when there is no host, or one that cannot be read.
+    """
+    if not hosts:
+        raise UsageError("no machine to begin with: ~/.ssh/config names none; name one: agentless init user@host")
+    nodes: dict[str, str] = {}
+    for text in dict.fromkeys(hosts):
+        login = parse_login(text)
+        if not login:
+            raise UsageError(f"host {text!r}: write [user@]host[:port], for example ubuntu@10.0.0.11:2222")
+        keys = (f"{key}: {_scalar(value)}" for key, value in login._asdict().items() if value)
+        nodes[_node_name(login.host, nodes)] = f"{{{', '.join(keys)}}}"
+    lines = [f"  {_scalar(name)}: {node}\n" for name, node in nodes.items()]
+    if left_out:
+        lines.append(f"  # Left out, for they serve git: {', '.join(left_out)}\n")
+    return _HEAD + "".join(lines)
+
+
+def write_first(path: Path, text: str, force: bool) -> None:
+    """Write `text` to `path`, whole or not at all, making its folder; what is there already stays without `force`."""
+    path = Path(os.path.realpath(path))
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with fresh.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            if not force:
+                path.touch(exist_ok=False)  # takes the name, so that nobody's file is replaced
+            os.replace(fresh, path)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        if isinstance(error, FileExistsError) and path.exists():
+            raise InventoryError(f"{path} is there already; edit it, or write over it with --force") from error
+        raise InventoryError(f"{path} cannot be written: {error.strerror}; name another place") from error
+
+
+def _node_name(host: str, taken: dict[str, str]) -> str:
+    base = re.sub(r"[^A-Za-z0-9._-]", "-", host).lstrip("._-") or "node"
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base}-{number}", number + 1
+    return name
+
+
+def _scalar(value: str | int) -> str:
+    """Text is quoted where some reader of YAML could take it for something else."""
+    if isinstance(value, int):
+        return str(value)
+    node = yaml.compose(value, Loader=yaml.SafeLoader) if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/-]*", value) else None
+    return value if node and node.tag == "tag:yaml.org,2002:str" else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,293 @@
+"""The inventory: from the admin's YAML file to nodes with the defaults filled in.
+
+All mistakes of a file are told at once, one per line as `FILE:LINE:COLUMN: PATH: what is wrong and what is wanted`,
+which editors and terminals turn into links. What may be in the file is in `inventory_file`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from agentless import paths
+from agentless.errors import InventoryError
+from agentless.inventory.marked_yaml import BrokenYaml, Marked, Problem, Where, read_yaml
+from agentless.inventory.schema import Defaults, Health, Idle, InventoryFile, Kept, Node, Queue
+from agentless.inventory.ssh_hosts import read_ssh_hosts
+from agentless.model.address import Address
+from agentless.model.nodes.exclusion import HealthPolicy
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.retention import Keep
+from agentless.model.usage.idle import IdlePolicy
+from agentless.rules.usage.fair_share import HALF_LIFE
+
+MAX_BYTES = 512 * 1024
+"""Some 8,000 nodes. A larger file is not an inventory, and reading it would hold up everybody."""
+
+MAX_TOLD = 100
+"""Mistakes told at once: more than that is one mistake made many times."""
+
+Stamp = tuple[int, int, int]
+"""Inode, size and modification time in nanoseconds: another stamp, another content."""
+
+_ONLY_USUAL = ("shared_dir", "container")
+"""Keys of the defaults that no node has of its own."""
+_A_NODE = "write a node, for example node1: {host: 10.0.0.11}"
+_WANTED = {
+    "string_type": "wants text",
+    "list_type": "wants a list, like [0, 3]",
+    "dict_type": "wants a mapping, like {name: value}",
+    "model_type": "wants a mapping, like {host: 10.0.0.11}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The nodes in the order of the file.
+
+    `shared_dir` is a folder that all of them have, `image` the usual one, `container` the usual env,
+    `policy` the usual way to choose a node,
+    `health` which GPUs are kept out. `half_life` is in how many seconds what an owner has used counts half. `learn`:
+    earlier tasks tell how long one without a limit will take. `metrics` is where they are served, None: only on the
+    controller's own socket. `stamp` is the file's as it was read: the inventory is
+    out of date when `stamp_of(path)` is another one.
+    """
+
+    path: Path
+    nodes: Mapping[str, NodeConfig]
+    shared_dir: str | None
+    image: str | None
+    container: str | None
+    policy: str
+    keep: Keep
+    health: HealthPolicy
+    stamp: Stamp
+    half_life: float
+    idle: IdlePolicy
+    learn: bool
+    metrics: Address | None
+
+
+def load(path: Path) -> Inventory:
+    """The inventory in `path`; raises InventoryError, and nothing else, with all that is wrong."""
+    text, stamp = _text(path)
+    try:
+        marked = read_yaml(text)
+    except BrokenYaml as error:
+        raise _complaint(path, [error.problem]) from error
+    problems = [*marked.problems, *_hostless(marked)]
+    try:
+        file = InventoryFile.model_validate(marked.data)
+    except ValidationError as error:
+        problems += [_problem(detail, marked) for detail in error.errors()]
+    if problems:
+        of_version = [problem for problem in problems if problem.where == ("version",) and problem.where in marked.keys]
+        raise _complaint(path, of_version or problems)
+    defaults = file.defaults or Defaults()
+    nodes = {name: _config(name, node or Node(), defaults, path) for name, node in file.nodes.items()}
+    keep = Keep(**(file.keep or Kept()).model_dump(exclude_none=True))
+    queue, health = file.queue or Queue(), file.health or Health()
+    return Inventory(
+        path=path,
+        nodes=MappingProxyType(nodes),
+        shared_dir=defaults.shared_dir,
+        image=defaults.image,
+        container=defaults.container,
+        policy=queue.policy or "pack",
+        keep=keep,
+        health=HealthPolicy(health.temperature, health.resume == "automatic"),
+        stamp=stamp,
+        half_life=queue.half_life or HALF_LIFE,
+        idle=IdlePolicy(**(file.idle or Idle()).model_dump(exclude_none=True)),
+        learn=queue.learn or False,
+        metrics=file.metrics,
+    )
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """The file's stamp now, None when it cannot be looked at."""
+    try:
+        return _stamp(path.stat())
+    except (OSError, ValueError):
+        return None
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _text(path: Path) -> tuple[str, Stamp]:
+    try:
+        status = path.stat()
+        if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES:
+            data = path.read_bytes()
+            return data.decode("utf-8"), _stamp(status)
+    except FileNotFoundError as error:
+        raise InventoryError(f"{path}: no such file; write one with: agentless init") from error
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
+        problem = Problem(line, column, (), "this is not UTF-8 text; save the file as UTF-8")
+        raise _complaint(path, [problem]) from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InventoryError(f"{path}: the inventory cannot be read: {reason}") from error
+    if stat.S_ISDIR(status.st_mode):
+        raise InventoryError(f"{path} is a directory; name the inventory file in it")
+    if not stat.S_ISREG(status.st_mode):
+        raise InventoryError(f"{path} is not a regular file; an inventory is read again whenever it changes")
+    raise InventoryError(
+        f"{path} has {status.st_size:,} bytes and an inventory at most {MAX_BYTES:,}; is it the right file?"
+    )
+
+
+def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig:
+    """What is written on the node wins; a None that is written takes the default back."""
+    written = {**defaults.model_dump(exclude_unset=True), **node.model_dump(exclude_unset=True)}
+    if node.labels:
+        written["labels"] = {**(defaults.labels or {}), **node.labels}
+    known = {key: value for key, value in written.items() if value is not None and key not in _ONLY_USUAL}
+    known.setdefault("host", "localhost" if known.get("connection") == "local" else name)
+    if "docker" in known:
+        known["docker"] = tuple(shlex.split(known["docker"]))
+    if "exclude_gpus" in known:
+        known["exclude_gpus"] = tuple(sorted(set(known["exclude_gpus"])))
+    if "accept_engines" in known:
+        known["accept_engines"] = tuple(sorted(set(known["accept_engines"])))
+    if "identity_file" in known:
+        known["identity_file"] = str(path.absolute().parent / os.path.expanduser(known["identity_file"]))
+    return NodeConfig(name, **known)
+
+
+def _hostless(marked: Marked) -> Iterator[Problem]:
+    """Nodes that nothing says how to reach. Seen in the bare data, for a file with other mistakes has no models."""
+    file = _mapping(marked.data)
+    usual = _mapping(file.get("defaults")).get("connection")
+    hostless = [
+        name
+        for name, node in _mapping(file.get("nodes")).items()
+        if node is None or isinstance(node, dict)
+        if _mapping(node).get("host") is None and _mapping(node).get("connection", usual) != "local"
+    ]
+    aliases = read_ssh_hosts(paths.ssh_config()).machines if hostless else ()
+    for name in [name for name in hostless if name not in aliases][: MAX_TOLD + 1]:
+        text = f"has no host, and ~/.ssh/config names no {_shown(name)}; write host: and its address"
+        yield Problem(*marked.keys["nodes", name], ("nodes", name), text + _nearest(name, aliases))
+
+
+def _mapping(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _problem(detail: ErrorDetails, marked: Marked) -> Problem:
+    """Pydantic's finding in our words, at its place in the file."""
+    where: Where = tuple(part for part in detail["loc"] if part != "[key]")
+    at_key = detail["type"] == "extra_forbidden" or "[key]" in detail["loc"]
+    place = (marked.keys if at_key else marked.values).get(where, (1, 1))
+    return Problem(*place, where, _sentence(detail, where))
+
+
+def _sentence(detail: ErrorDetails, where: Where) -> str:
+    value, limits = detail["input"], detail.get("ctx", {})
+    is_now = f"is {_shown(value)}; "
+    match detail["type"]:
+        case "extra_forbidden":
+            keys = _model(where).model_fields
+            known = f"; the keys here are {', '.join(keys)}"
+            return f"unknown key {_shown(where[-1])}" + (_nearest(where[-1], keys) or known)
+        case "missing" if where == ("version",):
+            return "is missing; begin the file with version: 1"
+        case "missing":
+            return f"is missing; {_A_NODE}"
+        case "too_short" | "dict_type" if where == ("nodes",) and not value:
+            return f"is empty; {_A_NODE}"
+        case "model_type" if not where and value is None:
+            return "the file is empty; write a first one with: agentless init --force"
+        case "model_type" if not where:
+            wanted = "wants the keys version, defaults, keep, queue, health, idle, metrics and nodes"
+            return f"the file holds {_shown(value)}; {wanted}"
+        case "model_type" if where == ("keep",):
+            return is_now + "wants a mapping, like {containers: 24h}"
+        case "model_type" if where == ("queue",):
+            return is_now + "wants a mapping, like {policy: spread}"
+        case "model_type" if where == ("health",):
+            return is_now + "wants a mapping, like {temperature: 90}"
+        case "model_type" if where == ("idle",):
+            return is_now + "wants a mapping, like {report: 30min}"
+        case "literal_error":
+            return is_now + f"wants {limits['expected']}" + _nearest(value, re.findall("'(.*?)'", limits["expected"]))
+        case "list_type" if where[-1] == "accept_engines":
+            return is_now + "wants a list of users, like [alice], or [all]"
+        case "greater_than_equal":
+            return is_now + f"the least is {limits['ge']}"
+        case "less_than_equal":
+            return is_now + f"the most is {limits['le']}"
+        case "value_error":
+            return ("" if "[key]" in detail["loc"] else is_now) + str(limits["error"])
+        case kind:
+            return is_now + _WANTED[kind]
+
+
+def _model(where: Where) -> type[BaseModel]:
+    if len(where) == 1:
+        return InventoryFile
+    models: dict[str, type[BaseModel]] = {
+        "defaults": Defaults,
+        "keep": Kept,
+        "queue": Queue,
+        "health": Health,
+        "idle": Idle,
+    }
+    return models.get(str(where[0]), Node)
+
+
+def _nearest(word: object, words: Iterable[str]) -> str:
+    found = get_close_matches(str(word), list(words), 1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def _shown(value: object) -> str:
+    match value:
+        case None:
+            return "empty"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+        case _:
+            text = str(value)
+            return repr(text if len(text) <= 60 else text[:60] + "…")
+
+
+def _complaint(path: Path, problems: Iterable[Problem]) -> InventoryError:
+    """One line for each; a mistake that aliases bring to several nodes stands in the file once and is told once."""
+    once: dict[tuple[int, int, str], Problem] = {}
+    for problem in sorted(problems, key=lambda p: p[:2]):
+        once.setdefault((problem.line, problem.column, problem.text), problem)
+    lines = [
+        f"{path}:{p.line}:{p.column}: " + (f"{_path(p.where)}: " if p.where else "") + p.text for p in once.values()
+    ]
+    if len(lines) > MAX_TOLD:
+        lines[MAX_TOLD:] = [f"{path}: there is more; correct these {MAX_TOLD} first"]
+    return InventoryError("\n".join(lines))
+
+
+def _path(where: Where) -> str:
+    """`nodes.node2.exclude_gpus[1]`; a key with anything odd in it is quoted."""
+    text = ""
+    for part in where:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += ("." if text else "") + (part if re.fullmatch(r"[\w.-]{1,60}", part) else _shown(part))
+    return text

@@ -1,0 +1,330 @@
+"""The shape of an inventory file: its keys, what each takes, and the words an editor shows for it.
+
+A key is added here and in `model/node.NodeConfig`; the messages of `inventory.py` and the JSON Schema follow.
+Every value arrives as the text that was written (see `marked_yaml`), so that a key decides what its text means.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+
+from agentless.errors import UsageError
+from agentless.inventory.ssh_hosts import HOST, parse_login
+from agentless.model.address import Address, parse_address
+from agentless.model.images.env import NULL, parse_ref
+from agentless.model.nodes.node import Connection
+from agentless.model.scheduling.needs import NODE_NAME
+from agentless.model.tasks.spec import LABEL_KEY
+from agentless.model.units import LOG, LOGS, Sizes, bare_size, format_duration, parse_duration, parse_size
+from agentless.model.usage.idle import IdlePolicy
+
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,8})")
+
+
+def _whole(text: object) -> object:
+    """`022` would be 18 to some readers of YAML and 22 to others, so it is no number here."""
+    if not isinstance(text, str) or not _WHOLE.fullmatch(text):
+        raise ValueError("wants a whole number, written plainly, like 22")
+    return int(text)
+
+
+def _version(text: object) -> object:
+    if text != "1":
+        raise ValueError("this agentless reads version 1; write 'version: 1', or use an agentless that knows this one")
+    return 1
+
+
+def _word(text: str) -> str:
+    if not text or text.startswith("-") or " " in text:
+        raise ValueError("wants one word that does not begin with '-'")
+    return text
+
+
+def _host(text: str) -> str:
+    if HOST.fullmatch(text):
+        return text
+    login = parse_login(text)
+    if not login:
+        raise ValueError("wants a host name, an address or an alias of ~/.ssh/config")
+    keys = ", ".join(f"{key}: {value}" for key, value in login._asdict().items() if value)
+    raise ValueError(f"login name and port are keys of their own; write {keys}")
+
+
+def _path(text: str) -> str:
+    if not text:
+        raise ValueError("wants the path of a private key")
+    return text
+
+
+def _absolute(text: str) -> str:
+    if not text.startswith("/") or ":" in text:
+        raise ValueError("wants an absolute path on the nodes without a ':', like /mnt/shared")
+    return text
+
+
+def _container(text: str) -> str:
+    if text != NULL:
+        try:
+            parse_ref(text)
+        except UsageError:
+            raise ValueError("wants an env, like torch, or a version of it, like torch:3") from None
+    return text
+
+
+def _shell_words(text: str) -> str:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ValueError("has a quote that is opened and never closed") from error
+    if not words:
+        raise ValueError("wants the words that call Docker, like 'sudo docker'")
+    return text
+
+
+def _node_name(text: str) -> str:
+    if not NODE_NAME.fullmatch(text):
+        raise ValueError("a node name has letters, digits, '.', '_' and '-', and begins with a letter or digit")
+    return text
+
+
+def _label_key(text: str) -> str:
+    if not LABEL_KEY.fullmatch(text):
+        raise ValueError("a label has letters, digits, '.', '_', '/' and '-', and begins with a letter or digit")
+    return text
+
+
+def _duration(text: object) -> object:
+    return _positive(parse_duration, text, "wants a time above 0, like 24h, 90min or 7d")
+
+
+def _duration_or_never(text: object) -> object:
+    return None if text == "never" else _positive(parse_duration, text, "wants a time above 0, like 2h, or never")
+
+
+def _bool(text: object) -> object:
+    if text not in ("true", "false"):
+        raise ValueError("wants true or false")
+    return text == "true"
+
+
+def _size(of: Sizes) -> Callable[[object], float]:
+    def read(text: object) -> float:
+        if isinstance(text, str) and (wrong := bare_size(text, of)):
+            raise ValueError(wrong)
+        return _positive(lambda size: parse_size(size, of), text, "wants a size above 0, like 16MiB or 1GB")
+
+    return read
+
+
+def _address(text: object) -> object:
+    try:
+        return parse_address(text if isinstance(text, str) else "")
+    except ValueError:
+        raise ValueError("wants a port on this machine, like 9400, or an address and a port, 127.0.0.1:9400") from None
+
+
+def _positive(parse: Callable[[str], float], text: object, wanted: str) -> float:
+    try:
+        value = parse(text) if isinstance(text, str) else 0
+    except UsageError:
+        value = 0
+    if not value > 0:
+        raise ValueError(wanted)
+    return value
+
+
+Policy = Literal["pack", "spread", "first_fit", "best_fit", "least_loaded", "round_robin"]
+"""One file each in `rules/policies`."""
+
+_POSITIVE = {"type": ["string", "integer"], "minimum": 1, "pattern": "^(?=.*[1-9])[0-9][0-9A-Za-z. ]*$"}
+_Duration = Annotated[float, BeforeValidator(_duration), WithJsonSchema(_POSITIVE)]
+_LogSize = Annotated[int, BeforeValidator(_size(LOG)), WithJsonSchema(_POSITIVE)]
+_LogsSize = Annotated[int, BeforeValidator(_size(LOGS)), WithJsonSchema(_POSITIVE)]
+_NEVER = {"anyOf": [_POSITIVE, {"const": "never"}]}
+_DurationOrNever = Annotated[float | None, BeforeValidator(_duration_or_never), WithJsonSchema(_NEVER)]
+_PORT = {
+    "type": ["string", "integer"],
+    "minimum": 1,
+    "maximum": 65535,
+    "pattern": r"^(localhost:|[0-9.]+:|\[.+\]:)?[1-9][0-9]{0,4}$",
+}
+_Address = Annotated[Address, BeforeValidator(_address), WithJsonSchema(_PORT)]
+_Word = Annotated[str, AfterValidator(_word)]
+_Label = Annotated[str, WithJsonSchema({"type": ["string", "number", "boolean"]})]
+
+
+class _Keys(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    user: _Word | None = Field(default=None, description="Login name on the node. Without it: as ~/.ssh/config says.")
+    port: Annotated[int, Field(ge=1, le=65535), BeforeValidator(_whole)] | None = Field(
+        default=None, description="SSH port. Without it: as ~/.ssh/config says, else 22."
+    )
+    identity_file: Annotated[str, AfterValidator(_path)] | None = Field(
+        default=None,
+        description="Private key for the login: absolute, beginning with ~/, or beside the inventory.",
+    )
+    jump: _Word | None = Field(default=None, description="Host to go through, as ssh -J takes it.")
+    connection: Connection | None = Field(
+        default=None,
+        description="How the node is reached: asyncssh (the default), paramiko, or local for this machine.",
+    )
+    docker: Annotated[str, AfterValidator(_shell_words)] | None = Field(
+        default=None,
+        description="How Docker is called on the node, as shell words, like 'sudo docker'; or podman. Default: docker.",
+    )
+    image: _Word | None = Field(default=None, description="Image of a task when a submit names none.")
+    labels: dict[Annotated[str, AfterValidator(_label_key)], _Label] | None = Field(
+        default=None,
+        description="Words to find nodes by. A node's labels are added to those of the defaults.",
+    )
+    local_temp: Annotated[str, AfterValidator(_absolute)] | None = Field(
+        default=None,
+        description="Folder of the node for what is temporary, which is there already; a task sees it as /local_temp.",
+    )
+    exclude_gpus: list[Annotated[int, Field(ge=0), BeforeValidator(_whole)]] | None = Field(
+        default=None, description="Indices, as nvidia-smi counts, of the GPUs that agentless must never use."
+    )
+    accept_engines: list[_Word] | None = Field(
+        default=None,
+        description="Users whose rootless Docker engines on the node are accepted, though they do not say which GPUs "
+        "they have given away; all: everybody's.",
+    )
+
+
+class Defaults(_Keys):
+    """Settings of every node that does not say otherwise. `null` on a node takes a default back."""
+
+    shared_dir: Annotated[str, AfterValidator(_absolute)] | None = Field(
+        default=None,
+        description="Folder that all nodes have, at the same absolute path; a task sees it as /shared.",
+    )
+    container: Annotated[str, AfterValidator(_container)] | None = Field(
+        default=None,
+        description="Env that a task runs in when a submit names neither an image nor an env, like torch or torch:3.",
+    )
+
+
+class Node(_Keys):
+    """One machine. Needs a host, unless its connection is local or ~/.ssh/config knows its name."""
+
+    host: Annotated[str, AfterValidator(_host)] | None = Field(
+        default=None, description="Name, address or ~/.ssh/config alias of the machine."
+    )
+
+
+class Kept(BaseModel):
+    """What is kept of tasks that have ended."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    containers: _Duration | None = Field(
+        default=None,
+        description="How long an ended container stays on its node, once its log is fetched. Default: 24h.",
+    )
+    log: _LogSize | None = Field(
+        default=None,
+        description="How much is kept of one log; of a longer one its beginning and its end. A number alone is MB. "
+        "Default: 16MiB.",
+    )
+    logs: _LogsSize | None = Field(
+        default=None,
+        description="How much disk all kept logs may take; the oldest go first. A number alone is MB. Default: 1GiB.",
+    )
+
+
+class Queue(BaseModel):
+    """How tasks are placed, and in which order."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy: Policy | None = Field(
+        default=None, description="Which node a task gets, of those that will do. Default: pack, the fullest one."
+    )
+    half_life: _Duration | None = Field(
+        default=None, description="In what time the GPU-hours that an owner has used count half. Default: 7d."
+    )
+    learn: Annotated[bool, BeforeValidator(_bool)] | None = Field(
+        default=None,
+        description="Whether earlier tasks tell how long one without a limit takes; it may fill gaps then."
+        " Default: false.",
+    )
+
+
+class Idle(BaseModel):
+    """What becomes of GPUs that a task holds and does not use."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    report: _Duration | None = Field(
+        default=None, description="How long a GPU is at 0 % before it is reported. Default: 30min."
+    )
+    stop: _DurationOrNever | None = Field(
+        default=None,
+        description="How long all GPUs of a task are at 0 % before it is stopped, after a warning. Default: never.",
+    )
+
+    @field_validator("stop")
+    @classmethod
+    def _after_the_report(cls, stop: float | None, others: ValidationInfo) -> float | None:
+        report = others.data.get("report") or IdlePolicy().report
+        if stop is not None and stop <= report:
+            raise ValueError(f"wants a time longer than report: ({format_duration(report)}), which is the warning")
+        return stop
+
+
+class Health(BaseModel):
+    """Which GPUs are kept out, and until when."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    temperature: Annotated[int, Field(ge=1, le=200), BeforeValidator(_whole)] | None = Field(
+        default=None, description="From so many °C on a GPU is kept out. Default: it is never too hot."
+    )
+    resume: Literal["manual", "automatic"] | None = Field(
+        default=None,
+        description="When a GPU that is kept out comes back: manual, when a person resumes it (the default), "
+        "or automatic, when what was found is found no longer.",
+    )
+
+
+class InventoryFile(BaseModel):
+    """The machines that agentless may use, and how to reach them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, title="agentless inventory")
+
+    version: Annotated[Literal[1], BeforeValidator(_version)] = Field(description="Version of this format: 1.")
+    defaults: Defaults | None = Field(default=None, description="Settings of every node that does not say otherwise.")
+    keep: Kept | None = Field(default=None, description="What is kept of tasks that have ended.")
+    queue: Queue | None = Field(default=None, description="How tasks are placed.")
+    health: Health | None = Field(default=None, description="Which GPUs are kept out, and until when.")
+    idle: Idle | None = Field(default=None, description="What becomes of GPUs that a task holds and does not use.")
+    metrics: _Address | None = Field(
+        default=None,
+        description="Where Prometheus may scrape /metrics: a port of this machine, like 9400, or an address and a port,"
+        " like 192.0.2.1:9400. Default: no port is opened.",
+    )
+    nodes: dict[Annotated[str, AfterValidator(_node_name)], Node | None] = Field(
+        description="The machines by the name that targets use, like node1 in node1::0.",
+        min_length=1,
+        json_schema_extra={"propertyNames": {"pattern": f"^{NODE_NAME.pattern}$"}},
+    )
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of the file for editors: completion, words on hover, and errors while typing."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **InventoryFile.model_json_schema()}

@@ -1,0 +1,1 @@
+"""Files that go along with a task, come back with it, or are copied."""

@@ -1,0 +1,1 @@
+"""Container images of ours: envs and their way between nodes."""

@@ -1,0 +1,127 @@
+"""A node: what the admin wrote of it, and what it says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agentless.model.tasks.container import Container
+
+Connection = Literal["asyncssh", "paramiko", "local"]
+
+Control = Literal["memory", "cpu", "cpuset", "freezer"]
+"""A control group by which an engine limits memory or cores, pins to a NUMA node, or pauses."""
+
+
+def count_cpus(cpuset: str) -> int:
+    """How many CPUs `0-15,32-47` are: 32."""
+    total = 0
+    for part in cpuset.split(","):
+        first, _, last = part.partition("-")
+        total += max(0, int(last or first) - int(first) + 1)
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """One node of the inventory with the defaults filled in. None means: as `~/.ssh/config` says."""
+
+    name: str
+    host: str
+    user: str | None = None
+    port: int | None = None
+    identity_file: str | None = None
+    jump: str | None = None
+    connection: str = "asyncssh"
+    docker: tuple[str, ...] = ("docker",)
+    image: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    exclude_gpus: tuple[int, ...] = ()
+    local_temp: str | None = None
+    accept_engines: tuple[str, ...] = ()
+
+    @property
+    def has_podman(self) -> bool:
+        """Whether what the inventory calls in Docker's place is podman, by its name, whatever folder it is in."""
+        return self.docker[-1].rpartition("/")[2] == "podman"
+
+
+@dataclass(frozen=True, slots=True)
+class NumaNode:
+    """A NUMA node: its CPUs in cpuset syntax (`0-15,32-47`) and the PCI bus ids of the GPUs nearest to it.
+
+    `memory_mib` is its own memory, None where it could not be read.
+    """
+
+    id: int
+    cpus: str
+    gpus: tuple[str, ...] = ()
+    memory_mib: int | None = None
+
+    @property
+    def cores(self) -> int:
+        """How many CPUs it has."""
+        return count_cpus(self.cpus)
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """The machine itself; None where it could not be read. `boot` names this run of its kernel."""
+
+    cores: int | None = None
+    memory_mib: int | None = None
+    numa: tuple[NumaNode, ...] = ()
+    boot: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """The container engine of a node.
+
+    `error` is one sentence with the fix when the engine cannot be used; `nvidia` says whether it can hand out NVIDIA
+    GPUs (None: not known); `containers` are those that carry our labels, None when they could not be listed. `listed`
+    are their ids with the engine's words for their states. `clock` is by how many seconds its clock is ahead of ours.
+    `id` is what the engine calls itself, None for one that has no name. `lacks` are the control groups that it is known
+    not to have: Docker leaves out limits by them with a mere warning. `cgroup_parent` is the control group that it puts
+    containers in, None where it can make none in it.
+    """
+
+    version: str | None = None
+    nvidia: bool | None = None
+    error: str | None = None
+    containers: tuple[Container, ...] | None = None
+    listed: Mapping[str, str] | None = None
+    clock: float = 0.0
+    lacks: frozenset[Control] = frozenset()
+    id: str | None = None
+    cgroup_parent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """A launch on a node has failed for a reason of the node, `reason` in words; see `rules/nodes/breakdown`.
+
+    `fault` is what does not work, as in `errors.NodeBroken`; `bare` is whether what failed was to run on the node
+    itself. From `again` (Unix seconds) on the next one may try, `pause` seconds after the last that failed.
+    """
+
+    reason: str
+    fault: Literal["engine", "gpus", "start"]
+    bare: bool
+    again: float
+    pause: float
+
+    def is_tried_by(self, *, bare: bool, gpus: bool) -> bool:
+        """Whether a task that starts there shows that it is over."""
+        return self.bare == bare and (gpus or self.fault != "gpus")
+
+
+def naming(node: str, text: str, otherwise: str | None = None) -> str:
+    """A text about a node that names it once: as it is if it begins with the name, else after it, or `otherwise`."""
+    return text if text.startswith(f"{node} ") else f"{otherwise or node}: {text}"
+
+
+def unreachable(node: str, reason: str | None) -> str:
+    """That a node cannot be reached, and why."""
+    return naming(node, reason or "it has not answered yet", f"{node} cannot be reached")

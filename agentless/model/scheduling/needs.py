@@ -1,0 +1,175 @@
+"""What a task needs of the cluster, and the short grammar for it.
+
+A target is one of
+
+    HOST[:NUMA][::GPU,…]      this node; node1::0,1 and node1::0-3 exactly these GPUs of it, node1:0 its NUMA node 0
+    COUNTx[TYPE,…][:SIZE]     so many GPUs anywhere; 2xA100:40G are two A100 with 40 GB each, 1x:24G any with 24 GB
+
+The grammar is parsed here and nowhere else. A node whose name reads like the second form is reached by `--node`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from agentless.errors import UsageError
+from agentless.model.scheduling.sharing import ALONE, Sharing
+from agentless.model.units import GPU_MEMORY, parse_size, short_size
+
+NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+MAX_GPUS = 10_000
+_HOW = "write HOST, HOST::GPU,… or HOST:NUMA::GPU,…, for example node1::0,1; or COUNTxTYPE:SIZE, like 2xA100:40G"
+_COUNTED = re.compile(r"([0-9]{1,5})[xX](.*)", re.DOTALL)
+_RANGE = re.compile(r"([0-9]{1,4})(?:-([0-9]{1,4}))?")
+_TYPE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9*?. _-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """How many GPUs of which kind, and which nodes will do.
+
+    `gpu_memory` is bytes of each GPU, free and in total; `gpu_types` are patterns, the best first; `nodes` the names
+    that will do (none: all), `on` labels that the node must have. `indices` are exactly the GPUs wanted of the one
+    node, as `nvidia-smi` counts now, and `gpus` is their number. `exclusive`: nothing else of agentless on the node.
+    `gpu_share` is how many tasks may be on each of its GPUs, itself included; 1: it has them alone.
+    """
+
+    gpus: int = 0
+    gpu_memory: int | None = None
+    gpu_types: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    on: Mapping[str, str] = field(default_factory=dict)
+    numa: int | None = None
+    indices: tuple[int, ...] = ()
+    exclusive: bool = False
+    policy: str | None = None
+    gpu_share: int = 1
+
+    @property
+    def sharing(self) -> Sharing:
+        """On which terms it has its GPUs."""
+        return Sharing(self.gpu_share, self.gpu_memory or 0) if self.gpu_share > 1 else ALONE
+
+    @property
+    def node(self) -> str | None:
+        """The node when only one will do."""
+        return self.nodes[0] if len(self.nodes) == 1 else None
+
+    def __str__(self) -> str:
+        """The target, and in words what no target can say: `node2::0:8G 1/3` shares its GPU with up to two more."""
+        size = "" if self.gpu_memory is None else f":{short_size(self.gpu_memory)}"
+        counted = f"{self.gpus}x{','.join(self.gpu_types)}{size}" if self.gpus else ""
+        numa = "" if self.numa is None else f":{self.numa}"
+        exact = "::" + ",".join(map(str, self.indices)) if self.indices else ""
+        words = [f"{self.node}{numa}{exact}{size if exact else ''}"] if self.node else []
+        if counted and (not exact or self.gpu_types):
+            words.append(counted)
+        words += [f"on {' or '.join(self.nodes)}"] if len(self.nodes) > 1 else []
+        words += [f"not on {' or '.join(self.exclude)}"] if self.exclude else []
+        words += [f"{key}={value}" for key, value in self.on.items()]
+        words += ["exclusive"] if self.exclusive else []
+        words += [f"1/{self.gpu_share}"] if self.gpu_share > 1 else []
+        return " ".join(words) or "any node"
+
+
+def parse_target(text: str) -> Needs:
+    """What the target `text` asks for, or a UsageError that says which part is wrong."""
+    if match := _COUNTED.fullmatch(text):
+        return _counted(text, int(match[1]), match[2])
+    place, separator, gpu_text = text.partition("::")
+    host, colon, numa_text = place.partition(":")
+    if not NODE_NAME.fullmatch(host):
+        raise UsageError(f"target {text!r}: {'no node' if not host else f'{host!r} is no node name'}; {_HOW}")
+    if colon and not _is_index(numa_text):
+        raise UsageError(f"target {text!r}: NUMA node {numa_text!r} is not a number; {_HOW}")
+    numa = int(numa_text) if colon else None
+    if not separator:
+        return Needs(nodes=(host,), numa=numa)
+    if not gpu_text:
+        raise UsageError(f"target {text!r}: no GPU after '::'; {_HOW}, or {host} for no GPU")
+    indices = _indices(text, gpu_text)
+    return Needs(gpus=len(indices), nodes=(host,), numa=numa, indices=indices)
+
+
+def joined(needs: Needs, target: Needs, text: str) -> Needs:
+    """What a target and options beside it ask for together; raises UsageError where they contradict each other."""
+    if target.indices and (needs.gpus or needs.gpu_types):
+        raise UsageError(f"target {text!r} names its GPUs; leave out --gpus and --gpu-type, or write {target.node}")
+    if target.gpus and needs.gpus:
+        raise UsageError(f"target {text!r} says how many GPUs; leave out --gpus")
+    if (target.gpu_types and needs.gpu_types) or (target.gpu_memory and needs.gpu_memory):
+        raise UsageError(f"target {text!r} says which GPUs; leave out --gpu-type and --gpu-memory")
+    if target.nodes and (needs.nodes or needs.exclude):
+        raise UsageError(f"target {text!r} names its node; leave out --node and --exclude")
+    return replace(
+        needs,
+        gpus=target.gpus or needs.gpus,
+        gpu_memory=target.gpu_memory or needs.gpu_memory,
+        gpu_types=target.gpu_types or needs.gpu_types,
+        nodes=target.nodes or needs.nodes,
+        numa=target.numa,
+        indices=target.indices,
+    )
+
+
+def parse_gpu_types(text: str) -> tuple[str, ...]:
+    """Patterns separated by commas, the best first; raises UsageError for what no GPU could be called."""
+    found = tuple(part.strip() for part in text.split(","))
+    for part in found:
+        if not _TYPE.fullmatch(part):
+            raise UsageError(f"GPU type {part!r}: write a part of its name, like A100, or a pattern, like RTX*")
+    return found
+
+
+@lru_cache(maxsize=4096)
+def is_type(name: str | None, pattern: str) -> bool:
+    """Whether a GPU called `name` is of the type `pattern`: its words stand in the name, in this order, side by side.
+
+    `A100`, `a100-sxm4` and `A100*` are the `NVIDIA A100-SXM4-80GB`; `RTX 3090` is also the `RTX 3090 Ti`.
+    """
+    wanted, words = _words(pattern), _words(name or "")
+    tries = range(len(words) - len(wanted) + 1)
+    return any(all(map(fnmatchcase, words[at : at + len(wanted)], wanted)) for at in tries)
+
+
+def _counted(text: str, count: int, rest: str) -> Needs:
+    types, colon, size = rest.partition(":")
+    if not 1 <= count <= MAX_GPUS:
+        raise UsageError(f"target {text!r}: {count} GPUs cannot be had; write 1x to {MAX_GPUS}x, or a node for none")
+    if colon and not size:
+        raise UsageError(f"target {text!r}: no size after ':'; {_HOW}")
+    try:
+        gpu_types = parse_gpu_types(types) if types else ()
+        memory = parse_size(size, GPU_MEMORY) or None if colon else None
+    except UsageError as error:
+        raise UsageError(f"target {text!r}: {error}") from None
+    return Needs(gpus=count, gpu_memory=memory, gpu_types=gpu_types)
+
+
+def _indices(text: str, gpu_text: str) -> tuple[int, ...]:
+    found: list[int] = []
+    for part in gpu_text.split(","):
+        match = _RANGE.fullmatch(part) if part.isascii() else None
+        if not match:
+            raise UsageError(f"target {text!r}: GPU {part!r} is not a number; {_HOW}")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise UsageError(f"target {text!r}: GPUs {part!r} run backwards; write {last}-{first}")
+        found += range(first, last + 1)
+    twice = sorted({gpu for gpu in found if found.count(gpu) > 1}) if len(set(found)) < len(found) else ()
+    if twice:
+        raise UsageError(f"target {text!r}: GPU {twice[0]} is named twice; name each GPU once")
+    return tuple(found)
+
+
+def _is_index(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 4
+
+
+def _words(text: str) -> list[str]:
+    return re.split(r"[ _-]+", text.strip().lower())

@@ -1,0 +1,57 @@
+"""A part of a node that is kept for somebody from one time to another: a reservation. For nobody: maintenance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentless.model.moment import format_moment
+from agentless.model.scheduling.needs import Needs
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """GPUs of a node, by index as `nvidia-smi` counts now, or the whole node when there are none.
+
+    `owner` is whose tasks may use it: `ann@laptop`, or `ann` from whichever machine. None: nobody's, for maintenance.
+    `begin` and `end` are Unix seconds; at `end` it is over. `made_by` is who asked for it.
+    """
+
+    id: str
+    node: str
+    gpus: tuple[int, ...]
+    owner: str | None
+    begin: float
+    end: float
+    reason: str = ""
+    made_by: str = ""
+
+    @property
+    def target(self) -> str:
+        """What is reserved, as it would be typed: `node2::0,1`."""
+        return str(Needs(gpus=len(self.gpus), nodes=(self.node,), indices=self.gpus))
+
+    def lets(self, owner: str) -> bool:
+        """Whether this owner's tasks may use it."""
+        return self.owner in (owner, owner.partition("@")[0])
+
+    def bars(self, owner: str, begin: float, end: float) -> bool:
+        """Whether a task of this owner may not use it at some time between."""
+        return begin < self.end and self.begin < end and not self.lets(owner)
+
+    def covers(self, gpu: int) -> bool:
+        """Whether the GPU with this index is part of it."""
+        return not self.gpus or gpu in self.gpus
+
+    def clashes(self, other: Reservation) -> bool:
+        """Whether the two want the same for different owners at the same time."""
+        return (
+            (self.node, self.owner != other.owner) == (other.node, True)
+            and self.begin < other.end
+            and other.begin < self.end
+            and (not self.gpus or not other.gpus or not set(self.gpus).isdisjoint(other.gpus))
+        )
+
+    def __str__(self) -> str:
+        """For whom, when and why: `reserved for ann from 2026-11-22 08:00 to 2026-11-22 18:00 (deadline)`."""
+        when = f"from {format_moment(self.begin)} to {format_moment(self.end)}"
+        return f"reserved for {self.owner or 'maintenance'} {when}" + (f" ({self.reason})" if self.reason else "")

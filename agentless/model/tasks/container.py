@@ -1,0 +1,66 @@
+"""A container of ours as its engine reports it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+ContainerState = Literal["created", "running", "paused", "restarting", "removing", "exited", "dead"]
+DATED_LATE = 1.0
+"""Seconds, and plenty: an engine dates a start when it has started, and a short process may have ended before."""
+LIVE: frozenset[str] = frozenset({"created", "running", "paused", "restarting"})
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """Id, name, state and labels; times are Unix seconds by the node's own clock, None when it never happened.
+
+    `clock` is by how many seconds that clock is ahead of ours: `here()` is the same moment by our clock.
+    `signed`: its labels carry this controller's valid signature for its node, see `model/tasks/signature`.
+    """
+
+    id: str
+    name: str
+    state: ContainerState
+    labels: Mapping[str, str] = field(default_factory=dict)
+    exit_code: int | None = None
+    oom_killed: bool = False
+    error: str = ""
+    created_at: float | None = None
+    started_at: float | None = None
+    finished_at: float | None = None
+    clock: float = 0.0
+    signed: bool = False
+
+    @property
+    def on_node_itself(self) -> bool:
+        """Whether it is a service of systemd's, and no engine's."""
+        return self.id.endswith(".service")
+
+    @property
+    def short_id(self) -> str:
+        """What it can be called by where its labels have no right to the name they give: 12 digits, as engines do."""
+        return hashlib.sha256(self.id.encode()).hexdigest()[:12] if self.on_node_itself else self.id[:12]
+
+    @property
+    def live(self) -> bool:
+        """Whether it holds its GPUs."""
+        return self.state in LIVE
+
+    @property
+    def over(self) -> bool:
+        """Whether it ran and has ended."""
+        return self.state in ("exited", "dead")
+
+    def here(self, moment: float | None) -> float | None:
+        """One of its times by the controller's clock."""
+        return None if moment is None else moment - self.clock
+
+    @property
+    def ran(self) -> float | None:
+        """Seconds from its last start to its end by the engine, None when it does not say or its clock went back."""
+        if self.started_at is None or self.finished_at is None or self.finished_at < self.started_at - DATED_LATE:
+            return None
+        return max(0.0, self.finished_at - self.started_at)

@@ -1,0 +1,401 @@
+"""What a user asks for."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
+
+from agentless.errors import UsageError
+from agentless.model.files.task_files import Output, Upload, within
+from agentless.model.images.env import NULL, parse_ref
+from agentless.model.scheduling.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
+from agentless.model.scheduling.sharing import MAX_SHARES
+from agentless.model.tasks.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
+from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, least_size
+
+PULL = ("missing", "always", "never")
+"""When a plain image is fetched; None is the first of these."""
+MAX_SPEC = 120_000
+"""Bytes of a spec as JSON: one label carries all of it, and Linux gives a program arguments of at most 128 KiB."""
+MAX_VARIABLE = 128 * 1024 - 1
+"""Bytes of a variable as NAME=VALUE: Linux gives a program none that is longer (MAX_ARG_STRLEN)."""
+MAX_SECRETS = 1024 * 1024
+"""Bytes of all secrets of a task as NAME=VALUE: Linux gives a program a quarter of its stack limit, usually 2 MiB."""
+MAX_NUMBER = 2**63 - 1
+"""The state and the labels have whole numbers of 64 bits."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,62}")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+LABEL_KEY = re.compile(r"[a-z0-9A-Z][a-z0-9A-Z._/-]*")
+_RESERVED = ("AGENTLESS_", "NVIDIA_VISIBLE_DEVICES")
+_NEVER_SECRET = frozenset({
+    "PATH", "HOME", "IFS", "ENV", "LD_PRELOAD", "LD_LIBRARY_PATH", "UID", "EUID", "PPID", "SHELLOPTS", "BASHOPTS",
+    "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_API_VERSION", "DOCKER_CERT_PATH", "DOCKER_TLS",
+    "DOCKER_TLS_VERIFY", "DOCKER_DEFAULT_PLATFORM",
+})  # fmt: skip
+"""A secret is exported on the node before docker runs there; these would change how, or where, it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A folder or file of the node, and where the container sees it."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.target}" + (":ro" if self.read_only else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A volume of the node, by its name, and where the container sees it."""
+
+    name: str
+    target: str
+    read_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.target}" + (":ro" if self.read_only else "")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """The command, its box, what it needs of the cluster, and on which terms.
+
+    Sizes in bytes, times in seconds; None: as the engine, the image or the node has it. `cores` and `memory` are what
+    it may use, and what is set aside for it on its node. With `share` its GPUs may be in use by processes outside
+    agentless. `parameters` are the values that its command has where those of its batch have others, by name.
+    `container` is the env that it runs in, as a version of it (`NAME:3`) once that is known, and then `image` is what
+    that version is called and `image_id` which image it has to be; NULL: it runs on the node itself, by systemd.
+    `pull` says when a plain image is fetched.
+    `secret_env` holds only names: values of secrets are never part of what is shown, stored or published.
+    """
+
+    command: tuple[str, ...]
+    image: str | None = None
+    container: str | None = None
+    image_id: str | None = None
+    pull: str | None = None
+    name: str | None = None
+    cores: float | None = None
+    memory: int | None = None
+    shm_size: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    uploads: tuple[Upload, ...] = ()
+    outputs: tuple[Output, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    workdir: str | None = None
+    user: str | None = None
+    network: str | None = None
+    privileged: bool = False
+    stop_grace: float = 10.0
+    share: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    needs: Needs = field(default_factory=Needs)
+    terms: Terms = field(default_factory=Terms)
+
+    @property
+    def on_node_itself(self) -> bool:
+        """Whether it has no container."""
+        return self.container == NULL
+
+    @property
+    def ends_within(self) -> float | None:
+        """Seconds after its start when it has ended for certain, None when nobody knows."""
+        limit = self.terms.time_limit
+        return limit if limit is None or self.terms.signal_before is not None else limit + self.stop_grace
+
+    def without(self, node: str) -> TaskSpec:
+        """The same, which goes to any other node that would have done."""
+        needs = self.needs
+        others = tuple(name for name in needs.nodes if name != node)
+        if others != needs.nodes and others:
+            return replace(self, needs=replace(needs, nodes=others))
+        return replace(self, needs=replace(needs, exclude=tuple(dict.fromkeys((*needs.exclude, node)))))
+
+    @property
+    def mounted_at(self) -> frozenset[str]:
+        """Where the container sees something of the node."""
+        return frozenset({*(mount.target for mount in self.mounts), *(volume.target for volume in self.volumes)})
+
+    @property
+    def env_names(self) -> tuple[str, ...]:
+        """The names of all variables that the user sets, secret or not."""
+        return tuple(sorted({*self.env, *self.secret_env}))
+
+
+def parse_mount(text: str) -> Mount:
+    """`HOST:CONT[:ro]` as a mount; both paths absolute."""
+    parts = text.split(":")
+    if len(parts) in (2, 3) and parts[2:] in ([], ["ro"], ["rw"]):
+        source, target = parts[0], parts[1]
+        if source.startswith("/") and target.startswith("/"):
+            return Mount(source, target, parts[2:] == ["ro"])
+    raise UsageError(f"mount {text!r}: write /path/on/node:/path/in/container, or …:ro for read-only")
+
+
+def parse_volume(text: str) -> Volume:
+    """`NAME:/path[:ro]` as a volume."""
+    parts = text.split(":")
+    if len(parts) in (2, 3) and parts[2:] in ([], ["ro"], ["rw"]) and parts[1].startswith("/"):
+        return Volume(check_volume(parts[0]), parts[1], parts[2:] == ["ro"])
+    raise UsageError(f"--volume {text[:80]!r}: write NAME:/path/in/container, or …:ro for read-only")
+
+
+def check_volume(name: str) -> str:
+    """The name of a volume; raises UsageError for what can be none."""
+    if not _VOLUME.fullmatch(name):
+        raise UsageError(
+            f"volume {name[:80]!r}: use 2 to 63 letters, digits, '.', '_' and '-', beginning with a letter or digit; "
+            "a folder of the node is a --mount"
+        )
+    return name
+
+
+def on_targets(spec: TaskSpec, targets: Sequence[str]) -> tuple[TaskSpec, ...]:
+    """The spec for each target, with what that adds to its needs; the spec itself when there is no target.
+
+    Raises UsageError for a target that contradicts the spec.
+    """
+    if not targets:
+        return (spec,)
+    return tuple(replace(spec, needs=joined(spec.needs, parse_target(text), text)) for text in targets)
+
+
+def without_zeros(spec: TaskSpec) -> TaskSpec:
+    """The spec, where a limit of 0 is no limit, and 0 bytes of GPU memory are no demand."""
+    needs, terms = spec.needs, spec.terms
+    return replace(
+        spec,
+        cores=spec.cores or None,
+        memory=spec.memory or None,
+        shm_size=spec.shm_size or None,
+        needs=replace(needs, gpu_memory=needs.gpu_memory or None),
+        terms=replace(
+            terms,
+            time_limit=terms.time_limit or None,
+            signal_before=terms.signal_before or None,
+            max_parallel=terms.max_parallel or None,
+        ),
+    )
+
+
+def check_spec(spec: TaskSpec) -> None:
+    """Refuse what no engine could run, or would run as something else than what was meant."""
+    if not spec.command:
+        raise UsageError("no command: write it after '--', for example: agentless submit node1::0 -- python train.py")
+    _check_container(spec)
+    values = (each.values() for each in (spec.env, spec.labels, spec.parameters))
+    words = (*spec.command, *chain(*values, spec.parameters), *map(str, (*spec.mounts, *spec.volumes)))
+    plain = (spec.image, spec.workdir, spec.user, spec.network)
+    files = (*map(str, spec.uploads), *map(str, spec.outputs))
+    _check_text((*words, *files, *(p for p in plain if p)))
+    _check_uploads(spec)
+    length = len(json.dumps(asdict(spec)))
+    if length > MAX_SPEC:
+        raise UsageError(
+            f"the command and its environment are {length:,} bytes long and {MAX_SPEC:,} is the most; "
+            "put them into a file on the node and --mount it"
+        )
+    if spec.name is not None and not _NAME.fullmatch(spec.name):
+        raise UsageError(
+            f"name {spec.name[:80]!r}: use up to 63 letters, digits, '.', '_' and '-', beginning with a letter or digit"
+        )
+    for name in spec.env_names:
+        if not _ENV_NAME.fullmatch(name):
+            raise UsageError(f"environment variable {name[:80]!r}: use letters, digits and '_'")
+        if name.startswith(_RESERVED):
+            raise UsageError(f"environment variable {name} is set by agentless; choose another name")
+    if reserved := sorted(_NEVER_SECRET.intersection(spec.secret_env)):
+        raise UsageError(f"{reserved[0]} cannot be a secret: it changes how docker itself runs; set it with --env")
+    for key in spec.labels:
+        if not LABEL_KEY.fullmatch(key):
+            raise UsageError(f"label {key[:80]!r}: use letters, digits, '.', '_', '/' and '-'")
+        if key.startswith("agentless."):
+            raise UsageError(f"label {key[:80]!r}: labels that begin with 'agentless.' are agentless's own")
+    for option, value in zip(("image", "workdir", "user", "network"), plain, strict=True):
+        if value is not None and (not value or value.startswith("-") or re.search(r"\s", value)):
+            raise UsageError(f"--{option} {value[:80]!r} is empty, begins with '-' or has a blank in it")
+    for volume in spec.volumes:
+        check_volume(volume.name)
+    if spec.cores is not None and not 0 < spec.cores < math.inf:
+        raise UsageError(f"--cores {spec.cores:g}: a task needs more than 0 cores")
+    _check_size("--memory", spec.memory, MEMORY)
+    _check_size("--shm-size", spec.shm_size, SHM)
+    if not 0 <= spec.stop_grace < math.inf:
+        raise UsageError(f"--stop-grace {spec.stop_grace:g}: a time cannot be negative or endless")
+    if spec.on_node_itself:
+        _check_without_container(spec)
+    _check_needs(spec.needs)
+    if spec.share and spec.needs.gpu_share > 1:
+        raise UsageError(
+            "--share is about processes outside agentless and --gpu-share about tasks; leave out one of them"
+        )
+    _check_terms(spec.terms)
+    check_numbers(spec)
+
+
+def check_secrets(secrets: Mapping[str, str]) -> None:
+    """Refuse values that no program could be given; raises UsageError, without any of them."""
+    for name, value in secrets.items():
+        if re.search(r"[\0\ud800-\udfff]", value):
+            raise UsageError(f"secret {name} has a NUL character in it or is no UTF-8 text; no variable can be so")
+    lengths = {name: len(f"{name}={value}".encode()) for name, value in secrets.items()}
+    for name, length in lengths.items():
+        if length > MAX_VARIABLE:
+            raise UsageError(
+                f"secret {name} is {length:,} bytes long, and Linux gives a program no variable of more than "
+                f"{MAX_VARIABLE:,}; put the value into a file on the node and --mount it"
+            )
+    if (total := sum(lengths.values())) > MAX_SECRETS:
+        raise UsageError(
+            f"the secrets are {total:,} bytes long, and {MAX_SECRETS:,} is the most for all of a task; "
+            "put large values into a file on the node and --mount it"
+        )
+
+
+def check_numbers(spec: TaskSpec) -> None:
+    """Refuse what could be neither kept nor shown. In a label, whoever wrote it may have written any number."""
+    if any(abs(number) > MAX_NUMBER for number in _whole_numbers(asdict(spec))):
+        raise UsageError(f"a number of the task is greater than {MAX_NUMBER:,}, which is the most that can be kept")
+
+
+def _check_without_container(spec: TaskSpec) -> None:
+    asked = {
+        "image": spec.image,
+        "mount": spec.mounts,
+        "volume": spec.volumes,
+        "network": spec.network,
+        "privileged": spec.privileged,
+        "shm-size": spec.shm_size,
+    }
+    for option, value in asked.items():
+        if value:
+            raise UsageError(f"--{option} is about a container, and --container NULL is none; leave out one of them")
+    if spec.workdir is not None and not spec.workdir.startswith("/"):
+        raise UsageError(
+            f"--workdir {spec.workdir[:80]!r}: with --container NULL it is a folder of the node, like /data"
+        )
+    if "CUDA_VISIBLE_DEVICES" in spec.env_names:
+        raise UsageError("CUDA_VISIBLE_DEVICES is set by agentless with --container NULL; ask for GPUs with --gpus")
+
+
+def _check_container(spec: TaskSpec) -> None:
+    if spec.container is None:
+        if spec.image_id is not None:
+            raise UsageError("image_id says which image an env has to be, and no env is named; leave it out")
+        if spec.pull not in (None, *PULL):
+            raise UsageError(f"--pull {str(spec.pull)[:80]!r}: write {', '.join(PULL[:-1])} or {PULL[-1]}")
+        return
+    if spec.pull is not None:
+        raise UsageError("--pull is about an --image; an env is brought from the nodes that have it; leave one out")
+    if spec.container == NULL:
+        return
+    if spec.image not in (None, parse_ref(spec.container).image):
+        raise UsageError("--container and --image both say what to run it in; leave one of them out")
+
+
+def _check_uploads(spec: TaskSpec) -> None:
+    if spec.on_node_itself and (spec.uploads or spec.outputs):
+        raise UsageError("--upload and --output are about a container, and with --container NULL there is none")
+    seen: tuple[Mount | Volume, ...] = (*spec.mounts, *spec.volumes)
+    for upload in spec.uploads:
+        goes = within(spec.workdir or "/", upload.target)
+        for mount in seen:
+            if goes == mount.target or goes.startswith(mount.target.rstrip("/") + "/"):
+                raise UsageError(
+                    f"--upload {upload.source}: {goes} is in the mount {mount}, which is a folder of the node; "
+                    "choose another place, as PATH:DEST"
+                )
+
+
+def _check_size(option: str, size: int | None, of: Sizes) -> None:
+    if size is None:
+        return
+    if not 0 < size < 2**63:
+        raise UsageError(f"{option} {size}: a size is more than 0 bytes, and less than 8 EiB")
+    if wrong := least_size(size, of):
+        raise UsageError(f"{option} {wrong}")
+
+
+def _check_needs(needs: Needs) -> None:
+    if not 0 <= needs.gpus <= MAX_GPUS:
+        raise UsageError(f"--gpus {needs.gpus}: write a number from 0 to {MAX_GPUS:,}")
+    if not needs.gpus and (needs.gpu_memory is not None or needs.gpu_types):
+        raise UsageError("GPU memory or a GPU type is asked for and no GPU; say how many with --gpus")
+    _check_size("--gpu-memory", needs.gpu_memory, GPU_MEMORY)
+    if not 1 <= needs.gpu_share <= MAX_SHARES:
+        raise UsageError(f"--gpu-share {needs.gpu_share}: write how many tasks may be on a GPU, from 1 to {MAX_SHARES}")
+    if needs.gpu_share > 1 and not needs.gpus:
+        raise UsageError(f"--gpu-share {needs.gpu_share}: no GPU is asked for; say how many with --gpus")
+    if needs.gpu_share > 1 and needs.gpu_memory is None:
+        raise UsageError(
+            f"--gpu-share {needs.gpu_share}: say with --gpu-memory how much of each GPU it takes, like 8G; "
+            "otherwise nobody knows what is left for the others"
+        )
+    if needs.indices and (needs.node is None or needs.gpus != len(needs.indices)):
+        raise UsageError("exact GPUs are those of one node, and as many as are named; write them like node1::0,1")
+    if needs.numa is not None and needs.node is None:
+        raise UsageError("a NUMA node is one of a named node; write it like node1:0")
+    for name in (*needs.nodes, *needs.exclude):
+        if not NODE_NAME.fullmatch(name):
+            raise UsageError(f"{name[:80]!r} is no node name; agentless nodes lists them")
+
+
+def _check_terms(terms: Terms) -> None:
+    if not -1000 <= terms.priority <= 1000:
+        raise UsageError(f"--priority {terms.priority}: write a number from -1000 to 1000; the higher ones come first")
+    if terms.time_limit is not None and not 0 < terms.time_limit < math.inf:
+        raise UsageError(f"--time-limit {terms.time_limit:g}: a task needs more than 0 seconds")
+    if terms.wait_for is not None and not 0 <= terms.wait_for < math.inf:
+        raise UsageError(f"--wait-for {terms.wait_for:g}: a time cannot be negative or endless")
+    if terms.start_at is not None and not 0 <= terms.start_at < 1e11:
+        raise UsageError(f"--at {terms.start_at:g}: a time is in Unix seconds")
+    if terms.start_at is not None and terms.wait_for == 0:
+        raise UsageError("--no-queue is for now, and --at and --in are for later; leave one of them out")
+    parse_signal(terms.signal)
+    if terms.time_limit is None and parse_signal(terms.signal) != "TERM":
+        raise UsageError(f"--signal {terms.signal} is sent when the --time-limit is over, or nearly; say that, too")
+    if terms.signal_before is not None:
+        if terms.time_limit is None:
+            raise UsageError("--signal-before is the time before the end of the --time-limit; say that, too")
+        if not 0 < terms.signal_before < terms.time_limit:
+            raise UsageError(
+                f"--signal-before {terms.signal_before:g}s: it is more than 0 and less than the --time-limit, "
+                f"{terms.time_limit:g}s"
+            )
+    if not 0 <= terms.retries <= MAX_RETRIES:
+        raise UsageError(f"--retries {terms.retries}: write a number from 0 to {MAX_RETRIES}")
+    if terms.max_parallel is not None and terms.max_parallel < 1:
+        raise UsageError(f"--max-parallel {terms.max_parallel}: one task at a time is the least")
+    if terms.max_parallel is not None and terms.wait_for == 0:
+        raise UsageError("--max-parallel makes tasks wait, and --no-queue lets none; leave one of them out")
+    parse_retry_on(",".join(terms.retry_on))
+    if not 0 <= terms.backoff < math.inf:
+        raise UsageError(f"--backoff {terms.backoff:g}: a time cannot be negative or endless")
+
+
+def _whole_numbers(value: object) -> Iterator[int]:
+    if isinstance(value, int):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _whole_numbers(each)
+
+
+def _check_text(words: Iterable[str]) -> None:
+    for word in words:
+        if "\0" in word:
+            raise UsageError("a NUL character cannot be part of a command, a value or a path")
+        if re.search(r"[\ud800-\udfff]", word):
+            raise UsageError(f"{word[:80]!r} is no UTF-8 text; write it otherwise, or put it into a file on the node")

@@ -1,0 +1,1 @@
+"""Numbers over time: what GPUs did and who had them."""

@@ -1,0 +1,40 @@
+"""What a task had of the GPUs: how many, from when until when, and how busy they were."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentless.model.tasks.run import run_of
+from agentless.model.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How busy the GPUs of a task were: GPU-seconds in which that could be seen, and of these those of full load."""
+
+    seen: float = 0.0
+    busy: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """So many GPUs, held by a task from one time to another (Unix seconds). `seen` and `busy` as in `Load`."""
+
+    task: str
+    owner: str
+    node: str
+    batch: str
+    gpus: int
+    begin: float
+    end: float
+    seen: float
+    busy: float
+
+
+def spent_of(task: Task, load: Load, now: float) -> Spent | None:
+    """What a task that has ended has had, or one that lives until now; None when its container never started."""
+    run = run_of(task, now)
+    if run is None:
+        return None
+    node = task.node or ""
+    return Spent(task.id, task.owner, node, task.batch, run.gpus, run.begin, run.end, load.seen, load.busy)

@@ -1,0 +1,1 @@
+"""Running commands on a node: sessions over any transport."""

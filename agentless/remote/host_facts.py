@@ -1,0 +1,98 @@
+"""The machine itself: cores, memory, and which CPUs and GPUs are near each other.
+
+Read from /sys and /proc, with shell built-ins where hundreds of files are looked at. Output, line by line:
+
+    online 0-63                   /sys/devices/system/cpu/online, else `cores 64` from nproc
+    memory 528280772              KiB, MemTotal in /proc/meminfo
+    node 0 0-15,32-47             a NUMA node and its CPUs; memory-only nodes have none
+    local 0 264140386             KiB, MemTotal in that node's meminfo
+    gpu 0000:3b:00.0 0            an NVIDIA display controller and its NUMA node; -1: the firmware names none
+    boot 0f5e…                    /proc/sys/kernel/random/boot_id
+
+The files are described in the kernel's Documentation/ABI (sysfs-devices-system-cpu, sysfs-devices-node, sysfs-bus-pci).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+
+from agentless.model.command import Result, Section
+from agentless.model.nodes.gpu import pci_bus_id
+from agentless.model.nodes.node import HostFacts, NumaNode, count_cpus
+
+# `cat`, since a cpulist read byte by byte, as dash's `read` does, is empty.
+# 0x10de is NVIDIA, class 0x03 a display controller: its audio and USB functions are no GPUs.
+_SCRIPT = """
+get() { value=; [ -r "$1" ] && read -r value <"$1"; }
+if get /sys/devices/system/cpu/online; then echo "online $value"; else echo "cores $(nproc)"; fi
+while read -r key value _; do
+  case $key in MemTotal:) echo "memory $value"; break ;; esac
+done </proc/meminfo
+for dir in /sys/devices/system/node/node[0-9]*; do
+  echo "node ${dir##*/node} $(cat "$dir/cpulist")"
+  [ -r "$dir/meminfo" ] && while read -r _ number key value _; do
+    case $key in MemTotal:) echo "local $number $value"; break ;; esac
+  done <"$dir/meminfo"
+done
+for dir in /sys/bus/pci/devices/*; do
+  get "$dir/vendor" && [ "$value" = 0x10de ] || continue
+  get "$dir/class"
+  case $value in 0x03*) get "$dir/numa_node" && echo "gpu ${dir##*/} $value" ;; esac
+done
+get /proc/sys/kernel/random/boot_id && echo "boot $value"
+:
+"""
+
+_LINES = 4096
+"""Lines of the answer: two for each of 1,024 NUMA nodes, as many as a kernel can have (CONFIG_NODES_SHIFT), or so."""
+_LINE = 4096
+"""Characters of a line: the CPUs of a node with 1,000 of them, every other one left out."""
+MOST_CORES = 8192
+"""As many as a kernel for x86 can be built for (CONFIG_NR_CPUS)."""
+MOST_MEMORY_MIB = 64 << 20
+"""64 TiB, as much as four levels of pages can map."""
+_BOOT = re.compile(r"[0-9a-f-]{36}")
+_NUMBER = re.compile(r"[0-9]{1,12}")
+_CPUS = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:,[0-9]{1,6}(?:-[0-9]{1,6})?)*")
+
+
+def sections() -> tuple[Section, ...]:
+    """The section to run on the node; it needs no root."""
+    return (Section("host", _SCRIPT),)
+
+
+def parse(sections: Mapping[str, Result]) -> HostFacts:
+    """The facts in the answer. What is not there, too long or without sense is None or left out, never an exception."""
+    answer = sections.get("host")
+    cores: int | None = None
+    memory_mib: int | None = None
+    boot: str | None = None
+    cpus: dict[int, str] = {}
+    memory: dict[int, int] = {}
+    gpus: dict[str, list[str]] = defaultdict(list)
+    lines = answer.out.split("\n") if answer else []
+    for line in lines if len(lines) <= _LINES else ():
+        match line.split() if len(line) <= _LINE else ():
+            case ["online", online] if _CPUS.fullmatch(online):
+                cores = count_cpus(online)
+            case ["cores", number] if _NUMBER.fullmatch(number):
+                cores = int(number)
+            case ["memory", kib] if _NUMBER.fullmatch(kib):
+                memory_mib = int(kib) // 1024
+            case ["node", number, cpulist] if _NUMBER.fullmatch(number) and _CPUS.fullmatch(cpulist):
+                cpus[int(number)] = cpulist
+            case ["local", number, kib] if _NUMBER.fullmatch(number) and _NUMBER.fullmatch(kib):
+                memory[int(number)] = int(kib) // 1024
+            case ["boot", identity] if _BOOT.fullmatch(identity):
+                boot = identity
+            case ["gpu", address, number] if bus := pci_bus_id(address):
+                gpus[number].append(bus)
+    numa = tuple(NumaNode(n, cpus[n], tuple(gpus[str(n)]), memory.get(n) or None) for n in sorted(cpus))
+    return HostFacts(_at_most(cores, MOST_CORES), _at_most(memory_mib, MOST_MEMORY_MIB), numa, boot)
+
+
+def _at_most(number: int | None, most: int) -> int | None:
+    """What is none, or more than there can be, is not known."""
+    return number if number and number <= most else None

@@ -1,0 +1,12 @@
+"""Ways to reach a node, one file each: `make(node, files)` gives a `Transport` and does no I/O yet.
+
+    asyncssh   SSH in the event loop; the default
+    paramiko   SSH in threads, for servers that the other one does not get along with
+    local      this machine
+
+Importing this package imports none of the SSH libraries.
+"""
+
+from agentless.remote.transports._route import SshFiles
+
+__all__ = ["SshFiles"]

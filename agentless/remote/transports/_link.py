@@ -1,0 +1,185 @@
+"""A transport over any SSH library: the way to the node, the jump hosts that nodes share, and who may start when."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic
+from weakref import WeakKeyDictionary
+
+from agentless.errors import AuthFailed, HostKeyRejected, Unreachable
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.sessions import Sessions
+from agentless.model.terminal import Size
+from agentless.ports import Shell, Terminal
+from agentless.remote.transports._pool import C, Pool
+from agentless.remote.transports._proxy import Proxy
+from agentless.remote.transports._route import Hop, SshFiles, route
+
+STARTS = 10
+"""Connections being started at once through one jump host: OpenSSH drops some of those beyond (MaxStartups)."""
+
+
+Dial = Callable[[Hop, C | Proxy | None], Awaitable[C]]
+"""Log in to a machine: directly, or through a connection to the one before it or a program that has yet to be started.
+
+May raise OSError besides ours."""
+
+
+class SshTransport(Generic[C]):
+    """A node that is reached with `dial`."""
+
+    def __init__(self, node: NodeConfig, files: SshFiles, dial: Dial[C]) -> None:
+        self._node = node
+        self._files = files
+        self._dial = dial
+        self._pool: Pool[C] | None = None
+        self._connecting = asyncio.Lock()
+
+    @property
+    def alive(self) -> bool:
+        """As `Transport.alive`."""
+        return self._pool is not None and self._pool.alive
+
+    @property
+    def sessions(self) -> Sessions | None:
+        """As `Transport.sessions`."""
+        return self._pool.sessions if self._pool is not None and self._pool.alive else None
+
+    async def connect(self) -> None:
+        """As `Transport.connect`; the SSH configuration is read each time, since it may have been corrected."""
+        async with self._connecting:
+            if self.alive:
+                return
+            await self.close()
+            hops = await asyncio.to_thread(route, self._node, self._files)
+            self._pool = Pool(self._node.name, lambda: _Login(hops, self._files.connect_timeout, self._dial))
+            try:
+                await self._pool.open()
+            except BaseException:
+                await self.close()
+                raise
+
+    async def shell(self, *, own: bool = False, wait: bool = True) -> Shell:
+        """As `Transport.shell`; a connection that has broken is not made again unasked."""
+        return await self._connected().session(lambda connection, closed: connection.shell(closed), own=own, wait=wait)
+
+    async def terminal(self, script: str, size: Size) -> Terminal:
+        """As `Transport.terminal`; likewise."""
+        return await self._connected().session(lambda connection, closed: connection.terminal(closed, script, size))
+
+    def _connected(self) -> Pool[C]:
+        if self._pool is None:
+            raise Unreachable(f"{self._node.name} closed the connection")
+        return self._pool
+
+    async def close(self) -> None:
+        """As `Transport.close`."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
+
+
+class _Login(Generic[C]):
+    """A login on the last of some machines; that on the one before it is shared with whoever needs it too."""
+
+    def __init__(self, hops: tuple[Hop, ...], timeout: float, dial: Dial[C]) -> None:
+        self._hop = hops[-1]
+        self._timeout = timeout
+        self._dial = dial
+        self._connection: C | None = None
+        self._proxy: Proxy | None = None
+        self._opening: asyncio.Task[C] | None = None
+        self.users: set[_Login[C]] = set()
+        self._jump: _Login[C] | None = None
+        self._starts = _gate(hops[:-1] or self._hop.gate)
+        if len(hops) > 1:
+            shared = _shared.setdefault(asyncio.get_running_loop(), {})
+            self._key = (dial, hops[:-1])
+            self._jump = shared.get(self._key) or shared.setdefault(self._key, _Login(hops[:-1], timeout, dial))
+            self._jump.users.add(self)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it holds now."""
+        return self._connection is not None and self._connection.alive
+
+    async def open(self) -> C:
+        """The connection; all who want it while it is being made share that one try."""
+        if self._connection is not None and self._connection.alive:
+            return self._connection
+        if self._opening is None or self._opening.done():
+            self._opening = asyncio.create_task(self._open())
+        return await asyncio.shield(self._opening)
+
+    async def _open(self) -> C:
+        await self._hang_up()
+        if self._hop.proxy_command is not None:
+            self._proxy = Proxy(self._hop.proxy_command)
+        through = await self._jump.open() if self._jump is not None else None
+        async with self._starts:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    self._connection = await self._dial(self._hop, through or self._proxy)
+            except TimeoutError:
+                raise await self._failed(
+                    f"{self._hop.where} did not answer within {self._timeout:g} s; see whether it is up and whether "
+                    "a firewall is in the way"
+                ) from None
+            except OSError as error:
+                raise await self._failed(
+                    f"{self._hop.where} cannot be reached: {_reason(error)}; see whether it is up and whether its "
+                    "host and port are right"
+                ) from error
+            except (AuthFailed, HostKeyRejected):
+                raise
+            except Unreachable as error:
+                raise await self._failed(str(error)) from None
+        return self._connection
+
+    async def _failed(self, message: str) -> Unreachable:
+        """The message, with what the proxy command says about it."""
+        words = await self._proxy.last_words() if self._proxy is not None else ""
+        return Unreachable(f"{message}; its ProxyCommand says: {words}" if words else message)
+
+    async def _hang_up(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+        if self._proxy is not None:
+            await self._proxy.close()
+        self._connection = self._proxy = None
+
+    async def close(self) -> None:
+        """End it, and the logins that only it needed."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+            if not self._opening.cancelled():
+                self._opening.exception()
+        await self._hang_up()
+        if self._jump is not None:
+            self._jump.users.discard(self)
+            if not self._jump.users:
+                _shared[asyncio.get_running_loop()].pop(self._key, None)
+                await self._jump.close()
+
+
+_shared: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, Any]] = WeakKeyDictionary()
+_gates: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Any, asyncio.Semaphore]] = WeakKeyDictionary()
+
+
+def _gate(key: object) -> contextlib.AbstractAsyncContextManager[Any]:
+    """What a start has to pass; one for all that share `key`, none without a key."""
+    if not key:
+        return contextlib.nullcontext()
+    gates = _gates.setdefault(asyncio.get_running_loop(), {})
+    return gates.setdefault(key, asyncio.Semaphore(STARTS))
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, socket.gaierror):
+        return "its name is not known"
+    return os.strerror(error.errno) if error.errno else str(error)

@@ -1,0 +1,337 @@
+"""The connections to one node, and which of them gives the next session: a server allows so many on each.
+
+OpenSSH allows 10 (MaxSessions). What a server allows is found out by asking: a session beyond is refused. Then another
+connection is opened, up to `CONNECTIONS`. Some sessions are kept for the controller itself, see `kept`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from agentless.errors import AgentlessError, NoSession, Unreachable
+from agentless.model.nodes.sessions import Sessions
+from agentless.model.terminal import Size
+from agentless.ports import Shell, Terminal
+
+CONNECTIONS = 4
+"""Connections to one node at once."""
+KEPT = 6
+"""Sessions that the controller has in use at most, most of the time: samples, events, short commands, a kept log."""
+WAIT = 15.0
+"""Seconds to wait for a free session."""
+START_WITHIN = 20.0
+"""Seconds in which a server must have started a session."""
+IDLE = 60.0
+"""Seconds after which a further connection without a session is closed."""
+ALONE = 60.0
+"""Seconds before another connection is tried again after the node did not give one."""
+PAUSE = 0.2, 5.0
+"""Seconds before a connection that refused a session is asked again: at first, and at most.
+
+A server counts a session until what ran in it has ended, which is later than we have closed it."""
+
+_log = logging.getLogger(__name__)
+
+
+class ChannelRefused(Exception):
+    """The connection holds, and the server gives no further session on it."""
+
+
+class Connection(Protocol):
+    """A login on one machine, as an SSH library gives it."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still holds, as far as is known."""
+
+    async def shell(self, closed: Callable[[], None]) -> Shell:
+        """As `Transport.shell`; raises ChannelRefused. `closed` is called when it has been closed."""
+
+    async def terminal(self, closed: Callable[[], None], script: str, size: Size) -> Terminal:
+        """As `Transport.terminal`; likewise."""
+
+    async def close(self) -> None:
+        """End it, whatever is left of it. Never raises."""
+
+
+C = TypeVar("C", bound=Connection)
+C_co = TypeVar("C_co", bound=Connection, covariant=True)
+S = TypeVar("S")
+
+
+class Login(Protocol[C_co]):
+    """A connection that is made when it is wanted."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it holds now."""
+
+    async def open(self) -> C_co:
+        """Make it, or give it when it holds."""
+
+    async def close(self) -> None:
+        """End it. Never raises."""
+
+
+def kept(total: int) -> int:
+    """How many of all sessions that a node gives are kept for the controller; the others are for users.
+
+    It needs one, does better with three (commands, events, samples), and leaves users at least one where there are two.
+    """
+    return max(1, min(KEPT, max(3, total // 2), total - 1))
+
+
+@dataclass(eq=False)
+class _Place:
+    """A session that was asked for: in which order, whether it is the controller's own, and whether it has started."""
+
+    number: int
+    own: bool
+    live: bool = False
+
+
+@dataclass(eq=False)
+class _Member(Generic[C]):
+    """A connection of a pool. Before `ask_at` it is not asked for a session, since it has refused one."""
+
+    login: Login[C]
+    places: list[_Place] = field(default_factory=list)
+    taken: int = 0
+    worked: bool = False
+    ask_at: float = -math.inf
+    pause: float = PAUSE[0]
+
+    def take(self, own: bool) -> _Place:
+        """A place for a session that is about to be asked for."""
+        self.taken += 1
+        self.places.append(_Place(self.taken, own))
+        return self.places[-1]
+
+
+class Pool(Generic[C]):
+    """The connections to the node that messages call `name`; `login` gives one that is not yet opened."""
+
+    def __init__(self, name: str, login: Callable[[], Login[C]]) -> None:
+        self._name = name
+        self._login = login
+        self._first = _Member(login())
+        self._members = [self._first]
+        self._most = 0
+        self._each: int | None = None
+        self._alone, self._alone_until = False, -math.inf
+        self._growing: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._closed = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether its first connection holds: without that one it is broken."""
+        return self._first.login.alive
+
+    @property
+    def sessions(self) -> Sessions:
+        """What is in use, and what there is as far as it is known."""
+        used = sum(len(member.places) for member in self._members)
+        return Sessions(len(self._members), used, self._each, self._total)
+
+    async def open(self) -> None:
+        """Connect."""
+        await self._first.login.open()
+
+    async def session(
+        self, start: Callable[[C, Callable[[], None]], Awaitable[S]], *, own: bool = False, wait: bool = True
+    ) -> S:
+        """Start a session on one of the connections; `own` are those of the controller itself.
+
+        Raises NoSession when none is free, with `wait` only after a while.
+        """
+        deadline = self._now + WAIT
+        while True:
+            member = await self._with_room(own=own, wait=wait)
+            if not self.alive:
+                raise Unreachable(f"{self._name} closed the connection")
+            if member is None:
+                if not wait or self._now >= deadline:
+                    raise NoSession(self._full())
+                await self._news(deadline)
+                continue
+            place = member.take(own)
+            try:
+                async with asyncio.timeout(START_WITHIN):
+                    session = await start(await member.login.open(), partial(self._end, member, place))
+            except ChannelRefused as error:
+                self._refused(member, place, error)
+            except Unreachable:
+                self._end(member, place)
+                if member.worked or member is self._first:
+                    raise
+                self._let_go(member)
+            except BaseException:
+                self._end(member, place)
+                raise
+            else:
+                self._started(member, place)
+                return session
+
+    async def close(self) -> None:
+        """End all of them. Never raises."""
+        self._closed = True
+        if self._growing is not None:
+            self._growing.cancel()
+            await asyncio.wait([self._growing])
+        await asyncio.gather(*(member.login.close() for member in self._members), *self._closing)
+        self._tell()
+
+    # ------------------------------------------------------------------ which one
+
+    @property
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    @property
+    def _may_grow(self) -> bool:
+        return self.alive and len(self._members) < CONNECTIONS and self._now >= self._alone_until
+
+    @property
+    def _total(self) -> int | None:
+        """Sessions that the node gives at all, None as long as it has refused none."""
+        if self._each is None:
+            return None
+        return self._each * (len(self._members) if self._alone else CONNECTIONS)
+
+    async def _with_room(self, *, own: bool, wait: bool) -> _Member[C] | None:
+        """A connection to ask for a session, a new one if need be."""
+        while True:
+            for member in self._members[1:]:
+                if not member.login.alive:
+                    self._let_go(member)
+            again = self._alone and self._may_grow
+            if self._are_enough(own=own, wait=wait) and not again:
+                return None
+            if found := self._free():
+                return found
+            if not self._may_grow:
+                return self._doubtful()
+            self._growing = self._growing or asyncio.create_task(self._grow())
+            await asyncio.wait([self._growing])
+
+    def _are_enough(self, *, own: bool, wait: bool) -> bool:
+        """Whether those who ask have their share. The controller may have more, where it would wait for it."""
+        total = self._total
+        if total is None or (own and wait):
+            return False
+        used = sum(place.own == own for member in self._members for place in member.places)
+        return used >= (kept(total) if own else total - kept(total))
+
+    def _free(self) -> _Member[C] | None:
+        """One that has room, as far as is known."""
+        for member in self._members:
+            if member.ask_at <= self._now and (self._each is None or len(member.places) < self._each):
+                return member
+        return None
+
+    def _doubtful(self) -> _Member[C] | None:
+        """One that should be full, to ask it now and then: what was ending counted when it refused a session."""
+        for member in self._members:
+            if member.ask_at <= self._now:
+                member.ask_at = self._now + PAUSE[1]
+                return member
+        return None
+
+    async def _grow(self) -> None:
+        member = _Member(self._login())
+        try:
+            await member.login.open()
+            self._members.append(member)
+            self._alone = False
+        except AgentlessError as error:
+            _log.info("%s: no further connection: %s", self._name, error)
+        finally:
+            self._growing = None
+            if member not in self._members:
+                self._be_alone()
+                await member.login.close()
+
+    async def _news(self, deadline: float) -> None:
+        """Wait until something has changed, or a connection may be asked again."""
+        later = [member.ask_at for member in self._members if member.ask_at > self._now]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(min([deadline, *later])):
+                await self._changed.wait()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _full(self) -> str:
+        if self._total == 1:
+            return (
+                f"{self._name} allows 1 SSH session, and the controller needs it; raise MaxSessions in its sshd_config"
+            )
+        users = sum(not place.own for member in self._members for place in member.places)
+        return (
+            f"{self._name} has no free SSH session: {users} are in use by logs, shells and copies; end one of them, or "
+            "raise MaxSessions in the node's sshd_config"
+        )
+
+    # ------------------------------------------------------------------ what becomes of it
+
+    def _started(self, member: _Member[C], place: _Place) -> None:
+        place.live, member.worked = True, True
+        member.ask_at, member.pause = -math.inf, PAUSE[0]
+        self._most = max(self._most, sum(other.live for other in member.places))
+        if self._each is not None:
+            self._each = max(self._each, self._most)
+        self._tell()
+
+    def _refused(self, member: _Member[C], place: _Place, error: ChannelRefused) -> None:
+        """Those before it were given: a server answers in the order in which it is asked."""
+        before = sum(other.number < place.number for other in member.places)
+        self._end(member, place)
+        if before or self._most:
+            self._each = max(before, self._most)
+            member.ask_at = self._now + member.pause
+            member.pause = min(2 * member.pause, PAUSE[1])
+        if not before and not member.worked:
+            if member is self._first:
+                why = f"{self._name} gives no SSH session ({error})"
+                raise NoSession(f"{why}; allow some: MaxSessions in its sshd_config") from None
+            self._let_go(member)
+
+    def _end(self, member: _Member[C], place: _Place) -> None:
+        if place not in member.places:
+            return
+        member.places.remove(place)
+        member.ask_at = -math.inf
+        if member is not self._first and not member.places:
+            asyncio.get_running_loop().call_later(IDLE, self._retire, member, member.taken)
+        self._tell()
+
+    def _retire(self, member: _Member[C], taken: int) -> None:
+        if member.taken == taken and not self._closed:
+            self._drop(member)
+
+    def _let_go(self, member: _Member[C]) -> None:
+        """Of one that broke or never worked."""
+        self._be_alone()
+        self._drop(member)
+
+    def _be_alone(self) -> None:
+        """Count on no further connection from now on, and try none for a while."""
+        self._alone, self._alone_until = True, self._now + ALONE
+
+    def _drop(self, member: _Member[C]) -> None:
+        if member in self._members:
+            self._members.remove(member)
+            closing = asyncio.create_task(member.login.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+            self._tell()

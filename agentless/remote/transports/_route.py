@@ -1,0 +1,145 @@
+"""The way to a node: the machines to log in to, in order, as whom, with which keys, and who they have to be."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from agentless.errors import Unreachable
+from agentless.inventory.ssh_hosts import parse_login
+from agentless.model.nodes.node import NodeConfig
+from agentless.paths import user_name
+from agentless.remote.transports._config import HostConfig, expand
+from agentless.remote.transports._known_hosts import HostKeys, read
+
+USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
+GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+DEFAULT_KEYS = ("id_ed25519", "id_ecdsa", "id_rsa")
+"""The newest kind first: a server counts the tries."""
+
+
+@dataclass(frozen=True, slots=True)
+class SshFiles:
+    """What of the user's SSH setup is used.
+
+    `home` is where `.ssh` is, `known_hosts` our own record beside the user's (it need not exist), `connect_timeout`
+    the seconds in which each machine on the way must have let us in.
+    """
+
+    home: Path
+    known_hosts: Path
+    connect_timeout: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One machine on the way: what its SSH server and we have to know of each other.
+
+    `node` is the node that it was first needed for, `name` what messages call it. Keys: `identities` were named by
+    somebody, `defaults` are where `ssh-keygen` puts them, `agent` is the socket of an SSH agent; `identities_only`
+    restricts it to named ones. `gate` is the proxy command before anything in it is replaced: machines that share it
+    are behind the same one. `known_hosts` are the files with its host key, under `host_key_alias` if it has one.
+    """
+
+    node: str = field(compare=False)
+    name: str
+    host: str
+    port: int
+    user: str
+    identities: tuple[Path, ...]
+    defaults: tuple[Path, ...]
+    identities_only: bool
+    agent: str | None
+    proxy_command: str | None
+    gate: str | None
+    known_hosts: tuple[Path, ...]
+    host_key_alias: str | None
+
+    @property
+    def where(self) -> str:
+        """As a message names it: `node1 (ubuntu@10.0.0.11)`."""
+        return f"{self.name} ({self.user}@{self.host}{'' if self.port == 22 else f' port {self.port}'})"
+
+    def host_keys(self) -> HostKeys:
+        """What is on record now for the key that it has to show."""
+        return read(self.known_hosts, self.host, self.port, self.host_key_alias)
+
+
+class _Target(NamedTuple):
+    """A machine as somebody named it; None leaves it to the SSH configuration."""
+
+    name: str
+    host: str
+    user: str | None
+    port: int | None
+    identity: str | None
+    jump: str | None
+
+
+def route(node: NodeConfig, files: SshFiles) -> tuple[Hop, ...]:
+    """The machines to log in to, the node itself last; raises Unreachable when they cannot be meant.
+
+    Reads the SSH configuration, and may run its `Match exec`.
+    """
+    target = _Target(node.name, node.host, node.user, node.port, node.identity_file, node.jump)
+    return _hops(node, files, target, ())
+
+
+def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str, ...]) -> tuple[Hop, ...]:
+    local_user = user_name()
+    proxied = target.jump is not None
+    config = HostConfig(target.host, home=files.home, local_user=local_user, user=target.user, proxied=proxied)
+    user = target.user or config.get("User") or local_user
+    port = target.port or _port(node, config.get("Port") or "22")
+    tokens = config.tokens(r=user, p=str(port))
+    address = f"{tokens['h']}:{port}"
+    if address in behind:
+        circle = " → ".join((*behind, address))
+        raise Unreachable(f"{node.name}: the jump hosts lead in a circle ({circle}); correct jump or ProxyJump")
+    proxy = None if target.jump else config.line("ProxyCommand")
+    identities = [target.identity] if target.identity else []
+    identities += [word for word in config.words("IdentityFile") if word != "none"]
+    known = config.words("UserKnownHostsFile") or USER_KNOWN_HOSTS
+    known = [*known, *(config.words("GlobalKnownHostsFile") or GLOBAL_KNOWN_HOSTS)]
+    here = Hop(
+        node=node.name,
+        name=target.name,
+        host=tokens["h"],
+        port=port,
+        user=user,
+        identities=tuple(config.path(text, tokens) for text in identities),
+        defaults=() if identities else tuple(files.home / ".ssh" / key for key in DEFAULT_KEYS),
+        identities_only=config.get("IdentitiesOnly") == "yes",
+        agent=_agent(config, tokens),
+        proxy_command=expand(proxy, tokens) if proxy and proxy != "none" else None,
+        gate=proxy,
+        known_hosts=(*(config.path(text, tokens) for text in known if text != "none"), files.known_hosts),
+        host_key_alias=config.get("HostKeyAlias"),
+    )
+    jump = target.jump or config.get("ProxyJump")
+    if not jump or jump == "none" or here.proxy_command:
+        return (here,)
+    before, _, last = jump.rpartition(",")
+    login = parse_login(last.removeprefix("ssh://"))
+    if login is None:
+        raise Unreachable(f"{node.name}: {last!r} is no jump host; write [USER@]HOST[:PORT] or a name of ~/.ssh/config")
+    through = _Target(f"jump host {login.host}", login.host, login.user, login.port, None, before or None)
+    return (*_hops(node, files, through, (*behind, address)), here)
+
+
+def _port(node: NodeConfig, text: str) -> int:
+    if text.isdecimal() and 0 < int(text) < 65536:
+        return int(text)
+    raise Unreachable(f"{node.name}: Port {text!r} is no port; correct it in ~/.ssh/config")
+
+
+def _agent(config: HostConfig, tokens: dict[str, str]) -> str | None:
+    """The socket of the SSH agent, see IdentityAgent in ssh_config(5)."""
+    named = config.get("IdentityAgent") or "SSH_AUTH_SOCK"
+    if named == "none":
+        return None
+    if named == "SSH_AUTH_SOCK" or (named.startswith("$") and not named.startswith("${")):
+        return os.environ.get(named.removeprefix("$")) or None
+    return str(config.path(named, tokens))

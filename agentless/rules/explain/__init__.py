@@ -1,0 +1,1 @@
+"""Why a task is still pending, and what would help."""

@@ -1,0 +1,82 @@
+"""Those who come before a task in the queue, and what they are promised: that stands in its way, too."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agentless.model.nodes.cluster import Cluster, Node
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Task
+from agentless.model.units import format_duration
+from agentless.rules.explain.flaws import Flaw, say
+from agentless.rules.explain.obstacles import Obstacle, flaw_of
+from agentless.rules.scheduling.plan import Plan, Promise, plan
+from agentless.rules.scheduling.search import Cost
+from agentless.rules.scheduling.shape import shape_of
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The tasks before one, in their order, and with what they are looked at: see `rules/scheduling/plan`.
+
+    `promises` are what they and the one behind them are promised.
+    """
+
+    tasks: Sequence[Task] = ()
+    promises: Mapping[str, Promise | None] = field(default_factory=dict)
+    policies: Mapping[str | None, Cost] = field(default_factory=dict)
+    lengths: Mapping[str, float] = field(default_factory=dict)
+    placed: Sequence[Task] = ()
+
+    def leave(self, cluster: Cluster, task: Task) -> bool:
+        """Whether a task that nothing else keeps off starts, once all of them have had their turn."""
+        if not self.tasks:
+            return True
+        before = Plan(promises=self.promises)
+        queue = [*self.tasks, task]
+        found = plan(cluster, queue, cluster.at, self.policies, before, lengths=self.lengths, placed=self.placed)
+        return task.id in found.starts
+
+    def on(self, node: Node) -> list[tuple[Task, Promise]]:
+        """Those who are promised a place on a node, and which."""
+        found = ((task, self.promises.get(task.id)) for task in self.tasks)
+        return [(task, promise) for task, promise in found if promise and promise.node == node.name]
+
+    def obstacles(self, node: Node, task: Task, now: float) -> tuple[Obstacle, ...]:
+        """What is promised to them of a node on which nothing else is in the way."""
+        shape, found, others = shape_of(task.spec, task.owner), list[Flaw](), list[str]()
+        fit = {gpu.reading.uuid: gpu.reading.index for gpu in node.gpus if shape.gpus and not flaw_of(gpu, shape)}
+        if shape.indices:
+            fit = {uuid: index for uuid, index in fit.items() if index in shape.indices}
+        end = now + (task.spec.ends_within or self.lengths.get(task.id) or math.inf)
+        for each, promise in self.on(node):
+            if promise.start is not None and promise.start >= end:
+                continue
+            words = f"promised to {_called(each)}{_when(promise, now)}"
+            if wanted := [fit[uuid] for uuid in promise.gpu_uuids if uuid in fit]:
+                found += [Flaw(index, "is", f"free and {words}") for index in wanted]
+            elif _compete(task.spec, each.spec):
+                others.append(f"a part of it is {words}")
+        if not found and not others:
+            return ()
+        text = f"what is free on {node.name} is promised to tasks before it"
+        return (Obstacle(text, details=(*say(found), *others)),)
+
+
+def _compete(one: TaskSpec, other: TaskSpec) -> bool:
+    """Whether they want the same of a node besides GPUs."""
+    alone = one.needs.exclusive or other.needs.exclusive
+    return alone or bool(one.cores and other.cores) or bool(one.memory and other.memory)
+
+
+def _called(task: Task) -> str:
+    return f"task {task.id} of {task.owner}" + (f" ({task.spec.name})" if task.spec.name else "")
+
+
+def _when(promise: Promise, now: float) -> str:
+    if promise.start is None:
+        return ""
+    left = promise.start - now
+    return f", in {'about ' * promise.about}{format_duration(left)}" if left >= 1 else ", any moment"

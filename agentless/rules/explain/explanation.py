@@ -1,0 +1,81 @@
+"""What `explain` answers: the reasons, what would help, and when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentless.model.nodes.cluster import Cluster
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Task
+from agentless.model.units import format_duration, format_indices
+from agentless.model.view import ExplainView, ObstacleView
+from agentless.rules.explain.ahead import Ahead
+from agentless.rules.explain.obstacles import MAX_NODES, Obstacle, against
+from agentless.rules.explain.remedy import remedies
+from agentless.rules.scheduling.plan import Promise
+from agentless.rules.views.publish import timestamp
+
+MAX_ENDS = 3
+"""So many that have to end are named."""
+
+
+def explanation(cluster: Cluster, task: Task, summary: str, promise: Promise | None, ahead: Ahead) -> ExplainView:
+    """Why a task does not start, node by node: of each what stands in the way there, and what would help.
+
+    Behind others, help is sought on the nodes where the least is in the way: each try is a look at all of them.
+    """
+    found = against(cluster, task.spec, task.owner)
+    told: dict[str, Sequence[Obstacle]] = {
+        name: each or ahead.obstacles(cluster.nodes[name], task, cluster.at) for name, each in found.items()
+    }
+    nearest = sorted(told, key=lambda name: len(found[name]))[: MAX_NODES if ahead.tasks else None]
+    helps = {
+        name: tuple(each.text for each in remedies(cluster, name, task, ahead)) for name in told if name in nearest
+    }
+    return ExplainView(
+        task.id,
+        summary,
+        timestamp(promise.start) if promise else None,
+        tuple(ObstacleView(name, each.text, each.details) for name, several in told.items() for each in several),
+        {name: words for name, words in helps.items() if words},
+    )
+
+
+def when(promise: Promise | None, cluster: Cluster, spec: TaskSpec, *, held_back: bool = False) -> str:
+    """When it starts, in words. `held_back`: only so many of its batch may run at a time."""
+    if promise is None:
+        return "when it starts is not known yet"
+    if promise.start is None:
+        whose = "a task of its batch has" if held_back else _endless(promise, cluster, spec)
+        return f"it starts on {promise.node} once {whose} ended (no time limit, so no estimate)"
+    left = promise.start - cluster.at
+    if left < 1:
+        words = f"it may start any moment, on {promise.node}"
+    elif promise.about:
+        words = f"it starts in about {format_duration(left)}, on {promise.node}"
+    else:
+        words = f"it starts in {format_duration(left)} at the latest, on {promise.node}"
+    return words + (", as far as earlier tasks tell" if promise.about else "")
+
+
+def _endless(promise: Promise, cluster: Cluster, spec: TaskSpec) -> str:
+    """What has to end before a promise comes true, of what nobody knows the end of, with its `has` or `have`."""
+    node = cluster.nodes.get(promise.node)
+    gpus = [gpu for gpu in node.gpus if gpu.reading.uuid in promise.gpu_uuids] if node else []
+    endless = [each for each in node.allocations if each.ends_at is None] if node else []
+    foreign = [] if spec.share else sorted(gpu.reading.index for gpu in gpus if gpu.strangers)
+    held = {holder.task for gpu in gpus for holder in gpu.holders}
+    alone = spec.needs.exclusive
+    whose = [str(each) for each in endless if each.task in held or each.exclusive or alone]
+    if foreign:
+        processes, number = ("process", "GPU") if len(foreign) == 1 else ("processes", "GPUs")
+        whose.insert(0, f"the {processes} outside agentless on {number} {format_indices(foreign)}")
+    if not whose:
+        rivals = [str(each) for each in endless if (spec.cores and each.cores) or (spec.memory and each.memory)]
+        if len(rivals) > 1:
+            return f"some of {len(rivals)} tasks there have"
+        whose = rivals or ["a task before it in the queue"]
+    if len(whose) > MAX_ENDS:
+        whose[MAX_ENDS:] = [f"{len(whose) - MAX_ENDS} more"]
+    plural = len(whose) > 1 or len(foreign) > 1
+    return f"{' and '.join(whose)} {'have' if plural else 'has'}"

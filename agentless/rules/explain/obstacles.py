@@ -1,0 +1,268 @@
+"""Why a task does not start: what stands in the way, per node and in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agentless.errors import AgentlessError, Refused, Unreachable
+from agentless.model.nodes.cluster import Cluster, Gpu, Node
+from agentless.model.nodes.node import naming, unreachable
+from agentless.model.scheduling.reservation import Reservation
+from agentless.model.scheduling.sharing import Sharing
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.text import printable
+from agentless.model.units import counted, format_duration, format_indices, format_size, short_size
+from agentless.rules.explain.flaws import Flaw, say
+from agentless.rules.nodes.cgroup_limits import in_words, lacking
+from agentless.rules.scheduling.shape import Shape, shape_of
+
+MAX_NODES, MAX_DETAILS, MAX_BRIEF = 8, 4, 3
+"""So many nodes, and of each so many details, are told of in one sentence; so many nodes in a line of a table."""
+
+NOBODY: Mapping[int, str] = {}
+"""Nothing is reserved for anybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One thing that stands in the way; a `lasting` one stays there when everything that runs has ended.
+
+    `details` say of each GPU what is wrong with it. Where only too few GPUs are free, `free` is how many are,
+    and the same in words.
+    """
+
+    text: str
+    lasting: bool = False
+    details: tuple[str, ...] = ()
+    free: tuple[int, str] | None = None
+
+    def __str__(self) -> str:
+        told = "; ".join(self.details[:MAX_DETAILS])
+        more = f"; and {len(self.details) - MAX_DETAILS} more" if len(self.details) > MAX_DETAILS else ""
+        return self.text + (f" ({told}{more})" if told else "")
+
+
+def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obstacle, ...]:
+    """What stands in the way of a task on a node now, not counting what is promised to others; empty: it fits."""
+    shape = shape_of(spec, owner)
+    if ruled_out := shape.rules_out(node.config):
+        return (Obstacle(ruled_out, lasting=True),)
+    found = []
+    if node.state == "offline":
+        found.append(Obstacle(unreachable(node.name, node.reason)))
+    elif node.state != "online" and not (node.trial and node.trial.is_tried_by(bare=shape.bare, gpus=shape.gpus > 0)):
+        found.append(Obstacle(f"{node.name} is {node.state}: {node.reason}"))
+    found += _host_obstacles(node, spec)
+    memory, engine = float(spec.memory or 0), node.observation.engine
+    lacks = lacking(engine, bare=shape.bare, cores=spec.cores or 0.0, memory=memory, numa=shape.numa)
+    found += [Obstacle(in_words(node.config, control), lasting=True) for control in lacks]
+    if shape.exclusive and node.allocations:
+        found.append(Obstacle(f"it wants {node.name} alone, and there is {_tasks(node)}"))
+    elif alone := next((a for a in node.allocations if a.exclusive), None):
+        found.append(Obstacle(f"{alone} has {node.name} alone"))
+    barring = [each for each in node.reservations if each.bars(owner, now, now + (spec.ends_within or math.inf))]
+    for each in barring:
+        if shape.exclusive or not each.gpus:
+            what = f"it wants {node.name} alone, and {each.target}" if each.gpus else node.name
+            found.append(Obstacle(f"{what} is {_reserved(each, spec, now)}"))
+    reserved = {index: _reserved(each, spec, now) for each in reversed(barring) for index in each.gpus}
+    found += _gpu_obstacles(node, shape, reserved)
+    return tuple(found)
+
+
+def against(cluster: Cluster, spec: TaskSpec, owner: str = "") -> Mapping[str, tuple[Obstacle, ...]]:
+    """What stands in the way on each node that the task would go to; on all of them, when it would go to none.
+
+    `owner` is whose task it is; nothing is reserved for nobody.
+    """
+    found = {name: obstacles(node, spec, owner, cluster.at) for name, node in cluster.nodes.items()}
+    shape = shape_of(spec)
+    return {name: each for name, each in found.items() if not shape.rules_out(cluster.nodes[name].config)} or found
+
+
+def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
+    """Why no node will ever do as they are, None when one may."""
+    found = against(cluster, spec, owner)
+    if not all(any(obstacle.lasting for obstacle in each) for each in found.values()):
+        return None
+    lasting = {name: tuple(obstacle for obstacle in each if obstacle.lasting) for name, each in found.items()}
+    return f"{asked(spec)} can never be had here{_told(lasting)}"
+
+
+def asked(spec: TaskSpec) -> str:
+    """What is asked for, in short; of one without GPUs also cores and memory."""
+    amounts = [counted(spec.cores, "core")] if spec.cores else []
+    amounts += [f"{short_size(spec.memory)} of memory"] if spec.memory else []
+    return f"{' and '.join(amounts)} on {spec.needs}" if amounts and not spec.needs.gpus else str(spec.needs)
+
+
+def refusal(cluster: Cluster, spec: TaskSpec, owner: str = "") -> AgentlessError | None:
+    """Why no node will do now as an error, None when one would."""
+    found = against(cluster, spec, owner)
+    if not all(found.values()):
+        return None
+    several = len(found) > 1
+    if all(cluster.nodes[name].state == "offline" for name in found):
+        told = _told({name: each[:1] for name, each in found.items()})
+        return Unreachable(f"{spec.needs}: no node can be reached{told}" if several else told.removeprefix(": "))
+    return Refused(f"{spec.needs}{' cannot start now' if several else ''}{_told(found)}")
+
+
+def brief(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str:
+    """The nearest reason why it does not start now, without details; empty when it would."""
+    found = [obstacles(node, spec, owner, cluster.at) for node in cluster.nodes.values()]
+    passing = [each for each in found if not any(obstacle.lasting for obstacle in each)]
+    if not passing:
+        return f"{asked(spec)} can never be had here"
+    nearest = min(passing, key=len)
+    free = [each[0].free for each in passing if len(each) == 1 and each[0].free]
+    if len(nearest) == 1 and nearest[0].free:
+        most = [words for _, words in sorted(free, key=lambda each: -each[0])]
+        return f"{_wanted(spec.needs.gpus)} and {_listed(most)} are free"
+    return "; ".join(obstacle.text for obstacle in nearest)
+
+
+def flaw_of(gpu: Gpu, shape: Shape, reserved: Mapping[int, str] = NOBODY) -> Flaw | None:
+    """Why a GPU will not do for a task of this shape; `reserved` says in words for whom it is, by index."""
+    reading, index = gpu.reading, gpu.reading.index
+    total, free = reading.memory_total_mib, reading.memory_unused_mib
+    wanted, beside = short_size(shape.gpu_memory), f"; {reserved[index]}" if index in reserved else ""
+    if shape.rank(reading.name) is None:
+        return Flaw(index, "is", reading.name or "a GPU without a name", lasting=True)
+    if total is not None and total << 20 < shape.gpu_memory:
+        return Flaw(index, "has", f"{format_size(total << 20)} of memory, not {wanted}", lasting=True)
+    if gpu.state == "foreign" and not shape.share:
+        hint = " (--share to run beside it)" if shape.sharing.limit == 1 else ""
+        return Flaw(index, "is", f"foreign: {gpu.reason}{hint}{beside}")
+    if gpu.state == "allocated" and shape.sharing.limit > 1:
+        if (more := _unshared(gpu, shape.sharing)) is not None:
+            return Flaw(index, "is", f"allocated: {gpu.reason}{more}{beside}")
+    elif gpu.state == "excluded":
+        return Flaw(index, "is", f"excluded: {gpu.reason}", lasting=True)
+    elif gpu.state not in ("free", "foreign", "drained"):  # that its node is drained is said of the node
+        return Flaw(index, "is", f"{gpu.state}: {gpu.reason}{beside}")
+    if free is not None and free << 20 < shape.gpu_memory:
+        return Flaw(index, "has", f"{format_size(free << 20)} of memory free, not {wanted}{beside}")
+    return Flaw(index, "is", reserved[index]) if index in reserved else None
+
+
+# ---------------------------------------------------------------------- inside
+
+
+def _reserved(reservation: Reservation, spec: TaskSpec, now: float) -> str:
+    if reservation.begin <= now:
+        return str(reservation)
+    if spec.ends_within is None:
+        return f"{reservation}, and it has no --time-limit that is over by then"
+    return f"{reservation}, and it may run for {format_duration(spec.ends_within)}"
+
+
+def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
+    """What is to be added to why it is not free, for one who would share it; None when it may."""
+    total = gpu.reading.memory_total_mib
+    others = [holder.sharing for holder in gpu.holders]
+    if gpu.closed or total is None:
+        return f"; {gpu.closed}"
+    if gpu.intruders or len(others) >= gpu.shares:
+        return ""
+    if len(others) >= sharing.limit:
+        return f", and it wants to be one of {sharing.limit} at most"
+    left = (total << 20) - sum(other.floor for other in others)
+    if sharing.floor > left:
+        return f", {format_size(left)} of its memory not set aside, not {short_size(sharing.floor)}"
+    return None
+
+
+def _told(found: Mapping[str, tuple[Obstacle, ...]]) -> str:
+    """What stands in the way, behind a colon: in the same line, or of several nodes each in a line of its own."""
+    texts = {name: printable("; ".join(map(str, each))) for name, each in found.items()}
+    if len(texts) == 1:
+        return f": {''.join(texts.values())}"
+    lines = [naming(name, text) for name, text in texts.items()]
+    more = [f"and {len(lines) - MAX_NODES} more nodes"] if len(lines) > MAX_NODES else []
+    return "\n  ".join((":", *lines[:MAX_NODES], *more))
+
+
+def _host_obstacles(node: Node, spec: TaskSpec) -> Iterable[Obstacle]:
+    host, numa = node.observation.host, spec.needs.numa
+    numas = [n.id for n in host.numa] if host else []
+    if numa is not None and numa not in numas and (host or node.state == "online"):
+        have = ", ".join(map(str, numas)) or "none"
+        yield Obstacle(f"NUMA node {numa} is not there ({node.name} has {have})", lasting=True)
+    if host is None:
+        return
+    if spec.cores and host.cores:
+        held, wanted = node.cores_set_aside, f"{counted(spec.cores, 'core')} {'is' if spec.cores == 1 else 'are'}"
+        if spec.cores > host.cores:
+            yield Obstacle(f"{wanted} asked for and {node.name} has {host.cores}", lasting=True)
+        elif spec.cores + held > host.cores + 1e-9:
+            free = max(0.0, host.cores - held)
+            yield Obstacle(f"{wanted} asked for and {free:g} of {host.cores} are not set aside")
+    if spec.memory and host.memory_mib:
+        total, set_aside = host.memory_mib << 20, node.memory_set_aside
+        wanted, has = short_size(spec.memory), format_size(total)
+        if spec.memory > total:
+            yield Obstacle(f"{wanted} of memory are asked for and {node.name} has {has}", lasting=True)
+        elif spec.memory + set_aside > total:
+            left = format_size(max(0, int(total - set_aside)))
+            yield Obstacle(f"{wanted} of memory are asked for and {left} of {has} are not set aside")
+
+
+def _gpu_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Iterable[Obstacle]:
+    if shape.indices:
+        return _exact_obstacles(node, shape, reserved)
+    return _any_obstacles(node, shape, reserved) if shape.gpus and node.observation.sample else ()
+
+
+def _exact_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Iterable[Obstacle]:
+    # One that has vanished comes last, and another may have its index by now.
+    by_index = {gpu.reading.index: gpu for gpu in reversed(node.gpus)}
+    missing = [index for index in shape.indices if index not in by_index]
+    if node.state == "online":
+        yield from (Obstacle(f"GPU {index} is not there ({_has(node)})", lasting=True) for index in missing)
+    # What the whole node is not well for is not said of each GPU again.
+    asked = [by_index[index] for index in shape.indices if index in by_index]
+    asked = [gpu for gpu in asked if node.state == "online" or gpu.state != "unknown"]
+    flaws = [flaw for gpu in asked if (flaw := flaw_of(gpu, shape, reserved))]
+    for lasting in (False, True):
+        yield from (Obstacle(words, lasting) for words in say(flaw for flaw in flaws if flaw.lasting is lasting))
+
+
+def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Iterable[Obstacle]:
+    flaws = [flaw for gpu in node.gpus if (flaw := flaw_of(gpu, shape, reserved))]
+    capable = len(node.gpus) - sum(flaw.lasting for flaw in flaws)
+    free = len(node.gpus) - len(flaws)
+    wanted = _wanted(shape.gpus)
+    if capable < shape.gpus:
+        why = say(flaw for flaw in flaws if flaw.lasting)
+        yield Obstacle(f"{wanted} and {node.name} has {capable} that will do", lasting=True, details=why)
+    elif free < shape.gpus:
+        why = say(flaw for flaw in flaws if not flaw.lasting)
+        amount = f"{free} of {capable} on {node.name}"
+        yield Obstacle(f"{wanted} and {amount} are free", details=why, free=(free, amount))
+
+
+def _wanted(gpus: int) -> str:
+    return f"{gpus} GPU{'s are' if gpus > 1 else ' is'} asked for"
+
+
+def _listed(words: Sequence[str]) -> str:
+    """Of nodes what each has, the most first: of the first few, and how many others there are."""
+    others = len(words) - MAX_BRIEF
+    more = [f"no more on {others} other node{'s' if others > 1 else ''}"] if others > 0 else []
+    *most, last = (*words[:MAX_BRIEF], *more)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _has(node: Node) -> str:
+    indices = sorted({gpu.reading.index for gpu in node.gpus})
+    if not indices:
+        return f"{node.name} has no GPU"
+    return f"{node.name} has {'GPUs' if len(indices) > 1 else 'only GPU'} {format_indices(indices)}"
+
+
+def _tasks(node: Node) -> str:
+    first, *rest = node.allocations
+    return f"{first}" + (f" and {len(rest)} more" if rest else "")

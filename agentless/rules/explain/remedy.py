@@ -1,0 +1,169 @@
+"""What would make a task fit on a node now. Each remedy was tried: with it, the task would start there.
+
+Those who come before it in the queue have their turn first, and keep what they are promised.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from agentless.model.nodes.cluster import Allocation, Cluster, Gpu, Node
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Task
+from agentless.model.units import GPU_MEMORY, MEMORY, format_duration, parse_duration, short_duration
+from agentless.rules.explain.ahead import Ahead
+from agentless.rules.explain.obstacles import obstacles
+
+MOST_ENDS = 64
+"""So many tasks that would have to end are looked at on one node."""
+MOST_AHEAD = 100
+"""Behind more tasks than that nothing is said to help: it would have to be tried with all of them."""
+LEEWAY = 60.0
+"""Seconds that it may take somebody to type a time limit that is over before something else begins."""
+ENDLESS = 1e9
+"""Seconds of the longest time limit that can be asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """In words, and as what was tried: the task asked for `spec`, or these had ended."""
+
+    text: str
+    spec: TaskSpec | None = None
+    ends: tuple[Allocation, ...] = ()
+
+
+def remedies(cluster: Cluster, name: str, task: Task, ahead: Ahead | None = None) -> tuple[Remedy, ...]:
+    """What would make the task start on this node; none when it does, or nothing helps."""
+    trial, node = _Trial(cluster, task, ahead or Ahead()), cluster.nodes[name]
+    if len(trial.ahead.tasks) > MOST_AHEAD or trial.succeeds(node, task.spec):
+        return ()
+    found = dict[str, Remedy]()
+    for words, spec in _changes(node, task.spec, trial):
+        option = words.partition(" ")[0]
+        if option not in found and trial.succeeds(node, spec):
+            found[option] = Remedy(words, spec)
+    return (*found.values(), *_after(node, trial))
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A task that wants to start, and those who come before it."""
+
+    cluster: Cluster
+    task: Task
+    ahead: Ahead
+
+    @property
+    def now(self) -> float:
+        return self.cluster.at
+
+    def succeeds(self, node: Node, spec: TaskSpec) -> bool:
+        """Whether it starts on a node that is so, if it asks for this."""
+        if obstacles(node, spec, self.task.owner, self.now):
+            return False
+        there = replace(self.cluster, nodes={**self.cluster.nodes, node.name: node})
+        only = replace(spec, needs=replace(spec.needs, nodes=(node.name,)))
+        return self.ahead.leave(there, replace(self.task, spec=only))
+
+
+def _changes(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, TaskSpec]]:
+    """The spec with one thing asked for otherwise; of the same option those first that ask for more."""
+    needs = spec.needs
+    if needs.indices:
+        others = replace(needs, indices=())
+        these = "these" if needs.gpus > 1 else "this one"
+        yield f"--gpus {needs.gpus} in place of exactly {these}", replace(spec, needs=others)
+    else:
+        for gpus in range(needs.gpus - 1, 0, -1):
+            yield f"--gpus {gpus}", replace(spec, needs=replace(needs, gpus=gpus))
+    readings = [gpu.reading for gpu in node.gpus]
+    if needs.gpu_memory is not None:
+        for words, size in _sizes(reading.memory_unused_mib or 0 for reading in readings):
+            if GPU_MEMORY.least <= size < needs.gpu_memory:
+                yield f"--gpu-memory {words}", replace(spec, needs=replace(needs, gpu_memory=size))
+    if needs.gpu_types:
+        for name in sorted({reading.name for reading in readings if reading.name}):
+            yield f"--gpu-type {name!r}", replace(spec, needs=replace(needs, gpu_types=(name,)))
+    if needs.gpus and not spec.share and needs.gpu_share == 1:
+        yield "--share", replace(spec, share=True)
+    host = node.observation.host
+    if spec.cores and host and host.cores:
+        free = math.floor((host.cores - node.cores_set_aside) * 100) / 100  # as it is typed, and never more
+        if 0 < free < spec.cores:
+            yield f"--cores {free:g}", replace(spec, cores=free)
+    if spec.memory and host and host.memory_mib:
+        for words, size in _sizes([host.memory_mib - int(node.memory_set_aside / 2**20 + 1)]):
+            if MEMORY.least <= size < spec.memory:
+                yield f"--memory {words}", replace(spec, memory=size)
+    if needs.exclusive:
+        yield "without --exclusive", replace(spec, needs=replace(needs, exclusive=False))
+    yield from _limits(node, spec, trial)
+
+
+def _sizes(all_mib: Iterable[int]) -> Iterator[tuple[str, int]]:
+    """Sizes that are no more than these, as somebody would type them, and in bytes; the largest first."""
+    for mib in sorted(set(all_mib), reverse=True):
+        for unit, one in (("G", 10**9), ("M", 10**6)):
+            if (count := (mib << 20) // one) > 0:
+                yield f"{count}{unit}", count * one
+                break
+
+
+def _limits(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, TaskSpec]]:
+    """Time limits with which it is over before a reservation begins, or a task that comes before it starts."""
+    terms, promised = spec.terms, [promise.start for _, promise in trial.ahead.on(node)]
+    if None in promised and terms.time_limit is None:
+        yield "--time-limit of any length", replace(spec, terms=replace(terms, time_limit=ENDLESS))
+    begins = {each.begin for each in node.reservations} | {start for start in promised if start is not None}
+    grace = spec.stop_grace if terms.signal_before is None else 0.0
+    for begin in sorted(begins, reverse=True):
+        minutes = (begin - trial.now - grace - LEEWAY) // 60
+        if minutes < 1:
+            continue
+        words = short_duration(minutes * 60)
+        limit = parse_duration(words)
+        if limit < (terms.time_limit or ENDLESS) and (terms.signal_before or 0.0) < limit:
+            yield f"--time-limit {words} or less", replace(spec, terms=replace(terms, time_limit=limit))
+
+
+def _after(node: Node, trial: _Trial) -> Iterable[Remedy]:
+    """Whose end would be enough: those that end first, without any that need not."""
+    spec = trial.task.spec
+    soonest = sorted(node.allocations, key=lambda each: (each.ends_at is None, each.ends_at or 0.0, each.task))
+    over: list[Allocation] = []
+    for allocation in soonest[:MOST_ENDS]:
+        over.append(allocation)
+        if trial.succeeds(_without(node, over), spec):
+            break
+    else:
+        return
+    for allocation in list(over):
+        fewer = [each for each in over if each is not allocation]
+        if trial.succeeds(_without(node, fewer), spec):
+            over = fewer
+    left = max((each.ends_at or math.inf for each in over), default=trial.now) - trial.now
+    when = "" if left == math.inf else f", in {format_duration(left)} at the latest" if left >= 1 else ", any moment"
+    has = "has" if len(over) == 1 else "have"
+    yield Remedy(f"once {', '.join(map(str, over))} {has} ended{when}", ends=tuple(over))
+
+
+def _without(node: Node, over: Iterable[Allocation]) -> Node:
+    """The node after these have ended."""
+    gone = {allocation.task for allocation in over}
+    allocations = tuple(each for each in node.allocations if each.task not in gone)
+    return replace(node, allocations=allocations, gpus=tuple(_emptied(gpu, gone) for gpu in node.gpus))
+
+
+def _emptied(gpu: Gpu, gone: set[str]) -> Gpu:
+    left = tuple(holder for holder in gpu.holders if holder.task not in gone)
+    if left == gpu.holders:
+        return gpu
+    if left or gpu.state != "allocated":
+        return replace(gpu, holders=left)
+    if gpu.strangers or gpu.closed:
+        return replace(gpu, holders=(), state="foreign", reason="who uses it stays")
+    reading = replace(gpu.reading, memory_used_mib=0, memory_free_mib=gpu.reading.memory_total_mib)
+    return replace(gpu, reading=reading, holders=(), state="free", reason="", processes=())

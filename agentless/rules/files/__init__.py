@@ -1,0 +1,1 @@
+"""Uploads, outputs and copies: what goes where."""

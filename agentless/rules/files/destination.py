@@ -1,0 +1,82 @@
+"""Where copies come to lie: as `cp -r` and scp have it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentless.errors import CopyFailed, UsageError
+from agentless.model.files.location import Kind, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """One source and the path that it gets: a file that is put there, or a folder whose content goes into that one."""
+
+    source: Place
+    is_folder: bool
+    target: str
+
+
+def landings(sources: Sequence[tuple[Place, Kind]], destination: Place, kind: Kind) -> tuple[Landing, ...]:
+    """The landing of each source: into a folder that is there goes below it; anything else has room for one.
+
+    Raises CopyFailed for what is not there, cannot be read or does not fit, and UsageError for what cannot be meant.
+    """
+    for source, found in sources:
+        check_source(source, found)
+    if kind == "denied":
+        raise CopyFailed(f"{destination}: permission denied")
+    if kind == "orphan":
+        raise CopyFailed(f"{destination}: there is no such folder to put it into")
+    if kind == "folder":
+        return _below(sources, destination)
+    if len(sources) > 1:
+        raise CopyFailed(f"{destination} is no folder, and {len(sources)} sources do not fit into one place")
+    ((source, found),) = sources
+    if kind == "other":
+        raise CopyFailed(f"{destination} is neither a file nor a folder; choose another name")
+    if kind == "file" and found == "folder":
+        raise CopyFailed(f"{destination} is a file, and {source} a folder; choose another name")
+    if found == "file" and destination.path.endswith("/"):
+        raise CopyFailed(f"{destination} is no folder; make it first, or leave out the slash")
+    return (Landing(source, found == "folder", destination.path.rstrip("/")),)
+
+
+def check_source(source: Place, kind: Kind) -> None:
+    """Raise CopyFailed for what cannot be copied."""
+    if kind == "denied":
+        raise CopyFailed(f"{source}: permission denied")
+    if kind in ("nothing", "orphan"):
+        raise CopyFailed(f"{source}: no such file or folder")
+    if kind == "other":
+        raise CopyFailed(f"{source} is neither a file nor a folder, and cannot be copied")
+    if kind == "file" and source.path.endswith("/"):
+        raise CopyFailed(f"{source} is a file and no folder; leave out the slash")
+
+
+def check_target(landing: Landing, target: Place, kind: Kind) -> None:
+    """Raise CopyFailed when something of the other sort is in the place of a landing."""
+    if kind == "denied":
+        raise CopyFailed(f"{target}: permission denied")
+    if kind == "folder" and not landing.is_folder:
+        raise CopyFailed(f"{target} is a folder, which a file does not replace")
+    if kind in ("file", "other") and landing.is_folder:
+        raise CopyFailed(f"{target} is in the way: it is no folder")
+    if kind == "other":
+        raise CopyFailed(f"{target} is neither a file nor a folder; choose another name")
+
+
+def _below(sources: Sequence[tuple[Place, Kind]], destination: Place) -> tuple[Landing, ...]:
+    found: dict[str, Landing] = {}
+    folder = destination.path if destination.path.endswith("/") or not destination.path else f"{destination.path}/"
+    for source, kind in sources:
+        name = source.path.rstrip("/").rpartition("/")[2]
+        if name == "..":
+            raise UsageError(f"{source}: name the folder itself, not one as seen from below")
+        # The content of a folder, as in `cp -r folder/. there`; a home or a root has no name that could be kept.
+        name = "" if name in (".", "~") else name
+        if name and name in found:
+            raise UsageError(f"{found[name].source} and {source} have the same name; copy them one after the other")
+        found[name or str(source)] = Landing(source, kind == "folder", f"{folder}{name}" if name else destination.path)
+    return tuple(found.values())

@@ -1,0 +1,1 @@
+"""Envs and image layers: what has to travel and what may go."""

@@ -1,0 +1,133 @@
+"""What is known of envs, from what nodes have and what is remembered; what a prune takes away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from agentless.errors import NotFound, Refused
+from agentless.model.images.env import EnvImage, EnvRecord, EnvRef, Sight, Version
+from agentless.rules.views.nearest import nearest
+
+LEFT_FOR = 300.0
+"""Seconds after which what was being made is a leftover: it has its name a moment after it is there."""
+
+
+def learned(records: Mapping[str, EnvRecord], seen: Mapping[str, Sight], now: float) -> dict[str, EnvRecord]:
+    """The records after a look at some nodes; of the others what was known of them before is still believed."""
+    names = set(records)
+    for sight in seen.values():
+        names.update(image.ref.name for image in sight.images)
+        names.update(container.env for container in sight.containers)
+    return {name: _learned(name, records.get(name), seen, now) for name in names}
+
+
+def _learned(name: str, known: EnvRecord | None, seen: Mapping[str, Sight], now: float) -> EnvRecord:
+    record = known or EnvRecord(since=now)
+    found: dict[int, list[tuple[str, EnvImage]]] = {}
+    for node, sight in seen.items():
+        for image in sight.images:
+            if image.ref.name == name and image.ref.version is not None:
+                found.setdefault(image.ref.version, []).append((node, image))
+    versions: dict[int, Version] = {}
+    for number in sorted({*record.versions, *found}):
+        if version := _version(record.versions.get(number), found.get(number, []), seen):
+            versions[number] = version
+    homes = [node for node, sight in seen.items() if sight.container(name)]
+    home = homes[0] if homes else None if record.home in seen else record.home
+    if record.home in homes:
+        home = record.home
+    highest, unsettled = max(record.highest, *versions, 0), record.unsettled
+    if highest > record.highest:
+        unsettled = known is None or versions[highest].at < record.since
+    return replace(record, highest=highest, home=home, versions=versions, unsettled=unsettled)
+
+
+def _version(known: Version | None, found: list[tuple[str, EnvImage]], seen: Mapping[str, Sight]) -> Version | None:
+    """The one that bears a number: of two images that were given the same by accident, the one that was there first."""
+    elsewhere = tuple(node for node in known.nodes if node not in seen) if known else ()
+    here = [(node, image) for node, image in found if known and image.id == known.id]
+    if known and (elsewhere or here):
+        return replace(known, nodes=tuple(sorted({*elsewhere, *(node for node, _ in here)})))
+    if not found:
+        return None
+    first = min((image for _, image in found), key=lambda image: (image.at, image.id))
+    nodes = sorted(node for node, image in found if image.id == first.id)
+    return Version(first.id, first.size, first.message, first.by, first.at, tuple(nodes))
+
+
+def env_named(records: Mapping[str, EnvRecord], name: str) -> EnvRecord:
+    """The env; raises NotFound with the nearest name."""
+    record = records.get(name)
+    if record is None or not record.there:
+        hint = nearest(name, [each for each, known in records.items() if known.there])
+        raise NotFound(f"no env {name!r}{hint}; agentless env list shows them")
+    return record
+
+
+def version_named(records: Mapping[str, EnvRecord], ref: EnvRef) -> tuple[EnvRef, Version]:
+    """The version that is meant, the current one if none is named; raises NotFound or Refused."""
+    record = env_named(records, ref.name)
+    number = record.current if ref.version is None else ref.version
+    if number is None:
+        raise Refused(f"env {ref.name} has no version yet; save one: agentless env save {ref.name}")
+    if number not in record.versions:
+        there = ", ".join(map(str, sorted(record.versions))) or "none yet"
+        hint = nearest(str(number), map(str, record.versions))
+        raise NotFound(f"env {ref.name} has no version {number}{hint}; there is {there}")
+    return EnvRef(ref.name, number), record.versions[number]
+
+
+def assumed_words(name: str, number: int | None) -> str:
+    """That the current version of an env is only assumed, and how to settle it."""
+    return (
+        f"env {name}: version {number} is assumed to be the current one because it is the newest; a rollback from it "
+        f"is not remembered here. To settle it: agentless env rollback {name}:{number}, or another version"
+    )
+
+
+def next_number(record: EnvRecord, seen: Mapping[str, Sight], name: str) -> int:
+    """The number of the next version: one that was never given, by us or, as far as can be seen, by anybody."""
+    taken = [record.highest, *record.versions]
+    for sight in seen.values():
+        for word in sight.strange:
+            _, _, number = word.removeprefix("agentless/").partition(":")
+            if word.startswith(f"agentless/{name}:") and number.isascii() and number.isdigit() and len(number) < 10:
+                taken.append(int(number))
+    return max(taken) + 1
+
+
+def prunable(
+    records: Mapping[str, EnvRecord],
+    sight: Sight,
+    now: float,
+    *,
+    used: Iterable[EnvRef] = (),
+    busy: Iterable[str] = (),
+    coming: Iterable[str] = (),
+) -> tuple[str, ...]:
+    """Images and containers of a node that nobody needs: versions before the current one, and leftovers.
+
+    Of an env whose current version is only assumed, an older one may be the one that is wanted.
+    `used` are the versions that live tasks want, `busy` the envs that something is being done to, `coming` the ids of
+    the images that are on their way; `now` is by the node's clock. What is not ours is never among them.
+    """
+    wanted, left_alone = set(used), set(busy)
+    bases = {container.image for container in sight.containers}
+    old = [
+        image.ref.image
+        for image in sight.images
+        if image.ref.name not in left_alone and image.ref not in wanted and image.id not in bases
+        if _is_old(records.get(image.ref.name), image.ref)
+    ]
+    arriving = {
+        *coming,
+        *(each.id for name in left_alone if name in records for each in records[name].versions.values()),
+    }
+    broken = [name for name, made in sight.leftovers.items() if now - made > LEFT_FOR]
+    return (*old, *broken, *(held for held, image in sight.partial.items() if image not in arriving))
+
+
+def _is_old(record: EnvRecord | None, ref: EnvRef) -> bool:
+    current = record.current if record and not record.assumed else None
+    return current is not None and ref.version is not None and ref.version < current

@@ -1,0 +1,1 @@
+"""The state of nodes and GPUs out of what was observed of them."""

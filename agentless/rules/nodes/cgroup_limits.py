@@ -1,0 +1,47 @@
+"""What an engine cannot do for a task, for want of a control group: it would leave that out with a mere warning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from agentless.model.nodes.node import Control, EngineFacts, NodeConfig
+
+_DOES: Mapping[Control, tuple[str, str]] = {
+    "memory": ("limit memory", "--memory"),
+    "cpu": ("limit cores", "--cores"),
+    "cpuset": ("pin to a NUMA node", "the NUMA node"),
+    "freezer": ("pause", ""),
+}
+_FIX = (
+    "enable them in the kernel (cgroup_enable=memory) or, for an engine without root, let systemd delegate them "
+    "(Delegate=cpu cpuset io memory pids for user@.service)"
+)
+
+
+def lacking(
+    engine: EngineFacts | None, *, bare: bool, cores: float, memory: float, numa: int | None
+) -> tuple[Control, ...]:
+    """The control groups that the engine lacks for a task; systemd looks after those that run without it (`bare`)."""
+    if engine is None or bare or not engine.lacks:
+        return ()
+    wanted: Mapping[Control, bool] = {"memory": memory > 0, "cpu": cores > 0, "cpuset": numa is not None}
+    return tuple(control for control, is_wanted in wanted.items() if is_wanted and control in engine.lacks)
+
+
+def in_words(node: NodeConfig, control: Control) -> str:
+    """Why a task that wants it does not fit on a node."""
+    verb, option = _DOES[control]
+    without = f"; leave out {option} or take another node" if option else ""
+    return f"{engine_of(node)} on {node.name} cannot {verb}: it has no {control} control group{without}"
+
+
+def told(node: NodeConfig, lacks: Iterable[Control]) -> str:
+    """All that it cannot do, with the fix."""
+    found = sorted(lacks)
+    verbs = ", ".join(_DOES[control][0] for control in found)
+    return f"{engine_of(node)} cannot {verbs}: no control group {', '.join(found)}; {_FIX}"
+
+
+def engine_of(node: NodeConfig) -> str:
+    """The name of its engine."""
+    return "podman" if node.has_podman else "Docker"

@@ -1,0 +1,249 @@
+"""The cluster out of inventory, observations and tasks: which GPU is free, and why the others are not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from agentless.model.nodes.cluster import Allocation, Cluster, Gpu, GpuState, Node, NodeState, Observation
+from agentless.model.nodes.exclusion import NodeRecord
+from agentless.model.nodes.gpu import GpuProcess, GpuReading
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.scheduling.reservation import Reservation
+from agentless.model.tasks.claim import Claim, claim_of
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.task import Assigning, Placement, Running, Task
+from agentless.model.units import format_size
+from agentless.rules.nodes.exclusion import gated
+from agentless.rules.nodes.twins import twin_words
+
+STALE_AFTER = 15.0
+"""Seconds without a sample after which a connected node is degraded: its GPUs are not known to be idle any more."""
+
+
+def survey(
+    nodes: Mapping[str, NodeConfig],
+    observations: Mapping[str, Observation],
+    tasks: Iterable[Task],
+    now: float,
+    records: Mapping[str, NodeRecord] = MappingProxyType({}),
+    reservations: Iterable[Reservation] = (),
+    called: Callable[[Container, Claim], str] = lambda _, claim: claim.task,
+    homes: Mapping[str, str] = MappingProxyType({}),
+) -> Cluster:
+    """Everything known, put together. An unknown reading makes an unknown GPU, never a free one.
+
+    `records` say which nodes are drained, and which GPUs are kept out. `called` says what task a container is, `homes`
+    whose a GPU is that several nodes name.
+    """
+    held: dict[str, dict[str, Allocation]] = defaultdict(dict)
+    starting: set[str] = set()
+    for task in tasks:
+        if task.live and task.placement:
+            held[task.placement.node][task.id] = _allocation(task, task.placement)
+            if isinstance(task.status, Assigning):
+                starting.add(task.placement.node)
+    reserved: dict[str, list[Reservation]] = defaultdict(list)
+    for reservation in sorted(reservations, key=lambda each: (each.begin, each.id)):
+        if now < reservation.end:
+            reserved[reservation.node].append(reservation)
+    return Cluster(
+        {
+            name: gated(
+                _node(
+                    config,
+                    observations.get(name, Observation()),
+                    held[name],
+                    now,
+                    tuple(reserved[name]),
+                    called,
+                    homes,
+                    starting=name in starting,
+                ),
+                records.get(name),
+            )
+            for name, config in nodes.items()
+        },
+        now,
+    )
+
+
+def _allocation(task: Task, placement: Placement) -> Allocation:
+    spec, began = task.spec, None
+    match task.status:
+        case Running(started_at=moment) | Assigning(since=moment):
+            began = moment
+    return Allocation(
+        task.id,
+        task.owner,
+        placement.gpu_uuids,
+        spec.cores or 0.0,
+        spec.memory or 0.0,
+        spec.needs.exclusive,
+        began,
+        spec.ends_within,
+        spec.needs.sharing,
+        placement.numa,
+    )
+
+
+def _claimed(container: Container, claim: Claim, task: str) -> Allocation:
+    return Allocation(
+        task,
+        claim.owner,
+        claim.gpu_uuids,
+        claim.cores or 0.0,
+        claim.memory or 0.0,
+        claim.exclusive,
+        container.here(container.started_at or container.created_at),
+        claim.limit,
+        claim.sharing,
+        claim.numa,
+    )
+
+
+def _node(
+    config: NodeConfig,
+    seen: Observation,
+    held: Mapping[str, Allocation],
+    now: float,
+    reservations: tuple[Reservation, ...],
+    called: Callable[[Container, Claim], str],
+    homes: Mapping[str, str],
+    *,
+    starting: bool,
+) -> Node:
+    state, reason = _node_state(seen, now)
+    if state == "online" and (twin := twin_words(config.name, seen, homes)):
+        state, reason = "degraded", twin
+    trial = seen.broken if state == "online" and seen.broken and now >= seen.broken.again and not starting else None
+    if state == "online" and seen.broken:
+        state, reason = "degraded", seen.broken.reason
+    allocations = dict(held)
+    holders: dict[str, dict[str, Allocation]] = defaultdict(dict)
+    for allocation in held.values():
+        for uuid in allocation.gpu_uuids:
+            holders[uuid][allocation.task] = allocation
+    inside: dict[str, dict[str, str]] = defaultdict(dict)
+    shared: set[str] = set()
+    containers = (seen.engine.containers or ()) if seen.engine else ()
+    for container in containers:
+        if container.live and (claim := claim_of(container)):
+            task = called(container, claim)
+            claimed = allocations.setdefault(task, _claimed(container, claim, task))
+            for uuid in claim.gpu_uuids:
+                holders[uuid].setdefault(task, claimed)
+                inside[uuid][container.id] = task
+                if claim.share:
+                    shared.add(uuid)
+    sample = seen.sample
+    readings = sample.gpus if sample else ()
+    processes: dict[str, list[GpuProcess]] = defaultdict(list)
+    for process in (sample.processes or ()) if sample else ():
+        processes[process.gpu_uuid].append(process)
+    known = sample is not None and sample.processes is not None and (state == "online" or trial is not None)
+    gpus = tuple(
+        _gpu(
+            config,
+            reading,
+            tuple(holders[reading.uuid].values()),
+            tuple(processes[reading.uuid]),
+            inside[reading.uuid],
+            reading.uuid in shared,
+            known,
+            reason,
+            homes.get(reading.uuid, config.name),
+        )
+        for reading in readings
+    )
+    starts = [container.here(container.started_at) for container in containers]
+    last_start = max(filter(None, (*starts, *(allocation.since for allocation in allocations.values()))), default=0.0)
+    return Node(config, state, reason, gpus, seen, tuple(allocations.values()), last_start, reservations, trial=trial)
+
+
+def _node_state(seen: Observation, now: float) -> tuple[NodeState, str]:
+    if seen.error is not None:
+        return "offline", seen.error
+    if seen.sample is None or seen.engine is None:
+        return "degraded", "no sample has arrived yet"
+    if seen.sample.error is not None and seen.sample.processes is None:
+        return "degraded", seen.sample.error
+    if seen.sampled_at is not None and now - seen.sampled_at > STALE_AFTER:
+        return "degraded", f"its last sample is {now - seen.sampled_at:.0f} s old"
+    if seen.engine.error is not None:
+        return "degraded", seen.engine.error
+    if seen.engine.containers is None:
+        return "degraded", "its containers cannot be listed"
+    return "online", ""
+
+
+def _gpu(
+    config: NodeConfig,
+    reading: GpuReading,
+    holders: tuple[Allocation, ...],
+    processes: tuple[GpuProcess, ...],
+    inside: Mapping[str, str],
+    beside: bool,
+    known: bool,
+    node_reason: str,
+    home: str,
+) -> Gpu:
+    """`inside` are the containers that claim it, each with its task; `beside`: strangers on it are expected."""
+    state: GpuState
+    outside = tuple(process for process in processes if process.container not in inside)
+    # As long as a container is not known yet, its processes look like those of strangers in another one.
+    found = {holder.task for holder in holders}.issubset(inside.values())
+    strangers = outside if found else tuple(process for process in outside if process.container is None)
+    unknown = _unknown(reading, known, node_reason)
+    if home != config.name:
+        return Gpu(reading, "excluded", f"it is {home}'s, which names the same GPU; counted there", home=home)
+    if reading.index in config.exclude_gpus:
+        state, reason = "excluded", "excluded by the inventory"
+    elif holders:
+        state, reason = "allocated", _held(holders)
+        if strangers and found:
+            reason += f", {'beside' if beside else 'used by'} {describe(strangers[0])}" + _more(len(strangers) - 1)
+    elif unknown:
+        state, reason = "unknown", unknown
+    elif processes:
+        # Also one in a container of ours: whoever uses a GPU that it does not claim is foreign to it.
+        state, reason = "foreign", f"used by {describe(processes[0])}" + _more(len(processes) - 1)
+    else:
+        state, reason = "free", ""
+    intruders = strangers if state == "allocated" and found and not beside else ()
+    closed = unknown or ("who uses it is not known yet" if outside and not found else "")
+    if reading.compute_mode in ("Exclusive_Process", "Exclusive_Thread"):
+        closed = closed or "its compute mode lets only one compute (nvidia-smi -c DEFAULT changes it)"
+    return Gpu(reading, state, reason, holders, processes, strangers, intruders, closed)
+
+
+def _held(holders: Sequence[Allocation]) -> str:
+    least = min(holder.sharing.limit for holder in holders)
+    whom = ", ".join(map(str, holders))
+    return f"{len(holders)} of {least} shares held by {whom}" if least > 1 else f"held by {whom}"
+
+
+def _unknown(reading: GpuReading, known: bool, node_reason: str) -> str:
+    """Why it cannot be said that it may be given to somebody, empty when it can."""
+    if not known:
+        return node_reason or "its processes cannot be read"
+    if reading.memory_total_mib is None or reading.memory_used_mib is None:
+        return "its memory cannot be read"
+    if reading.mig:
+        return "it is in MIG mode, and agentless hands out whole GPUs (nvidia-smi -mig 0 ends it)"
+    if reading.compute_mode == "Prohibited":
+        return "its compute mode lets nobody compute (nvidia-smi -c DEFAULT changes it)"
+    return ""
+
+
+def describe(process: GpuProcess) -> str:
+    """A process outside agentless in words: `bob's process 4711 (python train.py, 2.0 GiB)`."""
+    what = (process.command or process.name or "unknown program")[:60]
+    memory = "" if process.memory_mib is None else f", {format_size(process.memory_mib << 20)}"
+    who = f"{process.user}'s process" if process.user else "process"
+    return f"{who} {process.pid} ({what}{memory})"
+
+
+def _more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""

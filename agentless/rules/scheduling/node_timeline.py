@@ -1,0 +1,293 @@
+"""The room on a node, now and later: what is taken until when, and where a task would fit in.
+
+A `Room` is made for one look into the future and thrown away. Times are Unix seconds. What ends at a time that nobody
+knows ends `FAR` away: after that a place can still be promised. What is over its time ends `SOON`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+
+from agentless.model.nodes.cluster import Node
+from agentless.model.nodes.gpu import GpuTopology
+from agentless.model.scheduling.sharing import ALONE, Sharing
+from agentless.model.tasks.task import Placement
+from agentless.rules.nodes.cgroup_limits import lacking
+from agentless.rules.scheduling.gpu_choice import choose
+from agentless.rules.scheduling.gpu_timeline import FAR, Seat
+from agentless.rules.scheduling.load import Load, pinned
+from agentless.rules.scheduling.shape import Amounts, Shape
+
+SOON = 1.0
+"""In so many seconds is expected to end what should have ended."""
+
+NOTHING: Mapping[str, float] = {}
+"""No length is learned of any task."""
+
+Kinds = tuple[tuple[str, int, int], ...]
+"""The GPUs of a node by name, memory (bytes) and number."""
+
+
+class Room:
+    """One node. `order` is its place in the inventory, `closed` why nothing may start there (empty: it may).
+
+    `cores` and `memory` (bytes) are all there is, `free_cores` and `free_memory` what nobody has now. `lengths` are the
+    seconds that are expected of tasks without a limit, by task: a learned length counts as endless as long as somebody
+    was promised a certain time here.
+    """
+
+    def __init__(self, node: Node, order: int, now: float, lengths: Mapping[str, float] = NOTHING) -> None:
+        host = node.observation.host
+        self.node = node
+        self.name = node.name
+        self.order = order
+        self.now = now
+        self.closed = "" if node.state == "online" or node.trial else node.reason
+        self.cores = self.free_cores = math.inf if host is None or host.cores is None else float(host.cores)
+        self.memory = self.free_memory = (
+            math.inf if host is None or host.memory_mib is None else float(host.memory_mib << 20)
+        )
+        self.engine = node.observation.engine
+        self.last_start = node.last_start
+        self.reservations = node.reservations
+        self._exclusive = self._firm = self._unsure = 0
+        self._openings: dict[Sharing, list[float]] = {}
+        self.loads: list[Load] = []
+        near = {bus: numa.id for numa in (host.numa if host else ()) for bus in numa.gpus}
+        self.topology = node.observation.topology or GpuTopology()
+        self.seats = [
+            Seat(gpu, near.get(gpu.reading.pci_bus_id or "", self.topology.numa.get(gpu.reading.index)))
+            for gpu in node.gpus
+            if gpu.state not in ("unknown", "excluded", "unhealthy")
+        ]
+        counts = Counter([(seat.name, seat.total) for seat in self.seats])
+        self.kinds: Kinds = tuple([(name, total, count) for (name, total), count in counts.items()])
+        by_uuid = {seat.uuid: seat for seat in self.seats}
+        for allocation in node.allocations:
+            learned = lengths.get(allocation.task) if allocation.limit is None else None
+            ends_at = allocation.ends_at if learned is None else (allocation.since or now) + learned
+            end = FAR if ends_at is None else ends_at if ends_at > now else now + SOON
+            seats = [by_uuid[uuid] for uuid in allocation.gpu_uuids if uuid in by_uuid]
+            wants = allocation.cores, allocation.memory, allocation.exclusive, allocation.sharing, allocation.numa
+            self._put(seats, Load(-math.inf, end, *wants, sure=learned is None))
+
+    # ----------------------------------------------------------------- reading
+
+    def admits(self, shape: Shape) -> bool:
+        """Whether this is one of the nodes that will do."""
+        if shape.rules_out(self.node.config):
+            return False
+        host = self.node.observation.host
+        return shape.numa is None or any(numa.id == shape.numa for numa in (host.numa if host else ()))
+
+    def suited(self, shape: Shape, *, later: bool) -> list[Seat]:
+        """The seats of the right type, with memory enough in total, and unless it is for later also free now."""
+        return [
+            seat
+            for seat in self.seats
+            if (not shape.indices or seat.index in shape.indices)
+            and (not shape.gpu_types or shape.rank(seat.name) is not None)
+            and seat.total >= shape.gpu_memory
+            and (later or seat.free >= shape.gpu_memory)
+        ]
+
+    def fit(
+        self, shape: Shape, amounts: Amounts, begin: float, among: Sequence[Seat] | None = None
+    ) -> list[Seat] | None:
+        """The seats, `among` these if they are given, that a task gets if it runs from `begin` on; None without.
+
+        Of those that it is given now, not only promised, the memory must be free now.
+        """
+        end = self._end(amounts, begin)
+        if self.closed or not self._serves(shape, amounts) or not self._has_room(shape, amounts, begin, end):
+            return None
+        if not shape.gpus:
+            return []
+        seats = self.suited(shape, later=begin > self.now or among is not None)
+        if among is not None:
+            seats = [seat for seat in seats if seat in among]
+        return choose([seat for seat in seats if self._lets(seat, shape, begin, end)], shape, self.topology)
+
+    def earliest(
+        self, shape: Shape, amounts: Amounts, since: float, among: Sequence[Seat] | None = None
+    ) -> tuple[float, list[Seat]] | None:
+        """The first time from `since` on at which it fits, and its seats; None when no such time can be named."""
+        if (seats := self.fit(shape, amounts, since, among)) is not None:
+            return since, seats
+        ends = {end for seat in self.seats for _, end, _ in seat.taken} | {load.end for load in self.loads}
+        ends.update(reservation.end for reservation in self.reservations)
+        for moment in sorted(end for end in ends if since < end < math.inf):
+            if (seats := self.fit(shape, amounts, moment, among)) is not None:
+                return moment, seats
+        return None
+
+    def soonest(self, shape: Shape, amounts: Amounts) -> float:
+        """A time before which there is certainly not room enough for it: quick to say, and often right."""
+        if not self._serves(shape, amounts):
+            return math.inf
+        if shape.gpus > len(self.seats) or amounts.cores > self.cores or amounts.memory > self.memory:
+            return math.inf
+        moment = self.openings(shape.sharing.rough)[shape.gpus - 1] if shape.gpus else self.now
+        if amounts.cores > self.free_cores:
+            moment = max(moment, self._released("cores", amounts.cores - self.free_cores))
+        if amounts.memory > self.free_memory:
+            moment = max(moment, self._released("memory", amounts.memory - self.free_memory))
+        for reservation in self.reservations:  # the first to begin first
+            if shape.is_kept_off(reservation, moment, moment + amounts.length):
+                moment = reservation.end
+        return moment
+
+    def these(self, uuids: Sequence[str]) -> list[Seat]:
+        """The seats with these UUIDs, of those that are still there."""
+        return [seat for seat in self.seats if seat.uuid in uuids]
+
+    def load_of(self, task: str) -> Load | None:
+        """What a task has that is on the node now."""
+        # The first loads are those of the allocations.
+        found = zip(self.node.allocations, self.loads, strict=False)
+        return next((load for allocation, load in found if allocation.task == task), None)
+
+    def openings(self, sharing: Sharing = ALONE) -> list[float]:
+        """When each GPU opens for the first time from now on, the soonest first: no three are before the third."""
+        found = self._openings.get(sharing)
+        if found is None:
+            found = self._openings[sharing] = sorted([seat.opens(self.now, sharing) for seat in self.seats])
+        return found
+
+    @property
+    def open_seats(self) -> int:
+        """How many GPUs nobody has now."""
+        return self.open_to(ALONE)
+
+    def open_to(self, sharing: Sharing) -> int:
+        """How many GPUs a task with these terms may hope for now."""
+        return bisect.bisect_right(self.openings(sharing), self.now)
+
+    def open_of(self, sharing: Sharing) -> tuple[int, ...]:
+        """The same of each kind, in the order of `kinds`."""
+        if len(self.kinds) == 1:
+            return (self.open_to(sharing),)
+        counts = Counter([(seat.name, seat.total) for seat in self.seats if seat.opens(self.now, sharing) <= self.now])
+        return tuple([counts[name, total] for name, total, _ in self.kinds])
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the end of anything here was learned."""
+        return self._unsure > 0
+
+    @property
+    def in_use(self) -> float:
+        """The share of its cores, or of its memory if that is more, that is set aside now; 0 to 1."""
+        cores = 0.0 if self.cores == math.inf else 1 - self.free_cores / self.cores
+        return max(cores, 0.0 if self.memory == math.inf else 1 - self.free_memory / self.memory)
+
+    # ---------------------------------------------------------------- changing
+
+    def start(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat]) -> tuple[Placement, Load]:
+        """Take seats, cores and memory for a task from now on."""
+        host = self.node.observation.host
+        now = [load for load in self.loads if load.begin <= self.now]
+        can_pin = shape.bare or self.engine is None or "cpuset" not in self.engine.lacks
+        numa = pinned(host, now, shape, amounts, seats) if host and can_pin else None
+        self.last_start = self.now
+        if self.node.trial:
+            self.closed = self.node.reason  # one at a time finds out whether it works again
+        placement = Placement(
+            node=self.name,
+            gpus=tuple(seat.index for seat in seats),
+            gpu_uuids=tuple(seat.uuid for seat in seats),
+            cpus=numa.cpus if numa else None,
+            numa=numa.id if numa else None,
+            gpu_total=min(seat.total for seat in seats) if shape.sharing.limit > 1 else 0,
+        )
+        return placement, self.put(shape, amounts, seats, self.now, numa=placement.numa)
+
+    def put(
+        self,
+        shape: Shape,
+        amounts: Amounts,
+        seats: Sequence[Seat],
+        begin: float,
+        *,
+        firm: bool = False,
+        numa: int | None = None,
+    ) -> Load:
+        """Take seats, cores and memory for a task."""
+        end = self._end(amounts, begin)
+        sure = amounts.sure or end == math.inf
+        wants = amounts.cores, amounts.memory, shape.exclusive, shape.sharing, numa
+        load = Load(begin, end, *wants, sure=sure, firm=firm)
+        self._put(seats, load)
+        return load
+
+    def take_back(self, seats: Sequence[Seat], load: Load) -> None:
+        """Undo a `put`."""
+        for seat in seats:
+            seat.taken.remove((load.begin, load.end, load.sharing))
+        self.loads.remove(load)
+        self._count(load, -1)
+
+    def _put(self, seats: Sequence[Seat], load: Load) -> None:
+        for seat in seats:
+            seat.taken.append((load.begin, load.end, load.sharing))
+        self.loads.append(load)
+        self._count(load, 1)
+
+    def _count(self, load: Load, times: int) -> None:
+        if load.begin <= self.now:
+            self.free_cores -= times * load.cores
+            self.free_memory -= times * load.memory
+        self._exclusive += times * load.exclusive
+        self._firm += times * load.firm
+        self._unsure += times * (not load.sure)
+        self._openings.clear()
+
+    def _end(self, amounts: Amounts, begin: float) -> float:
+        return begin + (amounts.length if amounts.sure or not self._firm else math.inf)
+
+    def _released(self, what: str, wanted: float) -> float:
+        """When so much more of this is free than now."""
+        part = attrgetter(what)
+        for load in sorted((load for load in self.loads if load.begin <= self.now), key=attrgetter("end")):
+            wanted -= part(load)
+            if wanted <= 1e-9:
+                return load.end
+        return math.inf
+
+    def _serves(self, shape: Shape, amounts: Amounts) -> bool:
+        """Whether it may try to start such a task, and has the control groups that this needs."""
+        trial = self.node.trial
+        if trial and not trial.is_tried_by(bare=shape.bare, gpus=shape.gpus > 0):
+            return False
+        return not lacking(self.engine, bare=shape.bare, cores=amounts.cores, memory=amounts.memory, numa=shape.numa)
+
+    def _lets(self, seat: Seat, shape: Shape, begin: float, end: float) -> bool:
+        """Whether a GPU is open to a task all the time between, and not reserved for others."""
+        if any(each.covers(seat.index) and each.bars(shape.owner, begin, end) for each in self.reservations):
+            return False
+        return seat.is_open(begin, end, shape.sharing)
+
+    def _has_room(self, shape: Shape, amounts: Amounts, begin: float, end: float) -> bool:
+        if self.reservations and any(shape.is_kept_off(each, begin, end) for each in self.reservations):
+            return False
+        if not shape.exclusive and not amounts.cores and not amounts.memory and not self._exclusive:
+            return True
+        others = [load for load in self.loads if load.begin < end and begin < load.end]
+        if any(load.exclusive for load in others) or (shape.exclusive and others):
+            return False
+        if not amounts.cores and not amounts.memory:
+            return True
+        # The most is in use at the beginning, or when one of the others begins.
+        for moment in {begin, *[load.begin for load in others if load.begin > begin]}:
+            cores, memory = amounts.cores, amounts.memory
+            for load in others:
+                if load.begin <= moment < load.end:
+                    cores += load.cores
+                    memory += load.memory
+            if cores > self.cores + 1e-9 or memory > self.memory:
+                return False
+        return True

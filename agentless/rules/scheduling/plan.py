@@ -1,0 +1,272 @@
+"""Who starts now, where, and when the others will: one look at the queue.
+
+Tasks are looked at in their order. One that fits now is placed. One that does not is promised the first place that will
+be free long enough, and what comes after it may run before it only where that does not touch the promise
+(conservative backfill). A task without a time limit never ends, as far as anybody can know: it is not put in front of a
+promise on the same GPUs. What was promised in the look before is kept, unless one who comes before can start there now:
+so a promise comes true or earlier, as long as no task outlasts its limit, and the order of the queue stands above it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from agentless.model.nodes.cluster import Cluster
+from agentless.model.scheduling.sharing import Sharing
+from agentless.model.tasks.task import Placement, Task
+from agentless.rules.scheduling.batches import Stay, Turns
+from agentless.rules.scheduling.gpu_timeline import FAR, Seat
+from agentless.rules.scheduling.load import Load
+from agentless.rules.scheduling.node_timeline import NOTHING, Room
+from agentless.rules.scheduling.search import Cost, Index, Search
+from agentless.rules.scheduling.shape import Amounts, Shape, shape_of
+
+PROMISES = 100
+"""So many of the tasks that wait are promised a place: to look into the future for all of them would take too long."""
+
+STARTS = 500
+"""So many tasks are started by one look at most; those behind them are looked at in the next one."""
+
+LATE = 5.0
+"""Seconds that a promise is put off by at most when somebody is over its time, as long as until that is seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """Where a task will start, and when (Unix seconds) at the latest; None: when something ends that has no limit.
+
+    It starts `about` then where that rests on what was learned of tasks without a limit.
+    """
+
+    node: str
+    start: float | None
+    gpu_uuids: tuple[str, ...] = ()
+    about: bool = False
+
+    @property
+    def firm(self) -> bool:
+        """Whether it names a certain time."""
+        return self.start is not None and not self.about
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What one who waits is told: the place in the queue from 1 on, why it does not start, and what it is promised."""
+
+    position: int | None = None
+    reason: str = ""
+    promise: Promise | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """By task id: what is to be started now, in the order of the queue, and what others are promised, None: nothing."""
+
+    starts: Mapping[str, Placement] = field(default_factory=dict)
+    promises: Mapping[str, Promise | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a task is promised to run, as it is put into the room."""
+
+    room: Room
+    shape: Shape
+    amounts: Amounts
+    seats: Sequence[Seat]
+    load: Load
+    promise: Promise
+
+
+def plan(
+    cluster: Cluster,
+    queue: Sequence[Task],
+    now: float,
+    policies: Mapping[str | None, Cost],
+    before: Plan | None = None,
+    *,
+    promises: int = PROMISES,
+    starts: int = STARTS,
+    lengths: Mapping[str, float] = NOTHING,
+    placed: Iterable[Task] = (),
+) -> Plan:
+    """The plan for a queue that is in order, after the plan `before`.
+
+    `policies` by name, under None the one that is used otherwise. `lengths` are the seconds that tasks without a limit
+    are expected to take, by task (`rules/scheduling/learned`). `placed` are the tasks that have a place already: they
+    count where only so many of a batch may run at a time.
+    """
+    rooms = [Room(node, order, now, lengths) for order, node in enumerate(cluster.nodes.values())]
+    favoured = _favoured(rooms, queue)
+    names = {room.name: room for room in rooms}
+    placed = [task for task in placed if task.spec.terms.max_parallel is not None]
+    kept = _kept(names, queue, now, before or Plan(), favoured, lengths, Turns(placed, names))
+    turns = Turns(placed, names)
+    indices: dict[tuple[str | None, Sharing], Index] = {}
+    searches: dict[Shape, Search] = {}
+    begun: dict[str, Placement] = {}
+    promised: dict[str, Promise | None] = {}
+    weak: dict[str, _Place] = {}  # promised in this look where something is reserved
+    given, about = 0, False
+    for task in queue:
+        shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
+        mine = kept.pop(task.id, None)
+        if mine:
+            mine.room.take_back(mine.seats, mine.load)
+            _changed(indices.values(), mine.room)
+        if (search := searches.get(shape)) is None:
+            key = shape.policy, shape.sharing.rough
+            if key not in indices:
+                indices[key] = Index(rooms, policies[shape.policy], shape.sharing.rough)
+            search = searches[shape] = Search(shape, indices[key])
+        ahead = turns.before(task)
+        found = search.now(amounts, mine.room if mine else None) if ahead is None else None
+        if ahead is None and found is None and (found := _instead(kept, weak, indices.values(), shape, amounts)):
+            for other in searches.values():
+                other.forget()  # whoever gave way may have left more room than was taken
+        if found:
+            room, seats = found
+            begun[task.id], load = room.start(shape, amounts, seats)
+        elif given < promises and (coming := _coming(search, shape, amounts, ahead)):
+            moment, room, seats = coming
+            if mine and mine.promise.firm and room.unsure:
+                # A certain time is worth more than one that rests on what was learned.
+                moment, room, seats, promise = mine.load.begin, mine.room, list(mine.seats), mine.promise
+            else:
+                start = None if moment >= FAR else moment
+                # Whoever is in front and not sure of its place may come to want this one.
+                about = about or (start is not None and (room.unsure or not (ahead is None or ahead.sure)))
+                promise = Promise(room.name, start, tuple(seat.uuid for seat in seats), about and start is not None)
+            load = room.put(shape, amounts, seats, moment, firm=promise.firm)
+            promised[task.id] = promise
+            if room.reservations:
+                weak[task.id] = _Place(room, shape, amounts, seats, load, promise)
+                promised[task.id] = None
+            given += 1
+        else:
+            promised[task.id] = None
+            continue
+        turns.add(task, Stay(load.end, room, seats, load.sure))
+        _changed(indices.values(), room)
+        if len(begun) == starts:
+            break
+    return Plan(begun, promised | {task: place.promise for task, place in (kept | weak).items()})
+
+
+def _favoured(rooms: Iterable[Room], queue: Iterable[Task]) -> frozenset[str]:
+    """The owners for whom something is reserved somewhere."""
+    reservations = [reservation for room in rooms for reservation in room.reservations]
+    if not reservations:
+        return frozenset()
+    owners = {task.owner for task in queue}
+    return frozenset(owner for owner in owners if any(each.lets(owner) for each in reservations))
+
+
+def _shaped(task: Task, favoured: frozenset[str]) -> Shape:
+    return shape_of(task.spec, task.owner if task.owner in favoured else "")
+
+
+def _kept(
+    rooms: Mapping[str, Room],
+    queue: Iterable[Task],
+    now: float,
+    before: Plan,
+    favoured: frozenset[str],
+    lengths: Mapping[str, float],
+    turns: Turns,
+) -> dict[str, _Place]:
+    """What was promised before, put in again, up to the first task that is new or whose promise cannot be kept.
+
+    Those behind it have less right to their places than it has to one.
+    """
+    kept: dict[str, _Place] = {}
+    for task in queue:
+        if task.id not in before.promises:
+            break
+        if (promise := before.promises[task.id]) is None:
+            continue
+        shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
+        begin = FAR if promise.start is None else max(promise.start, now)
+        room = rooms.get(promise.node)
+        ahead = turns.before(task)
+        since = max(begin, ahead.end) if ahead else begin
+        coming = room.earliest(shape, amounts, since, room.these(promise.gpu_uuids)) if room else None
+        if room is None or coming is None or coming[0] > begin + LATE:
+            break
+        moment, seats = coming
+        if promise.start is not None:
+            promise = replace(promise, start=moment)
+        load = room.put(shape, amounts, seats, moment, firm=promise.firm)
+        kept[task.id] = _Place(room, shape, amounts, seats, load, promise)
+        turns.add(task, Stay(load.end, room, seats))
+    return kept
+
+
+def _coming(
+    search: Search, shape: Shape, amounts: Amounts, ahead: Stay | None
+) -> tuple[float, Room, list[Seat]] | None:
+    """The first place of one that does not start now: of one whose turn it is not yet, that of the one `ahead`.
+
+    Then it keeps nobody from what it may not use before.
+    """
+    if ahead is None:
+        return search.later(amounts)
+    if ahead.end > FAR:
+        return None
+    if ahead.room and ahead.room.admits(shape):
+        seats = ahead.room.fit(shape, amounts, ahead.end, ahead.seats)
+        if seats is not None:
+            return ahead.end, ahead.room, seats
+    return search.later(amounts, ahead.end)
+
+
+def _instead(
+    kept: dict[str, _Place], weak: dict[str, _Place], indices: Iterable[Index], shape: Shape, amounts: Amounts
+) -> tuple[Room, list[Seat]] | None:
+    """A place from now on where only promises to tasks behind this one are in the way: it has more right to it.
+
+    So has one in the time that is reserved for its owner: what was promised to others for afterwards gives way to it.
+    """
+    weaker = kept
+    if shape.owner and weak:
+        weaker = kept | {task: place for task, place in weak.items() if _is_afterwards(place, shape.owner)}
+    for room in {place.room.name: place.room for place in weaker.values()}.values():
+        if room.open_to(shape.sharing.rough) < shape.gpus or not room.admits(shape):
+            continue
+        there = {task: place for task, place in weaker.items() if place.room is room}
+        for place in there.values():
+            room.take_back(place.seats, place.load)
+        if (seats := room.fit(shape, amounts, room.now)) is not None:
+            for task in there:
+                (kept if task in kept else weak).pop(task)
+            _changed(indices, room)
+            return room, seats
+        for task, place in there.items():
+            again = room.put(place.shape, place.amounts, place.seats, place.load.begin, firm=place.load.firm)
+            (kept if task in kept else weak)[task] = replace(place, load=again)
+    return None
+
+
+def _is_afterwards(place: _Place, owner: str) -> bool:
+    """Whether somebody else is promised, for afterwards, what is reserved for this owner now."""
+    return any(
+        each.begin <= place.room.now < each.end <= place.load.begin
+        and each.lets(owner)
+        and not each.lets(place.shape.owner)
+        and (place.shape.exclusive or not each.gpus or any(each.covers(seat.index) for seat in place.seats))
+        for each in place.room.reservations
+    )
+
+
+def _changed(indices: Iterable[Index], room: Room) -> None:
+    for index in indices:
+        index.changed(room)
+
+
+def amounts_of(task: Task, lengths: Mapping[str, float] = NOTHING) -> Amounts:
+    """What a task wants of cores and memory, and for how long: by its limit, else by what was learned."""
+    spec, limit = task.spec, task.spec.ends_within
+    learned = lengths.get(task.id) if limit is None else None
+    return Amounts(spec.cores or 0.0, float(spec.memory or 0), limit or learned or math.inf, learned is None)

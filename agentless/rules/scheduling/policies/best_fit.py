@@ -1,0 +1,10 @@
+"""The smallest GPUs that are large enough: keeps the large ones for those who need them."""
+
+from __future__ import annotations
+
+from agentless.rules.scheduling.node_timeline import Room
+
+
+def cost(room: Room, spare: int) -> tuple[float, ...]:
+    """Memory of a GPU that would be wasted; of equals the fullest node."""
+    return (spare, room.open_seats)

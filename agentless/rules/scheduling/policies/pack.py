@@ -1,0 +1,10 @@
+"""The fullest node where it fits: keeps whole nodes free for the tasks that need many GPUs at once."""
+
+from __future__ import annotations
+
+from agentless.rules.scheduling.node_timeline import Room
+
+
+def cost(room: Room, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
+    """GPUs that are open, then the share of cores and memory that is."""
+    return (room.open_seats, -room.in_use)

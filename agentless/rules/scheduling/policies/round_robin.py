@@ -1,0 +1,10 @@
+"""One node after the other: the one whose last task was started the longest ago."""
+
+from __future__ import annotations
+
+from agentless.rules.scheduling.node_timeline import Room
+
+
+def cost(room: Room, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
+    """When its last task was started."""
+    return (room.last_start,)

@@ -1,0 +1,10 @@
+"""The emptiest node: keeps tasks out of each other's way, for cooling, disks and network."""
+
+from __future__ import annotations
+
+from agentless.rules.scheduling.node_timeline import Room
+
+
+def cost(room: Room, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
+    """GPUs that are taken, then the share of cores and memory that is."""
+    return (len(room.seats) - room.open_seats, room.in_use)

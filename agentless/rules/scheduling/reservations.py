@@ -1,0 +1,75 @@
+"""What may be reserved, who is in the way of it, and what is said of it beside a GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from agentless.errors import Refused, Unreachable, UsageError
+from agentless.model.moment import format_moment
+from agentless.model.nodes.cluster import Allocation, Node
+from agentless.model.scheduling.reservation import Reservation
+
+SHOWN_BEFORE = 86400.0
+"""So many seconds before it begins, a reservation is shown beside its GPUs."""
+LATE = 60.0
+"""Seconds that `now` may be in the past when it arrives."""
+LATEST = 1e11
+"""Unix seconds that nobody means: the year 5138."""
+MAX_REASON = 200
+
+_OWNER = re.compile(r"[^\s@]+(@[^\s@]+)?")
+
+
+def check(new: Reservation, others: Iterable[Reservation], node: Node, now: float) -> None:
+    """Refuse what cannot be meant, GPUs that are not there, and what is reserved for somebody else already."""
+    if new.owner is not None and not (_OWNER.fullmatch(new.owner) and new.owner.isprintable()):
+        raise UsageError(f"owner {new.owner[:80]!r}: write USER@HOST, as agentless ps shows it, or USER")
+    if not new.reason.isprintable() or len(new.reason) > MAX_REASON:
+        raise UsageError(f"the reason has to be one line of at most {MAX_REASON} characters")
+    if not abs(new.begin) < LATEST > abs(new.end):
+        raise UsageError(
+            "it would begin or end so far away that nobody can mean it; write a time like 2026-11-22T08:00"
+        )
+    if new.end <= new.begin:
+        raise UsageError(
+            f"it would end at {format_moment(new.end)} and begin at {format_moment(new.begin)}; write a later end"
+        )
+    if new.begin < now - LATE:
+        raise UsageError(
+            f"it would begin at {format_moment(new.begin)}, which is in the past; write a later time, or now"
+        )
+    known = {gpu.reading.index for gpu in node.gpus}
+    if missing := [index for index in new.gpus if index not in known]:
+        if node.state == "online":
+            raise Refused(f"{new.target}: GPU {missing[0]} is not there; agentless gpus {node.name} shows what is")
+        raise Unreachable(
+            f"{new.target}: whether there is a GPU {missing[0]} is not known, since {node.name} is {node.state} "
+            f"({node.reason}); reserve the whole node, or try again later"
+        )
+    if other := next((other for other in others if new.clashes(other)), None):
+        raise Refused(f"{new.target}: {other.target} is {other} already; agentless unreserve {other.id} gives it back")
+
+
+def in_the_way(reservation: Reservation, node: Node) -> tuple[str, ...]:
+    """The tasks of others that may still be there when it begins, in words: nobody stops them."""
+    reserved = {gpu.reading.uuid for gpu in node.gpus if reservation.covers(gpu.reading.index)}
+    return tuple(
+        _may_stay(allocation)
+        for allocation in node.allocations
+        if not reservation.lets(allocation.owner)
+        and (not reservation.gpus or allocation.exclusive or not reserved.isdisjoint(allocation.gpu_uuids))
+        and (allocation.ends_at is None or allocation.ends_at > reservation.begin)
+    )
+
+
+def notice(node: Node, gpu: int, now: float) -> str | None:
+    """What is said beside a GPU that is reserved now or will be within a day; None: nothing."""
+    soon = [each for each in node.reservations if each.covers(gpu) and each.begin <= now + SHOWN_BEFORE]
+    return str(soon[0]) if soon else None
+
+
+def _may_stay(allocation: Allocation) -> str:
+    if allocation.ends_at is None:
+        return f"{allocation}, and when it ends is not known"
+    return f"{allocation}, which may run until {format_moment(allocation.ends_at)}"

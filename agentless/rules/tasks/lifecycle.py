@@ -1,0 +1,160 @@
+"""The life of a task: `apply` is the only way from one state to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agentless.errors import IllegalMove
+from agentless.model.tasks.event import (
+    Adopted,
+    Assigned,
+    Dated,
+    Delayed,
+    Event,
+    Exited,
+    Froze,
+    GaveUp,
+    Launched,
+    LaunchFailed,
+    LostContact,
+    Moved,
+    Queued,
+    Restarted,
+    Step,
+    StopAsked,
+    Thawed,
+    Unplaced,
+    Vanished,
+)
+from agentless.model.tasks.task import (
+    Assigning,
+    Ended,
+    Lost,
+    Outcome,
+    Paused,
+    Pending,
+    Placement,
+    Running,
+    Scheduled,
+    StopKind,
+    Task,
+)
+
+
+def apply(task: Task, event: Event, now: float) -> Task:
+    """The task after `event` at `now` (Unix seconds, controller clock); raises IllegalMove, never guesses."""
+    match task.status, event:
+        case _, Adopted():
+            return task
+        case Ended(placement=Placement() as placement, container=str(container)), Restarted() as event:
+            return task.afresh(_again(task, placement, container, event, now))
+        case Ended(placement=Placement() as placement, exit_code=None) as ended, Launched(container=container):
+            return replace(task, status=Running(placement, container, ended.started_at or now, ended.run))
+        case Ended(), _:
+            raise IllegalMove(f"task {task.id} has ended ({task.state})")
+        case ((Scheduled() | Pending()), StopAsked(how=how)):
+            return replace(task, stop=how, status=Ended("cancelled", now, reason="stopped before it started"))
+        case _, StopAsked(how=how, grace=grace, reason=reason):
+            why = task.stop_reason if task.stop else reason
+            return replace(task, stop="kill" if task.stop == "kill" else how, grace=grace, stop_reason=why)
+        case Pending(), Delayed(until=until, reason=reason):
+            return replace(task, status=Scheduled(until, reason))
+        case Scheduled(), Queued():
+            return replace(task, status=Pending(), queued_at=now)
+        case Pending(), Queued():
+            return task
+        case Pending(), Moved(rank=rank):
+            return replace(task, rank=rank)
+        case Pending(), GaveUp(reason=reason):
+            return replace(task, status=Ended("cancelled", now, reason=reason))
+        case ((Assigning() | Lost(container=None)), Unplaced(reason, at_once, unfit)) if not task.stop:
+            waiting = Pending(reason, None if at_once else now)
+            return replace(task, spec=task.spec.without(unfit) if unfit else task.spec, status=waiting)
+        case Pending(), Assigned(placement=placement):
+            return replace(task, status=Assigning(placement, now), signed=True)
+        case Pending(), LaunchFailed(reason=reason):
+            return replace(task, status=Ended("failed", now, reason=reason))
+        case Assigning() as status, Step(text=text):
+            return replace(task, status=replace(status, step=text))
+        case Lost(container=None) as status, Step(text=text):
+            return replace(task, status=Assigning(status.placement, now, text))
+        case (Assigning() | Lost()) as status, Launched(container=container):
+            began, run = (status.started_at or now, status.run) if isinstance(status, Lost) else (now, None)
+            return replace(task, status=Running(status.placement, container, began, run))
+        case (Running() | Paused()) as status, Dated(run=run, started_at=began):
+            return replace(task, status=replace(status, run=run, started_at=_within(task, began, now)))
+        case (Running() | Paused()) as status, Restarted() as event:
+            return replace(task, status=_again(task, status.placement, status.container, event, now))
+        case (Assigning() | Lost(container=None)) as status, LaunchFailed(reason=reason):
+            outcome: Outcome = "cancelled" if task.stop else "failed"
+            return replace(task, status=Ended(outcome, now, reason=reason, placement=status.placement))
+        case Running() as status, Froze():
+            return replace(task, status=Paused(status.placement, status.container, status.started_at, status.run))
+        case Paused() as status, Thawed():
+            return replace(task, status=Running(status.placement, status.container, status.started_at, status.run))
+        case (Running() | Paused() | Lost()) as status, Exited() as exited:
+            return replace(task, status=_ended(task, status, exited, now))
+        case (Running() | Paused() | Lost()) as status, Vanished(reason=reason):
+            return replace(
+                task,
+                status=Ended(
+                    "killed" if task.stop else "failed",
+                    now,
+                    reason=reason,
+                    placement=status.placement,
+                    container=status.container,
+                    started_at=status.started_at,
+                    run=status.run,
+                ),
+            )
+        case Assigning(placement=placement), LostContact(reason=reason):
+            return replace(task, status=Lost(placement, now, reason))
+        case (Running() | Paused()) as status, LostContact(reason=reason):
+            lost = Lost(status.placement, now, reason, status.container, status.started_at, status.run)
+            return replace(task, status=lost)
+        case _:
+            raise IllegalMove(f"task {task.id} is {task.state}: {type(event).__name__} cannot happen to it")
+
+
+def _within(task: Task, moment: float, now: float) -> float:
+    """The node's clock may be off by more than we know: nothing happens before the task was there, or in the future."""
+    return max(task.created_at, min(moment, now))
+
+
+def _again(task: Task, placement: Placement, container: str, event: Restarted, now: float) -> Running:
+    return Running(placement, container, _within(task, event.started_at, now), event.run)
+
+
+def _ended(task: Task, status: Running | Paused | Lost, exited: Exited, now: float) -> Ended:
+    # It may have ended long before we hear of it. How long it ran is the engine's to say, and right whatever its
+    # clock shows.
+    began, ended = status.started_at, now
+    if began is not None and exited.seconds is not None:
+        ended = max(began, min(now, began + exited.seconds))
+    word = outcome(task, exited)
+    return Ended(
+        word,
+        ended,
+        exit_code=exited.exit_code,
+        reason=exited.error or ("out of memory: the kernel ended it" if word == "killed_oom" else task.stop_reason),
+        placement=status.placement,
+        container=status.container,
+        started_at=began,
+        run=status.run,
+    )
+
+
+_OUTCOMES: Mapping[StopKind, Outcome] = {"stop": "stopped", "kill": "killed", "timeout": "timeout"}
+
+
+def outcome(task: Task, exited: Exited) -> Outcome:
+    """The word for an ending. Out of memory is what the engine reports, never guessed from 137.
+
+    The engine reports it also when the kernel ended a child process and the task went on to a good end of its own.
+    """
+    if exited.oom_killed and exited.exit_code != 0:
+        return "killed_oom"
+    if task.stop:
+        return _OUTCOMES[task.stop]
+    return "completed" if exited.exit_code == 0 else "failed"

@@ -1,0 +1,113 @@
+"""What the node says of a task against what the controller remembers: the events that make them agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agentless.model.tasks.claim import claim_of
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.event import Dated, Event, Exited, Froze, Launched, LaunchFailed, Restarted, Thawed, Vanished
+from agentless.model.tasks.signature import SIGNATURE
+from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
+
+LAUNCH_BOUND = 150.0
+"""Seconds after which a launch script has ended on its node, whatever became of its controller and the link."""
+
+REAP_AFTER = 300.0
+"""Seconds after which a container that was created and not started is removed: it would hold its GPUs for ever."""
+
+
+def container_of(task: Task, containers: Iterable[Container]) -> Container | None:
+    """The container of `task` among these.
+
+    Its id tells, once that is known; before, the label, for a container may be renamed, where our signature says that
+    the label is ours. `docker commit` copies labels, and anybody can: of several containers with these, ours is the one
+    with our name, else the oldest.
+    """
+    known = task.container
+    if known is not None:
+        return next((container for container in containers if container.id == known), None)
+    claimed = [c for c in containers if _is_ours(task, c) and (claim := claim_of(c)) and claim.task == task.id]
+    return min(claimed, key=lambda c: (c.name != task.container_name, c.created_at or 0.0), default=None)
+
+
+def _is_ours(task: Task, container: Container) -> bool:
+    """Whether our launch wrote its labels: the signature says so.
+
+    An early version wrote none. What it was launching when it was replaced is known by its name.
+    """
+    early = not task.signed and isinstance(task.status, (Assigning, Lost)) and SIGNATURE not in container.labels
+    return container.signed or (early and container.name == task.container_name)
+
+
+def reconcile(task: Task, container: Container | None, now: float) -> tuple[Event, ...]:
+    """The events that bring `task` to what `container` says; none when they agree.
+
+    `container` is None when the node was asked and has none of it. Nothing follows from that for a task whose launch
+    has not been answered: launching it again is safe, and says what became of it.
+    """
+    status = task.status
+    if isinstance(status, (Scheduled, Pending)):
+        return ()
+    if isinstance(status, Ended) and not _is_revived(status, container):
+        return ()
+    if container is None:
+        return _missing(task, now)
+    if container.state == "created":
+        return _unstarted(task, now)
+    events: list[Event] = []
+    paused, run = isinstance(status, Paused), None
+    if isinstance(status, (Assigning, Lost)) or (isinstance(status, Ended) and status.exit_code is None):
+        events.append(Launched(container.id))
+    if not isinstance(status, Assigning):
+        run = status.run
+    if container.started_at is not None and container.started_at != run:
+        began = container.started_at - container.clock
+        if container.over:
+            began = min(began, now - (container.ran or 0.0))  # its clock may have been another one when it ran
+        again = run is not None or (isinstance(status, Ended) and status.exit_code is not None)
+        events.append(Restarted(container.started_at, began) if again else Dated(container.started_at, began))
+        paused = paused and not again
+    if container.over:
+        events.append(Exited(container.exit_code, container.oom_killed, container.ran, container.error))
+    elif container.state == "paused" and not paused:
+        events.append(Froze())
+    elif container.state == "running" and paused:
+        events.append(Thawed())
+    return tuple(events)
+
+
+def is_forsaken(container: Container, now: float) -> bool:
+    """Whether it was created by a launch that died before the start, so long ago that nobody will start it any more."""
+    created = container.here(container.created_at)
+    return container.state == "created" and created is not None and now - created > REAP_AFTER
+
+
+def _is_revived(status: Ended, container: Container | None) -> bool:
+    """Whether a task that has ended has a container after all, or again.
+
+    Somebody started it by hand, or the node was another one for a while, on which it was not to be seen.
+    """
+    if container is None or container.state == "created" or status.placement is None:
+        return False
+    if status.container is None:
+        return container.signed
+    if container.id != status.container:
+        return False
+    if status.exit_code is None and (container.live or container.exit_code is not None):
+        return True
+    return container.live and container.started_at not in (None, status.run)
+
+
+def _missing(task: Task, now: float) -> tuple[Event, ...]:
+    status = task.status
+    if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
+        return (Vanished("its container was removed on the node by somebody else"),)
+    return _unstarted(task, now)
+
+
+def _unstarted(task: Task, now: float) -> tuple[Event, ...]:
+    status = task.status
+    if task.stop and isinstance(status, (Assigning, Lost)) and now - status.since > LAUNCH_BOUND:
+        return (LaunchFailed("stopped before it started"),)
+    return ()

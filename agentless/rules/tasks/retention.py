@@ -1,0 +1,123 @@
+"""What is kept of tasks that have ended: whose log to fetch, which containers may go, what to take of a long log."""
+
+from __future__ import annotations
+
+import math
+from collections import abc
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from agentless.model.tasks.claim import claim_of
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.retention import Keep
+from agentless.model.tasks.task import Ended, Task, container_name
+from agentless.model.units import format_size
+from agentless.rules.tasks.reconcile import REAP_AFTER, is_forsaken
+
+AT_ONCE = 4
+"""Tasks of a node whose outputs are fetched at the same time."""
+LARGE_AT_ONCE = 2
+"""Of those, tasks with much to bring: so there is always room for one with little."""
+LARGE = 64 << 20
+"""Bytes over the link from which on the outputs of a task are much."""
+ENDED = 2000
+"""Containers that have ended and stay on a node, however long they may: lists of more take an engine seconds."""
+_NAMES = {1: "standard output", 2: "standard error"}
+
+
+@dataclass(frozen=True, slots=True)
+class Chores:
+    """What there is to do on a node: logs to fetch, then containers to remove. Those that ended first come first.
+
+    `reap` are the ids of containers that were never started and would hold their GPUs for ever. `due` is when (Unix
+    seconds) the time of the next container is over, if nothing else happens there. `bring` are tasks with outputs.
+    """
+
+    fetch: tuple[Task, ...] = ()
+    remove: tuple[Task, ...] = ()
+    reap: tuple[str, ...] = ()
+    due: float = math.inf
+    bring: tuple[Task, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to do now."""
+        return bool(self.fetch or self.remove or self.reap or self.bring)
+
+
+def chores(
+    containers: Iterable[Container],
+    live: abc.Container[str],
+    ended: Mapping[str, Task],
+    kept: abc.Container[str],
+    now: float,
+    keep: Keep,
+    waited: abc.Container[str] = (),
+) -> Chores:
+    """What there is to do for the containers on a node.
+
+    `live` are the ids of the tasks that live here, `ended` the tasks that have ended here, by id, `kept` the ids of
+    those whose log is safe, `waited` of those whose outputs are not here. A container that was started again since is
+    not removed, and of those of others only what a launch has left, by its name, that nobody has started: what somebody
+    made of an image with labels of ours is theirs.
+    """
+    fetch, remove, due = list[tuple[float, Task]](), list[tuple[float, Task]](), math.inf
+    reap, bring, stay = list[str](), list[tuple[float, Task]](), list[tuple[float, Task]]()
+    for container in containers:
+        claim = claim_of(container)
+        left = claim and (container.signed or container.name == container_name(claim.task))
+        if claim and left and container.state == "created" and claim.task not in live:
+            if is_forsaken(container, now):
+                reap.append(container.id)
+            else:
+                due = min(due, (container.here(container.created_at) or now) + REAP_AFTER)
+        task = ended.get(claim.task) if claim and container.over else None
+        if task is None or task.container != container.id or not isinstance(task.status, Ended):
+            continue
+        ended_at, run = task.status.ended_at, task.status.run
+        if task.id in waited:
+            bring.append((ended_at, task))
+        if task.id not in kept:
+            fetch.append((ended_at, task))
+        elif task.id in waited:
+            continue
+        elif run == container.started_at:
+            if now - ended_at > keep.containers:
+                remove.append((ended_at, task))
+            else:
+                stay.append((ended_at, task))
+    stay.sort(key=lambda one: one[0])
+    remove += stay[: max(0, len(stay) - ENDED)]
+    due = min(due, *(ended_at + keep.containers for ended_at, _ in stay[-ENDED:]), math.inf)
+    return Chores(_in_order(fetch), _in_order(remove), tuple(reap), due, _in_order(bring))
+
+
+def fetched_now(waiting: Iterable[Task], fetching: abc.Collection[str], large: abc.Container[str]) -> tuple[Task, ...]:
+    """The tasks whose outputs are fetched from now on, beside those that are: `large` are known to have much.
+
+    How much there is shows only when it comes: so each begins as small, and is large from `LARGE` bytes on.
+    """
+    room = AT_ONCE - len(fetching)
+    room_for_large = LARGE_AT_ONCE - sum(task in large for task in fetching)
+    others = [task for task in waiting if task.id not in fetching]
+    chosen = [task for task in others if task.id not in large][: max(0, room)]
+    much = [task for task in others if task.id in large]
+    return (*chosen, *much[: max(0, min(room - len(chosen), room_for_large))])
+
+
+def _in_order(dated: list[tuple[float, Task]]) -> tuple[Task, ...]:
+    return tuple(task for _, task in sorted(dated, key=lambda one: one[0]))
+
+
+def split_tail(left: Mapping[int, int], room: int) -> dict[int, int]:
+    """How many bytes to take of the end of each stream (1, 2) when so many are `left` and there is `room` for fewer.
+
+    Half for each; what one does not need is the other's.
+    """
+    out = min(left[1], max(room // 2, room - left[2]))
+    return {1: out, 2: min(left[2], room - out)}
+
+
+def cut_note(left_out: Mapping[int, int], cap: int) -> str:
+    """What a reader is told of a log of which `cap` bytes are kept; `left_out` are bytes by stream."""
+    counts = " and ".join(f"{count:,} bytes of {_NAMES[stream]}" for stream, count in left_out.items() if count)
+    return f"{counts} are left out of the middle of this log, of which {format_size(cap)} are kept (keep: log)"

@@ -1,0 +1,163 @@
+"""The numbers of a GPU over time, at falling resolution: what becomes of readings, and what is shown of them.
+
+A point keeps for each metric how many readings were known in its time, their sum and the largest. So points can be put
+together without losing anything: the mean over a longer time is that of all its readings, whichever way it was
+reached, and a time without a reading stays a gap.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+from typing import NamedTuple
+
+from agentless.model.nodes.gpu import GpuReading
+
+METRICS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")
+"""What is kept, by the names of `GpuReading`."""
+_SCALES = (1, 1, 1, 10)
+"""Units that one of these has: power is kept in tenths of a watt."""
+POINTS = 60
+"""Points in a block, which is what is written and read as one."""
+SIZE = POINTS * len(METRICS)
+_NONE = (0,) * SIZE
+HOLD = 5.0
+"""Seconds for which a reading stands until the next one: nodes are sampled about every two."""
+_MOST = 2**28
+"""No reading is as large as that; a driver may print anything."""
+
+
+class Level(NamedTuple):
+    """A resolution: seconds of a point, and for how many seconds such points are kept."""
+
+    width: int
+    kept: int
+
+    @property
+    def block(self) -> int:
+        """Seconds of a block."""
+        return self.width * POINTS
+
+
+LEVELS = (Level(1, 600), Level(10, 7200), Level(60, 86400), Level(600, 30 * 86400))
+"""From fine to coarse. The points of one make up those of the next, and its blocks the next one's, without a rest."""
+
+
+class Block:
+    """The points of a GPU in a time that begins at a multiple of its length.
+
+    `counts`, `totals` and `peaks` have all points of the first metric, then those of the next one.
+    """
+
+    __slots__ = ("counts", "peaks", "totals")
+
+    def __init__(
+        self, counts: Iterable[int] = _NONE, totals: Iterable[int] = _NONE, peaks: Iterable[int] = _NONE
+    ) -> None:
+        self.counts = array("I", counts)
+        self.totals = array("Q", totals)
+        self.peaks = array("I", peaks)
+
+    def read(self, point: int, reading: GpuReading) -> None:
+        """Take in a reading. What could not be read is not in it."""
+        for at, (metric, scale) in enumerate(zip(METRICS, _SCALES, strict=True)):
+            value = getattr(reading, metric)
+            if value is not None and 0 <= value < _MOST:
+                known, place = round(value * scale), at * POINTS + point
+                self.counts[place] += 1
+                self.totals[place] += known
+                self.peaks[place] = max(self.peaks[place], known)
+
+    def take(self, other: Block) -> None:
+        """Take in the points of another block of the same time."""
+        self.counts = array("I", map(int.__add__, self.counts, other.counts))
+        self.totals = array("Q", map(int.__add__, self.totals, other.totals))
+        self.peaks = array("I", map(max, self.peaks, other.peaks))
+
+    def copy(self) -> Block:
+        """As it is now."""
+        return Block(self.counts, self.totals, self.peaks)
+
+
+def fold(block: Block, start: int, width: int, into: Block, coarser: int) -> None:
+    """Take the points of a block, which begins at `start`, into one of a coarser level in whose time it is."""
+    ratio = min(POINTS, coarser // width)
+    first = start // coarser % POINTS
+    for metric in range(0, SIZE, POINTS):
+        for group in range(POINTS // ratio):
+            begin = metric + group * ratio
+            counts = block.counts[begin : begin + ratio]
+            if known := sum(counts):
+                place = metric + first + group
+                into.counts[place] += known
+                into.totals[place] += sum(block.totals[begin : begin + ratio])
+                into.peaks[place] = max(into.peaks[place], *block.peaks[begin : begin + ratio])
+
+
+def level_for(span: float, points: int) -> Level:
+    """The level that shows so many points of a span of so many seconds: one that covers it, and not finer than asked.
+
+    What is finer would give the same means and cost more.
+    """
+    covering = [level for level in LEVELS if level.kept >= span] or [LEVELS[-1]]
+    return max((level for level in covering if level.width <= span / points), default=covering[0])
+
+
+class Grid:
+    """Times at which something is shown: `points` of them, `step` seconds apart, the last one at `end`."""
+
+    def __init__(self, end: float, span: float, points: int) -> None:
+        self.span = span
+        self.points = points
+        self.step = span / points
+        self.begin = end - span
+        self._places: dict[tuple[int, int], Sequence[int | None]] = {}
+
+    def places(self, start: int, width: int) -> Sequence[int | None]:
+        """For each point of a block the index of the time that it belongs to, None when that is not shown."""
+        found = self._places.get((start, width))
+        if found is None:
+            every = (ceil((start + n * width - self.begin) / self.step) - 1 for n in range(POINTS))
+            found = self._places[start, width] = [n if 0 <= n < self.points else None for n in every]
+        return found
+
+
+Piece = tuple[int, int, Block]
+"""When it begins (Unix seconds), how many seconds a point of it has, and the points."""
+Curve = tuple[float | None, ...]
+
+
+def curves(pieces: Iterable[Piece], grid: Grid, width: int) -> Mapping[str, Curve]:
+    """Each metric over the grid, and under `NAME_max` its largest readings; None where nothing is known.
+
+    `width` is that of the level that was chosen: where a point has no reading of its own, the one before stands.
+    """
+    laid = [(grid.places(start, seconds), block) for start, seconds, block in pieces]
+    shown: dict[str, Curve] = {}
+    for at, (metric, scale) in enumerate(zip(METRICS, _SCALES, strict=True)):
+        part = slice(at * POINTS, (at + 1) * POINTS)
+        counts, totals, peaks = [0] * grid.points, [0] * grid.points, [0] * grid.points
+        for places, block in laid:
+            values = zip(places, block.counts[part], block.totals[part], block.peaks[part], strict=True)
+            for place, count, total, peak in values:
+                if count and place is not None:
+                    counts[place] += count
+                    totals[place] += total
+                    peaks[place] = max(peaks[place], peak)
+        _hold(counts, totals, peaks, ceil(max(width, HOLD) / grid.step) - 1)
+        known = zip(counts, totals, peaks, strict=True)
+        shown[metric] = tuple([round(total / count / scale, 1) if count else None for count, total, _ in known])
+        largest = zip(counts, peaks, strict=True)
+        shown[f"{metric}_max"] = tuple([peak / scale if count else None for count, peak in largest])
+    return shown
+
+
+def _hold(counts: list[int], totals: list[int], peaks: list[int], reach: int) -> None:
+    """Let what is known stand for so many points after it."""
+    last = None
+    for place, count in enumerate(counts):
+        if count:
+            last = place
+        elif last is not None and place - last <= reach:
+            counts[place], totals[place], peaks[place] = counts[last], totals[last], peaks[last]

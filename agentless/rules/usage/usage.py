@@ -1,0 +1,115 @@
+"""Who has had how much of the GPUs in a span of time, and how busy they were.
+
+A task has its GPUs from its start to its end, also while it is paused or its node does not answer; what of that is in
+the span counts. Tasks that share a GPU have it each. How busy is what the driver says of the GPU as a whole: where
+somebody outside the task used it, nobody can tell, and that time is left out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from operator import attrgetter
+
+from agentless.model.nodes.cluster import Cluster
+from agentless.model.nodes.exclusion import NodeRecord
+from agentless.model.nodes.gpu import GpuReading
+from agentless.model.usage.figures import By, UsagePeriodView, UsageRowView, UsageView
+from agentless.model.usage.spent import Load, Spent
+from agentless.rules.views.publish import timestamp
+
+ROWS = 1000
+"""So many lines are shown at most, those with the most GPU-hours."""
+
+
+@dataclass(slots=True)
+class _Row:
+    seconds: float = 0.0
+    tasks: int = 0
+    seen: float = 0.0
+    busy: float = 0.0
+
+
+class Tally:
+    """Adds up what was spent between the first and the last of `edges`, and between each two of them (Unix seconds)."""
+
+    def __init__(self, edges: Sequence[float], by: By) -> None:
+        self._edges = edges
+        self._by = by
+        self._name: Callable[[Spent], str] = attrgetter(by)
+        self._rows: dict[str, _Row] = defaultdict(_Row)
+        self._periods = [0.0] * (len(edges) - 1)
+
+    def add(self, spent: Spent) -> None:
+        """Count it, as far as it is in the span."""
+        edges = self._edges
+        if spent.end <= edges[0] or spent.begin >= edges[-1]:
+            return
+        begin, end = max(spent.begin, edges[0]), min(spent.end, edges[-1])
+        part = (end - begin) / (spent.end - spent.begin) if spent.end > spent.begin else 1.0
+        row = self._rows[self._name(spent)]
+        row.tasks += 1
+        row.seconds += spent.gpus * (end - begin)
+        row.seen += spent.seen * part
+        row.busy += spent.busy * part
+        period = bisect_right(edges, begin) - 1
+        while begin < end:
+            until = min(end, edges[period + 1])
+            self._periods[period] += spent.gpus * (until - begin)
+            begin, period = until, period + 1
+
+    def view(self, gpus: int) -> UsageView:
+        """The sums, of so many GPUs that there are."""
+        edges, room = self._edges, gpus * (self._edges[-1] - self._edges[0])
+        total = _Row()
+        for row in self._rows.values():
+            total.tasks += row.tasks
+            total.seconds += row.seconds
+            total.seen += row.seen
+            total.busy += row.busy
+        most = nsmallest(ROWS, self._rows.items(), lambda named: (-named[1].seconds, -named[1].tasks, named[0]))
+        periods = zip(edges, self._periods, strict=False)
+        return UsageView(
+            begins_at=timestamp(edges[0]) or "",
+            ends_at=timestamp(edges[-1]) or "",
+            by=self._by,
+            gpus=gpus,
+            total=_row_view("", total, room),
+            rows=tuple(_row_view(name, row, room) for name, row in most),
+            more=len(self._rows) - len(most),
+            periods=tuple(UsagePeriodView(timestamp(at) or "", round(seconds / 3600, 3)) for at, seconds in periods),
+        )
+
+
+def observed(
+    readings: Iterable[GpuReading], held: Iterable[str], others: Iterable[str], seconds: float, before: Load
+) -> Load:
+    """How busy the GPUs of a task were after so many more seconds; `others`: the UUIDs of those that others use too."""
+    mine = set(held).difference(others)
+    loads = (gpu.utilization_pct for gpu in readings if gpu.uuid in mine)
+    known = [load for load in loads if load is not None and 0 <= load <= 100]
+    return Load(before.seen + seconds * len(known), before.busy + seconds * sum(known) / 100)
+
+
+def gpus_of(cluster: Cluster, records: Mapping[str, NodeRecord]) -> int:
+    """How many GPUs there are that may be used; of a node that has not answered yet, as many as it had."""
+    count = 0
+    for name, node in cluster.nodes.items():
+        if node.gpus:
+            count += sum(gpu.state != "excluded" for gpu in node.gpus)
+        elif name in records:
+            count += sum(gpu.reading.index not in node.config.exclude_gpus for gpu in records[name].gpus.values())
+    return count
+
+
+def _row_view(name: str, row: _Row, room: float) -> UsageRowView:
+    return UsageRowView(
+        name=name,
+        gpu_hours=round(row.seconds / 3600, 3),
+        tasks=row.tasks,
+        share=round(row.seconds / room, 4) if room else None,
+        utilization_pct=round(100 * row.busy / row.seen, 1) if row.seen else None,
+    )

@@ -1,0 +1,1 @@
+"""From what the controller knows to what it publishes."""

@@ -1,0 +1,233 @@
+"""From what the controller knows to what it publishes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from agentless.model.nodes.cluster import Gpu, Node
+from agentless.model.nodes.gpu import GpuProcess
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.scheduling.reservation import Reservation
+from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
+from agentless.model.units import counted, format_duration
+from agentless.model.usage.idle import Idle
+from agentless.model.view import CheckView, GpuView, NodeView, OutputView, ReservationView, TaskView
+from agentless.rules.nodes.cgroup_limits import engine_of, told
+from agentless.rules.scheduling.plan import Outlook
+from agentless.rules.usage.idle import words
+
+
+def timestamp(seconds: float | None) -> str | None:
+    """Unix seconds as RFC 3339 in UTC with milliseconds."""
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def task_view(
+    task: Task,
+    intruders: tuple[GpuProcess, ...],
+    outlook: Outlook,
+    *,
+    mine: bool,
+    retried_as: str | None = None,
+    idle: Idle | None = None,
+    now: float = 0.0,
+    outputs: tuple[OutputView, ...] = (),
+) -> TaskView:
+    """The task as people and scripts see it."""
+    status, placement = task.status, task.placement
+    started = status.started_at if isinstance(status, (Running, Paused, Lost, Ended)) else None
+    return TaskView(
+        id=task.id,
+        name=task.spec.name,
+        state=task.state,
+        node=task.node,
+        gpus=placement.gpus if placement else task.spec.needs.indices,
+        gpu_uuids=placement.gpu_uuids if placement else (),
+        image=task.spec.image,
+        env=task.spec.container,
+        command=task.spec.command,
+        env_names=task.spec.env_names,
+        batch=task.batch,
+        owner=task.owner,
+        created_at=timestamp(task.created_at) or "",
+        started_at=timestamp(started),
+        ended_at=timestamp(status.ended_at) if isinstance(status, Ended) else None,
+        exit_code=status.exit_code if isinstance(status, Ended) else None,
+        reason=outlook.reason or _reason(task) or (words(idle, placement, now) if idle and placement else None),
+        container=task.container,
+        target=str(task.spec.needs),
+        cores=task.spec.cores,
+        memory_bytes=task.spec.memory,
+        labels=dict(task.spec.labels),
+        mine=mine,
+        intruders=intruders,
+        priority=task.spec.terms.priority,
+        time_limit=task.spec.terms.time_limit,
+        position=outlook.position,
+        expected_start=timestamp(outlook.promise.start) if outlook.promise else None,
+        scheduled_for=timestamp(status.until) if isinstance(status, Scheduled) else None,
+        attempt=task.attempt,
+        retries=task.spec.terms.retries,
+        retried_as=retried_as,
+        parameters=dict(task.spec.parameters),
+        moved=task.rank is not None and isinstance(status, Pending),
+        idle_since=timestamp(idle.all_since) if idle else None,
+        about=outlook.promise.about if outlook.promise else False,
+        outputs=outputs,
+    )
+
+
+_STOPPING = {"stop": "stopping", "kill": "being killed", "timeout": "being ended by its time limit"}
+
+
+def _reason(task: Task) -> str | None:
+    match task.status:
+        case Lost(container=None) if task.stop:
+            return f"{_STOPPING[task.stop]}, as soon as it is sure that it will not start"
+        case Scheduled() | Pending() if task.stop:
+            return f"{_STOPPING[task.stop]}, as soon as it can be written down"
+        case Scheduled(reason=reason) | Pending(reason=reason) | Lost(reason=reason):
+            return reason or None
+        case Assigning(step=step) if step and not task.stop:
+            return step
+        case Ended(reason=ended):
+            return ended
+        case _:
+            return _STOPPING[task.stop] + (f": {task.stop_reason}" if task.stop_reason else "") if task.stop else None
+
+
+def gpu_view(
+    node: str,
+    gpu: Gpu,
+    reserved: str | None = None,
+    idle_since: float | None = None,
+    now: float = 0.0,
+    asking: str | None = None,
+) -> GpuView:
+    """The GPU as people and scripts see it.
+
+    `reserved` is what there is to say of its reservations, `idle_since` since when the task that holds it does not use
+    it, `asking` the owner who looks.
+    """
+    reading = gpu.reading
+    idle = "" if idle_since is None else f", idle for {format_duration(now - idle_since)}"
+    return GpuView(
+        node=node,
+        index=reading.index,
+        uuid=reading.uuid,
+        name=reading.name,
+        driver=reading.driver,
+        memory_total_mib=reading.memory_total_mib,
+        memory_used_mib=reading.memory_used_mib,
+        memory_free_mib=reading.memory_free_mib,
+        utilization_pct=reading.utilization_pct,
+        temperature_c=reading.temperature_c,
+        power_w=reading.power_w,
+        power_limit_w=reading.power_limit_w,
+        state=gpu.state,
+        task=gpu.holder.task if gpu.holder else None,
+        owner=gpu.holder.owner if gpu.holder else None,
+        reason=gpu.reason + idle,
+        processes=gpu.processes,
+        intruders=gpu.intruders,
+        tasks=tuple(holder.task for holder in gpu.holders),
+        shares=gpu.shares,
+        reserved=reserved,
+        idle_since=timestamp(idle_since),
+        mine=gpu.holder is not None and gpu.holder.owner == asking,
+    )
+
+
+def reservation_view(reservation: Reservation, in_the_way: tuple[str, ...], now: float) -> ReservationView:
+    """The reservation as people and scripts see it."""
+    return ReservationView(
+        id=reservation.id,
+        node=reservation.node,
+        gpus=reservation.gpus,
+        owner=reservation.owner,
+        begins_at=timestamp(reservation.begin) or "",
+        ends_at=timestamp(reservation.end) or "",
+        reason=reservation.reason,
+        made_by=reservation.made_by,
+        active=reservation.begin <= now < reservation.end,
+        in_the_way=in_the_way,
+    )
+
+
+def node_view(node: Node) -> NodeView:
+    """The node as people and scripts see it."""
+    seen, config = node.observation, node.config
+    return NodeView(
+        name=node.name,
+        state=node.state,
+        reason=node.reason,
+        gpus=sum(gpu.home is None for gpu in node.gpus),
+        gpus_free=sum(gpu.state == "free" for gpu in node.gpus),
+        cores=seen.host.cores if seen.host else None,
+        memory_mib=seen.host.memory_mib if seen.host else None,
+        docker=seen.engine.version if seen.engine else None,
+        nvidia_docker=seen.engine.nvidia if seen.engine else None,
+        driver=next((gpu.reading.driver for gpu in node.gpus if gpu.reading.driver), None),
+        address=address_of(config),
+        connection=config.connection,
+        labels=dict(config.labels),
+        sampled_at=timestamp(seen.sampled_at),
+        drained=node.drained,
+        tasks=node.tasks,
+    )
+
+
+def address_of(config: NodeConfig) -> str:
+    """How it is reached, as people write it."""
+    if config.connection == "local":
+        return "this machine"
+    user = f"{config.user}@" if config.user else ""
+    return f"{user}{config.host}" + (f":{config.port}" if config.port else "")
+
+
+def _breakdown(node: Node) -> str:
+    """Why no launch succeeds on a node, and what follows, empty when they do."""
+    broken = node.observation.broken
+    return f"{broken.reason}; then: agentless nodes resume {node.name}, or wait for the next task" if broken else ""
+
+
+def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
+    """What `doctor` says of a node, in the order in which one thing needs the other; `twin`: that it is another one."""
+    seen = node.observation
+    if seen.error is not None:
+        rest = (CheckView(node.name, what, None, "needs the step above") for what in ("docker", "nvidia", "toolkit"))
+        return (CheckView(node.name, "reach", False, seen.error), *rest)
+    found = [CheckView(node.name, "reach", True, f"{address_of(node.config)} by {node.config.connection}")]
+    if twin:
+        found.append(CheckView(node.name, "identity", False, twin))
+    engine, sample = seen.engine, seen.sample
+    if engine is None or sample is None:
+        return (*found, CheckView(node.name, "docker", None, node.reason))
+    broken = _breakdown(node)
+    docker = engine.error or (broken if seen.broken and seen.broken.fault != "gpus" else "")
+    found.append(CheckView(node.name, "docker", not docker, docker or f"version {engine.version}"))
+    if sample.error is not None:
+        found.append(CheckView(node.name, "nvidia", False, sample.error))
+    else:
+        count = len(sample.gpus)
+        driver = next((gpu.driver for gpu in sample.gpus if gpu.driver), None)
+        words = counted(count, "GPU") + (f", driver {driver}" if driver else "")
+        found.append(CheckView(node.name, "nvidia", True, words if count else "no GPU: CPU tasks only"))
+    if not sample.gpus:
+        found.append(CheckView(node.name, "toolkit", True, "not needed without GPUs"))
+    elif broken and not docker:
+        found.append(CheckView(node.name, "toolkit", False, broken))
+    elif engine.nvidia:
+        found.append(CheckView(node.name, "toolkit", True, f"{engine_of(node.config)} can hand out GPUs"))
+    else:
+        then = {
+            "Docker": "sudo nvidia-ctk runtime configure && sudo systemctl restart docker",
+            "podman": "sudo nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml",
+        }
+        fix = f"install nvidia-container-toolkit, then: {then[engine_of(node.config)]}"
+        found.append(CheckView(node.name, "toolkit", None if engine.error else False, engine.error or fix))
+    if engine.lacks:
+        found.append(CheckView(node.name, "limits", False, told(node.config, engine.lacks)))
+    return tuple(found)

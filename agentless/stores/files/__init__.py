@@ -1,0 +1,1 @@
+"""Contents that are kept here: logs, outputs and uploads."""

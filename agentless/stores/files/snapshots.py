@@ -1,0 +1,184 @@
+"""What was uploaded: each content once, by its SHA-256, and what had it where.
+
+`manifests` has a file per snapshot, `contents` one per file content, `trees` one for what was put into an image on a
+node. All are named by what is in them, so nothing is ever written over, and a crash leaves at most something that
+nobody names: that goes an hour later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from agentless.errors import Refused, StateError
+from agentless.model.files.task_files import Entry, Snapshot, id_of, parse_snapshot, rows_of
+
+KEPT = 3600.0
+"""Seconds for which something is kept that no task needs (any more): the next submit may be of nearly the same."""
+TREE_KEPT = 8 * 24 * 3600.0
+"""Seconds for which it is remembered what an image on a node has, which is a little longer than the image stays."""
+
+_NAME = re.compile(r"[0-9a-f]{24,64}")
+
+
+class SnapshotStore:
+    """Snapshots in a folder of their own that only the user may enter. Everything raises StateError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._manifests, self._contents, self._trees = (folder / name for name in ("manifests", "contents", "trees"))
+        with _explained(folder):
+            for each in (folder, self._manifests, self._contents, self._trees):
+                each.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def put(self, snapshot: Snapshot) -> tuple[str, list[str]]:
+        """Take in what a snapshot has where; gives its id and which contents are not here."""
+        name = id_of(snapshot)
+        with _explained(self._manifests):
+            _write(self._manifests / name, orjson.dumps(rows_of(snapshot)))
+        return name, self.missing(snapshot)
+
+    def get(self, name: str) -> dict[str, Entry]:
+        """The snapshot of this id; raises Refused when it is not here (any more)."""
+        rows = self._read(self._manifests, name)
+        if rows is None:
+            raise Refused("what was uploaded with it is not kept any more; submit it again")
+        return parse_snapshot(rows)
+
+    def missing(self, snapshot: Snapshot) -> list[str]:
+        """The contents of it that are not here."""
+        wanted = {entry.content for entry in snapshot.values() if entry.kind == "file"}
+        with _explained(self._contents):
+            return sorted(content for content in wanted if not _touched(self.content(content)))
+
+    def content(self, name: str) -> Path:
+        """The file with the content of this SHA-256."""
+        return self._contents / name[:2] / name[2:]
+
+    def writer(self, name: str) -> ContentWriter:
+        """To write the content of this SHA-256."""
+        return ContentWriter(self.content(name), name)
+
+    def remember(self, key: str, tree: Snapshot, about: dict[str, Any]) -> None:
+        """Take down what was put into an image under this key."""
+        with _explained(self._trees):
+            _write(self._trees / key, orjson.dumps({**about, "rows": rows_of(tree)}))
+
+    def recall(self, key: str) -> dict[str, Any] | None:
+        """What was taken down under this key, its `rows` as a `tree`; None when nothing is remembered."""
+        found = self._read(self._trees, key)
+        if found is None:
+            return None
+        letters = {"f": "file", "d": "folder", "l": "link"}
+        rows = found.pop("rows")
+        found["tree"] = {path: Entry(letters[kind], *rest) for path, kind, *rest in rows}  # type: ignore[arg-type]
+        return dict(found)
+
+    def shrink(self, needed: Collection[str]) -> None:
+        """Remove what belongs to none of these snapshots and was not used for a while. May run in a thread."""
+        now = time.time()
+        with _explained(self._manifests):
+            for path in self._manifests.iterdir():
+                if path.name not in needed and _age(path, now) > KEPT:
+                    path.unlink(missing_ok=True)
+            for path in self._trees.iterdir():
+                if _age(path, now) > TREE_KEPT:
+                    path.unlink(missing_ok=True)
+            wanted = set[str]()
+            for path in self._manifests.iterdir():
+                with contextlib.suppress(StateError, Refused, ValueError, FileNotFoundError):
+                    rows = orjson.loads(path.read_bytes())
+                    wanted |= {row[4] for row in rows if row[1] == "f"}
+            for path in self._contents.glob("*/*"):
+                if path.parent.name + path.name not in wanted and _age(path, now) > KEPT:
+                    path.unlink(missing_ok=True)
+
+    def _read(self, folder: Path, name: str) -> Any:
+        if not _NAME.fullmatch(name):
+            return None  # it may come from a label, and must not lead out of the folder
+        try:
+            with _explained(folder), contextlib.suppress(FileNotFoundError):
+                found = orjson.loads((folder / name).read_bytes())
+                os.utime(folder / name)
+                return found
+        except orjson.JSONDecodeError:
+            pass  # torn: as if it were not there
+        return None
+
+
+class ContentWriter:
+    """A content on its way: in its place after `finish`, else nothing of it is left. Raises StateError."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._path, self._name = path, name
+        self._digest = hashlib.sha256()
+        with _explained(path):
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            handle, self._unfinished = tempfile.mkstemp(dir=path.parent, prefix=".")
+            self._file = os.fdopen(handle, "wb")
+
+    def write(self, data: bytes) -> None:
+        """The next bytes."""
+        self._digest.update(data)
+        with _explained(self._path):
+            self._file.write(data)
+
+    def finish(self) -> bool:
+        """Put it in its place; False when it is not what its name says, and then it is not."""
+        if self._digest.hexdigest() != self._name:
+            self.close()
+            return False
+        with _explained(self._path):
+            self._file.close()
+            os.replace(self._unfinished, self._path)
+        return True
+
+    def close(self) -> None:
+        """Leave nothing of it, if it was not finished."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._unfinished)
+
+
+def _write(path: Path, data: bytes) -> None:
+    handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=".")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(unfinished, path)
+    except BaseException:
+        os.unlink(unfinished)
+        raise
+
+
+def _age(path: Path, now: float) -> float:
+    try:
+        return now - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StateError(f"uploads cannot be kept in {path}: {error.strerror}") from None
+
+
+def _touched(path: Path) -> bool:
+    """Whether it is there; if so it stays for a while, for somebody relies on it from here on."""
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""What has ended and what was measured: SQLite files."""

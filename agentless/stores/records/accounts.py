@@ -1,0 +1,97 @@
+"""What tasks have had of the GPUs: two tables of the history. They stay when a task is removed.
+
+A row of `spent` is all that `agentless usage` needs of a task that has ended: a hundred thousand are read without their
+documents. In `loads` is how busy the GPUs of live tasks were so far, as of the last minute.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import astuple
+
+from agentless.errors import StateError
+from agentless.model.usage.spent import Load, Spent
+
+Page = tuple[list[Spent], tuple[float, str]]
+"""Some of them, and after what to go on."""
+
+_TABLES = (
+    """
+CREATE TABLE IF NOT EXISTS spent (
+  task TEXT PRIMARY KEY, owner TEXT NOT NULL, node TEXT NOT NULL, batch TEXT NOT NULL, gpus INTEGER NOT NULL,
+  began REAL NOT NULL, ended REAL NOT NULL, seen REAL NOT NULL, busy REAL NOT NULL
+) WITHOUT ROWID
+""",
+    "CREATE INDEX IF NOT EXISTS spent_ended ON spent (ended, task)",
+    "CREATE TABLE IF NOT EXISTS loads (task TEXT PRIMARY KEY, seen REAL NOT NULL, busy REAL NOT NULL) WITHOUT ROWID",
+)
+_MISSED = """
+INSERT OR IGNORE INTO spent
+SELECT id, owner, IFNULL(json_extract(document, '$.status.placement.node'), ''), batch,
+  IFNULL(json_array_length(document, '$.status.placement.gpu_uuids'), 0),
+  json_extract(document, '$.status.started_at'),
+  MAX(json_extract(document, '$.status.started_at'), json_extract(document, '$.status.ended_at')), 0, 0
+FROM (SELECT id, owner, batch, CAST(document AS TEXT) AS document FROM tasks
+  WHERE json_extract(CAST(document AS TEXT), '$.status.started_at') IS NOT NULL
+  AND json_extract(CAST(document AS TEXT), '$.status.ended_at') > (SELECT IFNULL(MAX(ended), 0) FROM spent))
+"""
+"""What versions that knew nothing of this table have written since it was last added to."""
+_PAGE = """
+SELECT task, owner, node, batch, gpus, began, ended, seen, busy FROM spent
+WHERE (ended, task) > (?, ?) ORDER BY ended, task LIMIT ?
+"""
+
+
+class Accounts:
+    """The tables of an open history, whose thread uses it."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def catch_up(self) -> None:
+        """Take in what older versions have written. Raises sqlite3.Error, as on a full disk: one does without it."""
+        self._prepare()
+        self._db.execute(_MISSED)
+
+    def keep(self, spent: Spent) -> None:
+        """Keep what a task that has ended has had, in the transaction that is open. Raises sqlite3.Error."""
+        self._prepare()
+        self._db.execute("INSERT OR REPLACE INTO spent VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", astuple(spent))
+        self._db.execute("DELETE FROM loads WHERE task = ?", (spent.task,))
+
+    def page(self, after: tuple[float, str], limit: int) -> Page:
+        """The first `limit` that ended after that: a time (Unix seconds) and the id of a task that ended then."""
+        try:
+            self._prepare()
+            rows = self._db.execute(_PAGE, (*after, limit)).fetchall()
+        except sqlite3.Error as error:
+            raise StateError(f"the history cannot be read ({error}); make it readable or move it away") from None
+        found = [Spent(*row) for row in rows]
+        return found, (found[-1].end, found[-1].task) if found else after
+
+    def loads(self) -> dict[str, Load]:
+        """How busy the GPUs of live tasks were so far."""
+        try:
+            self._prepare()
+            rows = self._db.execute("SELECT task, seen, busy FROM loads")
+            return {task: Load(seen, busy) for task, seen, busy in rows}
+        except sqlite3.Error as error:
+            raise StateError(f"the history cannot be read ({error}); make it readable or move it away") from None
+
+    def keep_loads(self, loads: Mapping[str, Load]) -> None:
+        """Keep these and no others."""
+        try:
+            with self._db:
+                self._db.execute("BEGIN")
+                self._prepare()
+                self._db.execute("DELETE FROM loads")
+                values = ((task, load.seen, load.busy) for task, load in loads.items())
+                self._db.executemany("INSERT INTO loads VALUES (?, ?, ?)", values)
+        except sqlite3.Error as error:
+            raise StateError(f"the history cannot be written: {error}") from None
+
+    def _prepare(self) -> None:
+        """Make the tables if there was no room for them so far. What is rolled back takes them along, so look anew."""
+        for statement in _TABLES:
+            self._db.execute(statement)

@@ -1,0 +1,208 @@
+"""The numbers of the GPUs over time: an SQLite file of its own, which may be full, torn or gone without harm to a task.
+
+A row is a block of points of one GPU: packed, and as small as zlib makes it. The finest level is written every minute.
+A block of a coarser one is collected in memory and written when its time is over; what of it a controller before this
+one had collected is made up again out of the finer ones, so that a crash costs the last minute and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import struct
+import time
+import zlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from agentless.errors import StateError
+from agentless.rules.usage.series import LEVELS, SIZE, Block, Level, Piece, fold
+from agentless.stores import private
+
+AT_ONCE = 10
+"""Blocks between two pauses: some 1.5 ms of work."""
+PAUSE = 0.002
+"""Seconds of a pause."""
+
+T = TypeVar("T")
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS points (
+  width INTEGER NOT NULL, number INTEGER NOT NULL, gpu TEXT NOT NULL, data BLOB NOT NULL,
+  PRIMARY KEY (width, number, gpu)
+)
+"""
+_PACKED = struct.Struct(f"<{SIZE}I{SIZE}Q{SIZE}I")
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+class Key(NamedTuple):
+    """Which block: seconds of a point, how many blocks of that level were before it since 1970, and the GPU's UUID."""
+
+    width: int
+    number: int
+    gpu: str
+
+
+class SampleStore:
+    """All levels of all GPUs. It is opened when it is first used; one thread uses it.
+
+    `warning` is what was wrong with the file, None when nothing was.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.warning: str | None = None
+        self._path = path
+        self._db: sqlite3.Connection | None = None
+        self._growing: dict[Key, Block] = {}  # of the coarser levels: their time is not over
+        self._unwritten: dict[Key, Block] = {}
+
+    def add(self, minutes: Iterable[tuple[str, int, Block]], now: float) -> None:
+        """Keep these blocks of the finest level, each with its GPU and number, and forget what is too old.
+
+        Raises StateError; then they are kept in memory, and written the next time.
+        """
+        with contextlib.suppress(StateError), self._using():
+            pass  # what a controller before this one has left is read before something is written
+        for gpu, number, block in _slowly(minutes):
+            _take(self._unwritten, Key(LEVELS[0].width, number, gpu), block)
+            _grow(self._growing, gpu, number, LEVELS[0], LEVELS[1:], block)
+        for level in LEVELS[1:]:
+            for key in [key for key in self._growing if key.width == level.width]:
+                if (key.number + 1) * level.block <= now:
+                    _take(self._unwritten, key, self._growing.pop(key))
+        for level in LEVELS:
+            for key in [key for key in self._unwritten if key.width == level.width]:
+                if key.number < _oldest(level, now):
+                    del self._unwritten[key]
+        with self._using() as db, db:
+            db.execute("BEGIN")
+            for key, block in _slowly(self._unwritten.items()):
+                _write(db, key, block)
+            for level in LEVELS:
+                db.execute("DELETE FROM points WHERE width = ? AND number < ?", (level.width, _oldest(level, now)))
+        self._unwritten.clear()
+
+    def pieces(self, gpus: Collection[str], level: Level, begin: float) -> dict[str, list[Piece]]:
+        """What is known of these GPUs at this level since `begin` (Unix seconds). Raises StateError."""
+        first, found = int(begin // level.block), defaultdict[str, list[Piece]](list)
+        query = "SELECT number, gpu, data FROM points WHERE width = ? AND number >= ?"
+        values: list[object] = [level.width, first]
+        if len(gpus) == 1:
+            query, values = f"{query} AND gpu = ?", [*values, *gpus]
+        with self._using() as db:
+            for number, gpu, data in db.execute(query, values):
+                if gpu in gpus:
+                    found[gpu].append((number * level.block, level.width, _unpacked(data)))
+        for blocks in (self._unwritten, self._growing):
+            for key, block in blocks.items():
+                if key.width == level.width and key.number >= first and key.gpu in gpus:
+                    found[key.gpu].append((key.number * level.block, level.width, block))
+        return found
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    # ------------------------------------------------------------------ inside
+
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[sqlite3.Connection]:
+        """The open file; raises StateError. One that is damaged is set aside: the next time there is a new one."""
+        try:
+            if self._db is None:
+                self._db = self._opened()
+            yield self._db
+        except (sqlite3.Error, zlib.error, struct.error) as error:
+            if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF in _DAMAGED:
+                self.close()
+                self._set_aside()
+            raise StateError(f"the numbers of the GPUs cannot be kept in {self._path}: {error}") from None
+
+    def _opened(self) -> sqlite3.Connection:
+        private.make(self._path)
+        db = sqlite3.connect(self._path, isolation_level=None)
+        try:
+            db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute(_SCHEMA)
+            for key, block in _left(db).items():
+                _take(self._growing, key, block)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _set_aside(self) -> None:
+        with contextlib.suppress(OSError):
+            os.replace(self._path, f"{self._path}.damaged")
+            Path(f"{self._path}-wal").unlink(missing_ok=True)
+            self.warning = f"{self._path} was damaged and is set aside; the history of the GPUs' numbers begins anew"
+
+
+def _slowly(things: Iterable[T]) -> Iterator[T]:
+    """One after the other with pauses, in which the event loop beside this thread has the processor to itself."""
+    for number, thing in enumerate(things, 1):
+        if number % AT_ONCE == 0:
+            time.sleep(PAUSE)
+        yield thing
+
+
+def _left(db: sqlite3.Connection) -> dict[Key, Block]:
+    """The blocks of the coarser levels that were not written when the file was used last."""
+    found: dict[Key, Block] = {}
+    for finer, coarser in pairwise(LEVELS):
+        written = dict(db.execute("SELECT gpu, MAX(number) FROM points WHERE width = ? GROUP BY gpu", (coarser.width,)))
+        rows = db.execute("SELECT number, gpu, data FROM points WHERE width = ?", (finer.width,))
+        unfinished = [(key.number, key.gpu, block) for key, block in found.items() if key.width == finer.width]
+        for number, gpu, data in (*rows, *unfinished):
+            if number * finer.block >= (written.get(gpu, -1) + 1) * coarser.block:
+                block = data if isinstance(data, Block) else _unpacked(data)
+                _grow(found, gpu, number, finer, (coarser,), block)
+    return found
+
+
+def _grow(
+    growing: dict[Key, Block], gpu: str, number: int, finer: Level, levels: Iterable[Level], block: Block
+) -> None:
+    """Take a block of one level into those of coarser ones in whose time it is."""
+    start = number * finer.block
+    for level in levels:
+        into = growing.setdefault(Key(level.width, start // level.block, gpu), Block())
+        fold(block, start, finer.width, into, level.width)
+
+
+def _take(blocks: dict[Key, Block], key: Key, block: Block) -> None:
+    if key in blocks:
+        blocks[key].take(block)
+    else:
+        blocks[key] = block
+
+
+def _oldest(level: Level, now: float) -> int:
+    """The number of the oldest block of a level that has a point which is not too old."""
+    return int((now - level.kept) // level.block)
+
+
+def _write(db: sqlite3.Connection, key: Key, block: Block) -> None:
+    """Write a block. Where there is one, of a controller before this one in the same minute, it adds to that."""
+    there = db.execute("SELECT data FROM points WHERE width = ? AND number = ? AND gpu = ?", key).fetchone()
+    if there:
+        block = block.copy()
+        block.take(_unpacked(there[0]))
+    db.execute("INSERT OR REPLACE INTO points VALUES (?, ?, ?, ?)", (*key, _packed(block)))
+
+
+def _packed(block: Block) -> bytes:
+    return zlib.compress(_PACKED.pack(*block.counts, *block.totals, *block.peaks), 1)
+
+
+def _unpacked(data: bytes) -> Block:
+    numbers = _PACKED.unpack(zlib.decompress(data))
+    return Block(numbers[:SIZE], numbers[SIZE : 2 * SIZE], numbers[2 * SIZE :])

@@ -1,0 +1,1 @@
+"""The live state: one TinyDB file and its tables."""

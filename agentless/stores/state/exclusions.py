@@ -1,0 +1,31 @@
+"""What is remembered of nodes and GPUs: the table `nodes` of the state file, by the node's name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import TypeAdapter, ValidationError
+
+from agentless.model.nodes.exclusion import NodeRecord
+from agentless.stores.state.tinydb import AtomicStorage, damaged
+
+_NODES = TypeAdapter(dict[str, NodeRecord])
+
+
+class GateStore:
+    """The records of nodes. A file of an older version has none."""
+
+    def __init__(self, storage: AtomicStorage) -> None:
+        self._storage = storage
+
+    def load(self) -> dict[str, NodeRecord]:
+        """All records; raises StateError for what no version of agentless has written."""
+        try:
+            return _NODES.validate_python((self._storage.read() or {}).get("nodes", {}))
+        except ValidationError as error:
+            raise damaged("the state file has a damaged record of a node", error) from None
+
+    def save(self, nodes: Mapping[str, NodeRecord]) -> None:
+        """Keep these and no others, on disk, in one write, before this returns."""
+        rows = _NODES.dump_python(dict(nodes), mode="json", exclude_defaults=True)
+        self._storage.write({**(self._storage.read() or {}), "nodes": rows})

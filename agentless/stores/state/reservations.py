@@ -1,0 +1,39 @@
+"""Reservations: a table of their own in the state file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydantic import TypeAdapter, ValidationError
+from tinydb.table import Document
+
+from agentless.model.scheduling.reservation import Reservation
+from agentless.stores.state.tinydb import TaskStore, damaged
+
+_RESERVATION = TypeAdapter(Reservation)
+
+
+class ReservationStore:
+    """The reservations by id, in the same file as the tasks."""
+
+    def __init__(self, store: TaskStore) -> None:
+        self._table = store.table("reservations")
+
+    def load(self) -> dict[str, Reservation]:
+        """All of them; raises StateError for one that no version of agentless has written."""
+        try:
+            found = [_RESERVATION.validate_python(dict(document)) for document in self._table.all()]
+        except ValidationError as error:
+            raise damaged("the state file has a damaged reservation", error, "the file") from None
+        return {reservation.id: reservation for reservation in found}
+
+    def save(self, reservations: Iterable[Reservation]) -> None:
+        """Keep these, on disk, in one write, before this returns."""
+        documents = {each.id: _RESERVATION.dump_python(each, mode="json") for each in reservations}
+        self._table.put(
+            {key: Document(document, doc_id=key) for key, document in documents.items()}  # type: ignore[arg-type]
+        )
+
+    def remove(self, reservation: str) -> None:
+        """Forget this one, which is there."""
+        self._table.remove(doc_ids=[reservation])  # type: ignore[list-item]

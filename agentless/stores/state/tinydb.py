@@ -1,0 +1,217 @@
+"""The live state: one TinyDB file that a crash cannot tear.
+
+TinyDB's stock storage truncates in place. Here every write is a new file that replaces the old one after it has
+reached the disk, the file before it is kept as `<name>.last`, and reads come from memory. The file carries
+a schema version; older versions load for ever (`UPGRADES`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
+from tinydb.storages import Storage
+from tinydb.table import Document, Table
+
+from agentless.errors import StateError
+from agentless.model.tasks.task import Task
+from agentless.stores import private
+from agentless.stores.state.upgrades import with_needs
+
+Tables = dict[str, dict[str, Any]]
+
+
+def _from_1(tables: Tables) -> Tables:
+    for task in tables.get("tasks", {}).values():
+        with_needs(task)
+    tables["meta"]["1"]["version"] = 2
+    return tables
+
+
+VERSION = 2
+UPGRADES: dict[int, Callable[[Tables], Tables]] = {1: _from_1}
+"""From a version to the next: what to make of the whole document."""
+
+_TASK = TypeAdapter(Task)
+
+
+class AtomicStorage(Storage):
+    """TinyDB's `read`/`write` over a file that is whole at every moment."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self.warning: str | None = None
+        self._tables = self._load()
+
+    def read(self) -> Tables | None:
+        """All tables, from memory; None before the first write. A copy: TinyDB changes it before it writes."""
+        return None if self._tables is None else dict(self._tables)
+
+    def write(self, data: Tables) -> None:
+        """Replace the file; raises StateError, and then neither the file nor what `read` gives has changed."""
+        try:
+            self._replace(orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS))
+        except OSError as error:
+            raise StateError(_why(self._path, error)) from None
+        self._tables = data
+
+    @property
+    def _last(self) -> Path:
+        return self._path.with_name(self._path.name + ".last")
+
+    def _replace(self, content: bytes) -> None:
+        fresh = private.fresh(self._path, content)
+        if self._path.exists():
+            # A second name for the old file, so that there is never a moment without a good one.
+            spare = self._path.with_name(self._path.name + ".spare")
+            spare.unlink(missing_ok=True)
+            try:
+                os.link(self._path, spare)
+            except OSError:  # a file system without hard links
+                private.make(spare)
+                shutil.copyfile(self._path, spare)
+            os.replace(spare, self._last)
+        os.replace(fresh, self._path)
+        # From here on it is written: at worst a power cut brings back the file before it.
+        with contextlib.suppress(OSError):
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def _load(self) -> Tables | None:
+        problem = ""
+        for path in (self._path, self._last):
+            try:
+                tables = _upgraded(orjson.loads(path.read_bytes()), path)
+            except orjson.JSONDecodeError:
+                problem = problem or f"{path} is torn"
+            except FileNotFoundError:
+                problem = problem or f"{path} is missing"
+            except OSError as error:
+                raise StateError(_why(path, error)) from None
+            else:
+                if problem:
+                    self.warning = f"{problem}; went on from the copy before it, {path.name}"
+                    self._set_aside()
+                return tables
+        if not self._path.exists() and not self._last.exists():
+            return None
+        raise StateError(
+            f"{problem}, and so is the copy before it; move both away, then run: agentless recover "
+            "(what runs on the nodes keeps running)"
+        )
+
+    def _set_aside(self) -> None:
+        """Keep a torn file for a look at it; left in place, the next write would put it over the only good copy."""
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self._path, self._path.with_name(self._path.name + ".torn"))
+
+
+def _upgraded(tables: Tables, path: Path) -> Tables:
+    try:
+        version = tables["meta"]["1"]["version"]
+    except (KeyError, TypeError):
+        version = None
+    if not isinstance(version, int) or version < 1:
+        raise StateError(f"{path} is no state file of agentless; move it away and start again")
+    if version > VERSION:
+        raise StateError(
+            f"{path} is from a newer agentless (state version {version}, this one knows {VERSION}); "
+            "upgrade agentless, or use another state folder (XDG_STATE_HOME)"
+        )
+    for old in range(version, VERSION):
+        tables = UPGRADES[old](tables)
+    return tables
+
+
+def damaged(what: str, error: ValidationError, it: str = "it") -> StateError:
+    """What to say of a part of the state file that no version of agentless has written."""
+    why = error.errors()[0]["msg"]
+    return StateError(
+        f"{what} ({why}); move {it} away, then run: agentless recover (what runs on the nodes keeps running)"
+    )
+
+
+def _why(path: Path, error: OSError) -> str:
+    fixes = {
+        errno.ENOSPC: "the disk is full; free some space there",
+        errno.EDQUOT: "your disk quota is used up; free some space there",
+        errno.EROFS: "the file system is read-only; make it writable or set XDG_STATE_HOME to a folder that is",
+        errno.EACCES: "it may not be read or written; give yourself the rights or set XDG_STATE_HOME to another folder",
+    }
+    return f"the state in {path.parent} cannot be used: {fixes.get(error.errno or 0, error.strerror)}"
+
+
+class _Tasks(Table):
+    """The `tasks` table, and others like it: ids are strings, and several documents are replaced in one write."""
+
+    document_id_class = str  # type: ignore[assignment]
+
+    def put(self, documents: dict[str, Document], gone: Iterable[str] = ()) -> None:
+        """Insert or replace all of these, and drop those, in one write of the file."""
+
+        def change(table: dict[str, Any]) -> None:
+            table.update(documents)
+            for task in gone:
+                table.pop(task, None)
+
+        self._update_table(change)  # type: ignore[arg-type]
+
+
+class TaskStore:
+    """The live tasks with their allocations, by task id. `controller` names this file on the containers it started."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._storage = AtomicStorage(str(path))
+        tables = self._storage.read() or {"meta": {"1": {"version": VERSION}}}
+        about = tables["meta"]["1"]
+        if not about.get("controller"):
+            about = {**about, "controller": secrets.token_hex(8)}
+            self._storage.write({**tables, "meta": {"1": about}})
+        self.controller: str = about["controller"]
+        self._tasks = _Tasks(self._storage, "tasks")
+
+    @property
+    def warning(self) -> str | None:
+        """What was wrong with the file when it was opened, None when it was whole."""
+        return self._storage.warning
+
+    @property
+    def storage(self) -> AtomicStorage:
+        """The file, for stores of other tables in it."""
+        return self._storage
+
+    def table(self, name: str) -> _Tasks:
+        """Another table of the same file, whose ids are strings too."""
+        return _Tasks(self._storage, name)
+
+    def load(self) -> dict[str, Task]:
+        """All live tasks; raises StateError for a task that no version of agentless has written."""
+        tasks = {}
+        for document in self._tasks.all():
+            try:
+                task = _TASK.validate_python(dict(document))
+            except ValidationError as error:
+                raise damaged(f"{self._path} has a damaged task", error) from None
+            tasks[task.id] = task
+        return tasks
+
+    def save(self, *tasks: Task, gone: Iterable[str] = ()) -> None:
+        """Keep these and forget those, on disk, in one write, before this returns."""
+        self._tasks.put({t.id: Document(_TASK.dump_python(t, mode="json"), doc_id=t.id) for t in tasks}, gone)  # type: ignore[arg-type]
+
+    def remove(self, *task_ids: str) -> None:
+        """Forget these."""
+        if any(self._tasks.contains(doc_id=task_id) for task_id in task_ids):  # type: ignore[arg-type]
+            self.save(gone=task_ids)

@@ -1,0 +1,1 @@
+"""What the dashboard knows of the cluster, and what can be done to it."""

@@ -1,0 +1,186 @@
+"""What can be done to tasks and nodes, by which key, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agentless.client.client import Client
+from agentless.client.words import state, where, words
+from agentless.model.tasks.task_id import numbered
+from agentless.tui.data.board import Row
+
+LIVE = frozenset({"running", "paused", "assigning", "pending", "scheduled", "lost"})
+WAITS = frozenset({"pending", "scheduled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """Something to do: its key, and what it is called in the line of keys and in the help.
+
+    `effect` is what it will do, in the question before it; None: it harms nobody, and nothing is asked. `reason`: it
+    takes one, in words. `changes` is whether it changes anything: a read-only dashboard does not offer it. `shown`: its
+    key stands in the line of keys, and not only in the help.
+    """
+
+    name: str
+    key: str
+    title: str
+    help: str
+    effect: str | None = None
+    reason: bool = False
+    changes: bool = True
+    shown: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is meant: the chosen task and node, as far as there are any."""
+
+    task: Row | None
+    node: Row | None
+
+
+ACTS = (
+    Act("submit", "n", "New", "submit a task"),
+    Act("again", "N", "Like this", "submit a copy of the task, changed as you like", shown=False),
+    Act("logs", "l", "Logs", "read and follow the output of the task", changes=False),
+    Act("shell", "s", "Shell", "open a shell in the container of the task"),
+    Act("describe", "d", "Details", "why the task waits, its events, its command", changes=False, shown=False),
+    Act(
+        "stop",
+        "T",
+        "Stop",
+        "end the task gently: SIGTERM, then SIGKILL",
+        "Sends SIGTERM, then SIGKILL if it still runs after its grace time.",
+    ),
+    Act(
+        "kill",
+        "K",
+        "Kill",
+        "end the task at once: SIGKILL",
+        "Sends SIGKILL at once: the program cannot save anything.",
+        shown=False,
+    ),
+    Act("pause", "p", "Pause", "pause the task, or continue it", shown=False),
+    Act("retry", "R", "Retry", "submit the ended task again"),
+    Act(
+        "remove",
+        "x",
+        "Remove",
+        "delete the ended task and its log",
+        "Deletes the task, its container and its log. This cannot be undone.",
+        shown=False,
+    ),
+    Act("top", "U", "To the top", "move the pending task to the top of the queue"),
+    Act(
+        "drain",
+        "D",
+        "Drain",
+        "start no new tasks on the node",
+        "Starts no new tasks on it. Its running tasks continue.",
+        reason=True,
+    ),
+    Act(
+        "resume_node",
+        "E",
+        "Resume node",
+        "start tasks on the node, and on its unhealthy GPUs, again",
+        "Starts new tasks on it again, also on its GPUs that were unhealthy.",
+    ),
+)
+
+
+def applies(act: str, target: Target) -> bool:
+    """Whether an act makes sense for what is chosen."""
+    now = target.task["state"] if target.task else ""
+    node = target.node
+    match act:
+        case "submit":
+            return True
+        case "again" | "describe":
+            return target.task is not None
+        case "logs":
+            return target.task is not None and now not in WAITS
+        case "shell":
+            return now == "running"
+        case "stop" | "kill":
+            return now in LIVE
+        case "pause":
+            return now in ("running", "paused")
+        case "retry" | "remove":
+            return target.task is not None and target.task["ended_at"] is not None
+        case "top":
+            return now == "pending"
+        case "drain":
+            return node is not None and not node["drained"]
+        case _:
+            return node is not None and (node["drained"] or node["state"] != "online")
+
+
+def about(act: Act, target: Target) -> str:
+    """What it would be done to, by name; empty for what needs nothing chosen."""
+    if act.name in _NODE and target.node:
+        return f"node {target.node['name']}"
+    if act.name == "submit" or target.task is None:
+        return ""
+    return f"task {target.task['id']}" + (f" ({target.task['name']})" if target.task["name"] else "")
+
+
+def details(act: Act, target: Target) -> list[str]:
+    """More about that, to be sure that it is the one that is meant."""
+    task, node = target.task, target.node
+    if act.name in _NODE and node:
+        tasks = f"{node['tasks']} task{'s' * (node['tasks'] != 1)}"
+        return [f"{node['state']}, {tasks} on it" + (f": {node['reason']}" if node["reason"] else "")]
+    if task is None:
+        return []
+    place = f" on {where(task)}" if task["node"] else ""
+    return [f"{state(task)}{place}, owner {task['owner']}", words(task)]
+
+
+def perform(client: Client, act: str, target: Target, reason: str = "") -> str:
+    """Ask the controller to do it, and say what has become of that; raises AgentlessError."""
+    task, node = target.task, target.node
+    if node is not None and act in _NODE:
+        return _NODE[act](client, str(node["name"]), reason)
+    if task is None:
+        raise AssertionError("an act is about a task or a node")
+    found = _TASK[act](client, task)
+    return f"{found['id']} is {found['state']}" + (f": {found['reason']}" if found["reason"] else "")
+
+
+def path_of(task: Row) -> str:
+    """Of the API, for this very try: the bare id of a first one means all of its tries."""
+    return f"/v1/tasks/{numbered(task['id'])}"
+
+
+def _pause(client: Client, task: Row) -> Any:
+    return client.post(f"{path_of(task)}/{'resume' if task['state'] == 'paused' else 'pause'}")
+
+
+def _remove(client: Client, task: Row) -> Any:
+    return client.delete(path_of(task)) | {"state": "removed", "reason": ""}
+
+
+def _resume_node(client: Client, node: str, _: str) -> str:
+    found = client.post(f"/v1/nodes/{node}/resume", {})
+    lifted = "; ".join(found["lifted"]) or "nothing had kept it out"
+    return f"{node} is {found['node']['state']} ({lifted})"
+
+
+def _drain(client: Client, node: str, reason: str) -> str:
+    found = client.post(f"/v1/nodes/{node}/drain", {"reason": reason or None})
+    return f"{node} is drained; tasks that still run there: {found['tasks']}"
+
+
+_TASK: dict[str, Callable[[Client, Row], Any]] = {
+    "stop": lambda client, task: client.post(f"{path_of(task)}/stop", {}),
+    "kill": lambda client, task: client.post(f"{path_of(task)}/kill"),
+    "pause": _pause,
+    "retry": lambda client, task: client.post(f"{path_of(task)}/retry"),
+    "remove": _remove,
+    "top": lambda client, task: client.post(f"{path_of(task)}/move", {"position": 1}),
+}
+_NODE: dict[str, Callable[[Client, str, str], str]] = {"drain": _drain, "resume_node": _resume_node}

@@ -1,0 +1,155 @@
+"""What is known of the cluster: the rows that the controller has sent so far."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from agentless.client.words import process_words, seconds
+from agentless.model.tasks.task import FAILED
+
+Row = dict[str, Any]
+"""A published value, as JSON has it."""
+
+TREND = 120
+"""Samples of a GPU's utilisation that are kept for its trend."""
+KEPT = 2000
+"""Events that are kept."""
+ENDED = 1000
+"""Ended tasks that the controller sends, the newest: with so many there may be more."""
+LATELY = 600.0
+"""Seconds for which a failed task counts as something that is wrong."""
+STALE = 15.0
+"""Seconds after which a node's last sample does not tell any more how it is."""
+_NUMBERS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")
+
+
+class Board:
+    """Nodes by name, GPUs by node and UUID, tasks by id, the newest events; `now` is the controller's clock.
+
+    `gone` says why nothing is heard of the controller, empty when it is; `stopped`: it was told to end.
+    """
+
+    def __init__(self) -> None:
+        self.gone, self.stopped = "Connecting to the controller", False
+        self.events: deque[Row] = deque(maxlen=KEPT)
+        self.clear()
+
+    def clear(self) -> None:
+        """Know nothing, as before the first line."""
+        self.nodes: dict[str, Row] = {}
+        self.gpus: dict[tuple[str, str], Row] = {}
+        self.tasks: dict[str, Row] = {}
+        self.controller: Row = {}
+        self.now = 0.0
+        self.trends: dict[tuple[str, str], deque[float | None]] = {}
+
+    def apply(self, line: Row) -> set[str]:
+        """Take in one line of the stream; gives the kinds of which something has changed."""
+        changed = line.keys() & {"nodes", "gpus", "tasks", "controller"}
+        self.now = line.get("now", self.now)
+        for node in line.get("nodes", ()):
+            self.nodes[node["name"]] = node
+        for gpu in line.get("gpus", ()):
+            self.gpus[gpu["node"], gpu["uuid"]] = gpu
+        for task in line.get("tasks", ()):
+            self.tasks[task["id"]] = task
+        for about in line.get("controller", ()):
+            self.controller = about
+        for kind, *key in line.get("gone", ()):
+            changed.add(kind)
+            self._drop(kind, key)
+        return changed
+
+    def sampled(self) -> None:
+        """Note the present utilisation of all GPUs for their trends."""
+        for gpu in self.ordered_gpus():
+            key = gpu["node"], gpu["uuid"]
+            self.trends.setdefault(key, deque(maxlen=TREND)).append(gpu["utilization_pct"])
+        for key in self.trends.keys() - self.gpus.keys():
+            del self.trends[key]
+
+    def remember(self, history: Row) -> None:
+        """Begin the trends with what the controller has kept."""
+        for gpu in history["gpus"]:
+            trend = self.trends.setdefault((gpu["node"], gpu["uuid"]), deque(maxlen=TREND))
+            trend.extendleft(reversed(gpu["utilization_pct"][len(trend) :]))
+
+    def gpus_of(self, node: str) -> list[Row]:
+        """The GPUs of a node, by index."""
+        return [gpu for gpu in self.ordered_gpus() if gpu["node"] == node]
+
+    def ordered_nodes(self) -> list[Row]:
+        """All nodes, as a person counts: node2 before node10."""
+        return sorted(self.nodes.values(), key=lambda node: natural(node["name"]))
+
+    def ordered_gpus(self) -> list[Row]:
+        """All GPUs, by node and index; those of silent nodes without numbers, which would be old."""
+        silent = {name for name in self.nodes if self.is_silent(name)}
+        gpus = [{**gpu, **dict.fromkeys(_NUMBERS)} if gpu["node"] in silent else gpu for gpu in self.gpus.values()]
+        return sorted(gpus, key=lambda gpu: (natural(gpu["node"]), gpu["index"]))
+
+    def is_silent(self, name: str | None) -> bool:
+        """Whether a node does not answer, so that nothing is known of what it does now."""
+        node = self.nodes.get(name or "", {"state": "unknown"})
+        if node["state"] != "degraded":
+            return bool(node["state"] == "offline")
+        return node["sampled_at"] is not None and self.now - seconds(node["sampled_at"]) > STALE
+
+    def queue(self) -> list[Row]:
+        """Those who wait, those first that are next, then those for later."""
+        waiting = [task for task in self.tasks.values() if task["state"] in ("pending", "scheduled")]
+        return sorted(waiting, key=lambda t: (t["position"] or 1 << 30, t["scheduled_for"] or "", t["id"]))
+
+    def holders(self, gpu: Row) -> list[Row]:
+        """The tasks that hold a GPU, as far as they are known."""
+        return [self.tasks[task] for task in gpu["tasks"] if task in self.tasks]
+
+    def problems(self) -> list[tuple[str, str]]:
+        """What is wrong, each as what it is about and a sentence."""
+        found = [(node["name"], f"{node['state']}: {node['reason']}") for node in self.ordered_nodes() if is_bad(node)]
+        bad = {node["name"] for node in self.nodes.values() if is_bad(node)}
+        for gpu in self.ordered_gpus() if any(is_ill(gpu) for gpu in self.gpus.values()) else ():
+            if is_ill(gpu) and gpu["node"] not in bad:
+                found += [(f"{gpu['node']}::{gpu['index']}", f"{gpu['state']}: {gpu['reason']}")]
+        failed = [task for task in self.tasks.values() if task["state"] in FAILED and not task["retried_as"]]
+        if lately := sum(self.now - seconds(task["ended_at"]) < LATELY for task in failed):
+            about = f"{lately} task{'s' * (lately != 1)}"
+            found.append((about, "failed in the last 10 minutes; press 4 to list them, l for the log"))
+        for task in self.tasks.values():
+            if task["state"] == "lost":
+                found.append((task["id"], f"lost: {task['reason']}"))
+            found += [(task["id"], f"{process_words(process)} uses a GPU of it") for process in task["intruders"]]
+            if task["idle_since"]:
+                found.append((task["id"], task["reason"] or "its GPUs are idle"))
+        return found + [("controller", warning) for warning in self.controller.get("warnings", ())]
+
+    def _drop(self, kind: str, key: list[str]) -> None:
+        if kind == "nodes":
+            self.nodes.pop(key[0], None)
+        elif kind == "tasks":
+            self.tasks.pop(key[0], None)
+        else:
+            self.gpus.pop((key[0], key[1]), None)
+
+
+def is_bad(node: Row) -> bool:
+    """Whether a node is not as it should be; a drained one is as somebody wants it."""
+    return node["state"] in ("offline", "degraded", "unknown")
+
+
+def is_ill(gpu: Row) -> bool:
+    """Whether a GPU is not as it should be."""
+    return gpu["state"] in ("unhealthy", "unknown")
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A key for sorting names with numbers in them."""
+    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name))
+
+
+def count(rows: Iterable[Row], *states: str) -> int:
+    """How many of the rows are in one of these states."""
+    return sum(row["state"] in states for row in rows)

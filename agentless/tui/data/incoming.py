@@ -1,0 +1,117 @@
+"""What comes in from the controller: taken down on the board, and shown."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import CancelledError
+from functools import partial
+from typing import Any
+
+from textual.app import App
+from textual.css.query import NoMatches
+
+from agentless.client.client import Client
+from agentless.errors import AgentlessError
+from agentless.tui.data.board import TREND, Board
+from agentless.tui.data.feed import Feed
+
+QUIET = 6.0
+"""Seconds without a word from the controller, which sends a line every two, after which that is said."""
+REMEMBERED = 500
+"""So many events are asked for at the start."""
+
+
+class Incoming:
+    """Follows the controller; calls `show` in the app's thread, with the kinds of rows that have changed."""
+
+    def __init__(self, app: App[None], client: Client, board: Board, show: Callable[[set[str]], None]) -> None:
+        self._app, self._client, self._board, self._show = app, client, board, show
+        self._rows = Feed(
+            client,
+            lambda client: client.lines("/v1/watch"),
+            begun=partial(in_app, app, self.begin),
+            line=partial(in_app, app, self.take),
+            gone=partial(in_app, app, self.lose),
+        )
+        self._events = Feed(
+            client,
+            self._events_since,
+            begun=lambda: None,
+            line=partial(in_app, app, self.take_event),
+            gone=lambda *_: None,
+            starts=False,
+        )
+        self._seen = 0
+        self._sampled_at = 0.0
+        self._heard, self._silent = time.monotonic(), False
+
+    def start(self, *, events: bool) -> None:
+        """Begin to follow, and to follow the events as well."""
+        self._rows.start()
+        if events:
+            self._events.start()
+
+    def restart(self) -> None:
+        """Start a controller that was told to stop after all."""
+        self._rows.restart()
+
+    def close(self) -> None:
+        """Let go of the controller."""
+        self._rows.close()
+        self._events.close()
+
+    # ------------------------------------------------------ in the app's thread
+
+    def tick(self) -> None:
+        """Say so when the controller says nothing any more; to be called now and then."""
+        quiet = time.monotonic() - self._heard
+        if quiet > QUIET and (self._silent or not self._board.gone):
+            self._board.gone, self._silent = f"No answer from the controller for {quiet:.0f} s", True
+
+    def begin(self) -> None:
+        """There is a controller, which begins with all that it knows."""
+        self._board.clear()
+        self._board.gone, self._board.stopped = "", False
+        self._app.run_worker(self._remember, thread=True)
+
+    def take(self, line: dict[str, Any]) -> None:
+        """Rows have changed."""
+        self._heard = time.monotonic()
+        if self._silent:
+            self._board.gone, self._silent = "", False
+        changed = self._board.apply(line)
+        if self._board.now - self._sampled_at >= 1:
+            self._sampled_at = self._board.now
+            self._board.sampled()
+        self._show(changed)
+
+    def lose(self, why: str, stopped: bool) -> None:
+        """There is no controller any more, and none comes by itself if it was stopped."""
+        self._board.gone, self._board.stopped = why, stopped
+        self._show({"controller"})
+
+    def take_event(self, event: dict[str, Any]) -> None:
+        """Something has happened."""
+        self._seen = event["seq"]
+        self._board.events.append(event)
+        self._show({"events"})
+
+    # ------------------------------------------------------------- in a thread
+
+    def _events_since(self, client: Client) -> Iterable[dict[str, Any]]:
+        query = {"after": self._seen} if self._seen else {"last": REMEMBERED}
+        return client.lines("/v1/events", follow=True, **query)
+
+    def _remember(self) -> None:
+        """Ask for the trends so far."""
+        with contextlib.suppress(AgentlessError):
+            in_app(self._app, self._board.remember, self._client.get("/v1/history", since=TREND, points=TREND))
+
+
+def in_app(app: App[None], work: Callable[..., object], *words: object) -> None:
+    """Have an app do it, from another thread. At its end it has no widgets any more, and then no loop: then nothing."""
+    with contextlib.suppress(NoMatches, RuntimeError, CancelledError):
+        if app.is_running:
+            app.call_from_thread(work, *words)

@@ -1,0 +1,65 @@
+"""The view of what has happened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from agentless.client.words import where
+from agentless.tui.data.board import Row
+from agentless.tui.data.incoming import REMEMBERED
+from agentless.tui.screens.view import View
+from agentless.tui.widgets import look
+from agentless.tui.widgets.lines import Piece
+from agentless.tui.widgets.table import Column
+
+
+class Events(View):
+    """A line for each event, the newest first."""
+
+    KINDS = frozenset({"events"})
+
+    def columns(self) -> Sequence[Column]:
+        """When, what about, what, and why."""
+        return (
+            Column("TIME", _when, lambda event: event["at"]),
+            Column("ABOUT", _about),
+            Column("EVENT", _what),
+            Column("WHERE", lambda event: where(event["task"]) if event.get("task") else "", rank=1),
+            Column("OWNER", lambda event: event["task"]["owner"] if event.get("task") else "", rank=2),
+            Column("CAUSE", lambda event: event.get("cause") or event.get("reason") or "", flexible=True),
+        )
+
+    def all_rows(self) -> list[Row]:
+        """The newest first."""
+        return list(reversed(self.board.events))
+
+    def notes(self) -> list[str]:
+        """That there may be older ones."""
+        count = len(self.board.events)
+        return [f"last {count:,} events (older: agentless events --last N)"] if count >= REMEMBERED else []
+
+    def name_of(self, row: Row) -> object:
+        """Its number."""
+        return row["seq"]
+
+    def task_of(self, row: Row) -> Row | None:
+        """The task that it has happened to, as it is by now."""
+        return self.board.tasks.get(row["task"]["id"], row["task"]) if row.get("task") else None
+
+    def node_of(self, row: Row) -> str | None:
+        """The node that it has happened to."""
+        return row.get("node")
+
+
+def _when(event: Row) -> str:
+    return datetime.fromtimestamp(event["at"], UTC).astimezone().strftime("%m-%d %H:%M:%S")
+
+
+def _about(event: Row) -> str:
+    return str(event["task"]["id"] if event.get("task") else event.get("node") or event["kind"])
+
+
+def _what(event: Row) -> Piece:
+    state = event["task"]["state"] if event.get("task") else event.get("state", "")
+    return " → ".join(filter(None, (event.get("event"), state))), look.style_of(state)

@@ -1,0 +1,80 @@
+"""A shell in the container of a task: the terminal of the dashboard is lent to it until it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import ClassVar
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.driver import Driver
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from agentless.client.client import Client
+from agentless.client.program import Terminal
+from agentless.client.terminal import Talk, Window, raw, standard
+from agentless.errors import AgentlessError
+from agentless.model.tasks.task_id import numbered
+from agentless.model.terminal import Size
+from agentless.model.text import printable
+from agentless.tui.data.board import Row
+
+
+class Opening(ModalScreen[Terminal | AgentlessError | None]):
+    """Gives the terminal with a shell in it, or why there is none; None when nobody waits for it any more."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Cancel")]
+    CSS = """
+    Opening { align: center middle; }
+    Opening > Static { width: auto; border: round $primary; background: $surface; padding: 0 1; }
+    """
+
+    def __init__(self, client: Client, task: Row) -> None:
+        super().__init__()
+        self._client, self._row = client, task
+
+    def compose(self) -> ComposeResult:
+        """What is waited for."""
+        about = f"Opening a shell in task {self._row['id']} on {self._row['node']} … (Esc cancels)"
+        yield Static(printable(about), markup=False)
+
+    def on_mount(self) -> None:
+        """Begin."""
+        size = Size(self.app.size.width, self.app.size.height)
+        self.run_worker(lambda: self._open(size), thread=True)
+
+    def _open(self, size: Size) -> None:
+        found: Terminal | AgentlessError
+        try:
+            found = self._client.terminal(numbered(self._row["id"]), size=size)
+        except AgentlessError as error:
+            found = error
+        self.app.call_from_thread(self._opened, found)
+
+    def _opened(self, found: Terminal | AgentlessError) -> None:
+        if self.is_current:
+            self.dismiss(found)
+        elif isinstance(found, Terminal):
+            found.close()
+
+
+def run(app: App[None], terminal: Terminal, greeting: str) -> bool:
+    """Talk until the program has ended; whether somebody ended this instead, and the dashboard with it.
+
+    Raises SuspendNotSupported for a terminal that cannot be lent, and what broke the program off.
+    """
+    with terminal, app.suspend():
+        window = _window(app._driver)  # noqa: SLF001 - Textual gives it no name
+        talk = Talk(terminal, window)
+        with raw(window.keys) if os.isatty(window.keys) else contextlib.nullcontext():
+            window.out.write(f"\r\n\x1b[2m{printable(greeting)}\x1b[0m\r\n".encode())
+            window.out.flush()
+            talk.run()
+    return bool(talk.ended_by)
+
+
+def _window(driver: Driver | None) -> Window:
+    """The browser that a driver has lent, else this process' terminal."""
+    return getattr(driver, "window", None) or standard()

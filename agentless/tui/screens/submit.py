@@ -1,0 +1,367 @@
+"""The form to submit a task, and beside it what would become of that task now."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal, VerticalScroll
+from textual.message import Message
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widgets import Button, Footer, Input, Label, OptionList, Static, TextArea
+from textual.widgets.option_list import Option
+
+from agentless.client.client import Breaker, BrokenOff, Client
+from agentless.client.files.span_files import read_lines
+from agentless.errors import AgentlessError, UsageError
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.text import lines_of, printable
+from agentless.model.units import short_size
+from agentless.rules.submit.options import Options, Outside, Submission, submission
+from agentless.tui.data.board import Board, Row
+from agentless.tui.screens.ask import Ask
+from agentless.tui.screens.details import Part, explained
+from agentless.tui.widgets.fields import FIELDS, Command, Field, Variables, in_fields
+from agentless.tui.widgets.lines import content
+
+LOOK_AFTER = 0.25
+"""Seconds without a key after which it is asked what would become of the task."""
+
+_TAKEN = (
+    "mounts", "volumes", "uploads", "outputs", "workdir", "user", "network", "privileged", "stop_grace", "share",
+    "shm_size", "labels", "container", "image_id", "pull",
+)  # fmt: skip
+"""What the form has no field for, and a task like another one has as that has it; so are its terms."""
+_OWN_TERMS = ("priority", "time_limit", "retries", "start_at", "max_parallel")
+_NUMBERS: Mapping[str, type] = {"cores": float, "priority": int, "retries": int}
+
+
+class SubmitForm(Screen[None]):
+    """What is wanted; it begins as `like` a task is, with its spec, or with these fields `given`.
+
+    `busy`: it was sent, and there is no answer yet.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "submit", "Submit", tooltip="submit the task"),
+        Binding("escape", "leave", "Back", tooltip="leave the form"),
+        Binding("down", "images", "Images", show=False, tooltip="choose an image that is in use"),
+    ]
+    CSS = """
+    SubmitForm #sides { height: 1fr; }
+    SubmitForm #fields { height: auto; max-height: 100%; padding: 0 1; }
+    SubmitForm #fields Horizontal { height: auto; }
+    SubmitForm #fields Label { width: 13; color: $text-muted; }
+    SubmitForm #fields Input { width: 1fr; }
+    SubmitForm #fields TextArea { height: 3; width: 1fr; padding: 0; }
+    SubmitForm #fields Command { height: auto; max-height: 3; }
+    SubmitForm:ansi TextArea > .text-area--placeholder { text-style: dim; }
+    SubmitForm OptionList { display: none; height: auto; max-height: 6; margin-left: 13; border: none; }
+    SubmitForm OptionList.-open { display: block; }
+    SubmitForm #preview { padding: 0 1; height: 1fr; border-top: solid $panel; }
+    SubmitForm.-wide #sides { layout: horizontal; }
+    SubmitForm.-wide #fields { width: 1fr; height: 100%; }
+    SubmitForm.-wide #preview { width: 1fr; height: 100%; border-top: none; border-left: solid $panel; }
+    SubmitForm Button { margin: 0 1 0 13; }
+    """
+
+    class Submitted(Message):
+        """Something runs or waits now: its id."""
+
+        def __init__(self, task: str) -> None:
+            self.task = task
+            super().__init__()
+
+    def __init__(
+        self, board: Board, client: Client, given: Mapping[str, str], like: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__()
+        self._board, self._client, self._given, self._like = board, client, given, like
+        self._timer: Timer | None = None
+        self._breaker = Breaker()
+        self._opened: list[str] = []
+        self.busy = False
+        self._started = ""
+
+    def compose(self) -> ComposeResult:
+        """A line for each field, and what would become of it."""
+        with Container(id="sides"):
+            with VerticalScroll(id="fields"):
+                for name, label, hint in FIELDS:
+                    given = self._given.get(name, "")
+                    with Horizontal():
+                        yield Label(label)
+                        if name == "command":
+                            yield Command(given, tab_behavior="focus", placeholder=hint, id=name, compact=True)
+                        else:
+                            yield Field(given, placeholder=hint, id=name, compact=True)
+                    if name == "image":
+                        yield OptionList(*self._images(), compact=True)
+                with Horizontal():
+                    yield Label("Variables")
+                    yield Variables(
+                        self._given.get("env", ""),
+                        placeholder="one KEY=VALUE per line",
+                        id="env",
+                        tab_behavior="focus",
+                        compact=True,
+                    )
+                yield Button("Submit (Ctrl+S)", variant="primary", id="submit", compact=True)
+            with VerticalScroll(id="preview"):
+                yield Static(id="verdict")
+        yield Footer(compact=True)
+
+    def on_mount(self) -> None:
+        """Begin where something is missing."""
+        self._opened = self._texts()
+        missing = next((name for name in ("target", "command") if not self._given.get(name)), "target")
+        self.set_focus(self.query_one(f"#{missing}"))
+        self.call_after_refresh(self._look)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Put the verdict where there is room."""
+        self.set_class(event.size.width >= 120, "-wide")
+
+    def on_input_changed(self) -> None:
+        """Look again, soon."""
+        if not self.busy:
+            self._look_away()
+            self._timer = self.set_timer(LOOK_AFTER, self._look)
+
+    def on_text_area_changed(self) -> None:
+        """Likewise."""
+        self.on_input_changed()
+
+    def on_button_pressed(self) -> None:
+        """The button submits."""
+        self.action_submit()
+
+    def action_images(self) -> None:
+        """Show the images that are in use, to take one."""
+        found = self.query_one(OptionList)
+        if self.focused is not None and self.focused.id == "image" and found.option_count:
+            found.add_class("-open")
+            self.set_focus(found)
+        else:
+            self.focus_next()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Take this image."""
+        self.query_one("#image", Input).value = event.option.id or ""
+        self.query_one(OptionList).remove_class("-open")
+        self.set_focus(self.query_one("#image"))
+
+    def action_leave(self) -> None:
+        """Leave the images, or the form; ask first when something was typed."""
+        images = self.query_one(OptionList)
+        if images.has_class("-open"):
+            images.remove_class("-open")
+            self.set_focus(self.query_one("#image"))
+        elif self.busy:
+            self.notify("Already sent; waiting for the answer (Ctrl+C leaves without it)", severity="warning")
+        elif self._texts() == self._opened:
+            self.dismiss()
+        else:
+            self.app.push_screen(
+                Ask("Discard this form?", effect="What you typed is lost.", verb="Discard"), self._left
+            )
+
+    def _left(self, answer: str | None) -> None:
+        if answer is not None:
+            self.dismiss()
+
+    def action_submit(self) -> None:
+        """Send it."""
+        if self.busy:
+            return
+        self._look_away()
+        try:
+            asked = self._asked(command=None)
+        except UsageError as error:
+            self._tell([(f"{error}\n", "$text-error")])
+            return
+        self.busy = True
+        self._tell([("Submitting …\n", "dim")])
+        self.run_worker(lambda: self._submit(asked), thread=True)
+
+    def on_screen_resume(self) -> None:
+        """Leave when the answer came while another screen was on top."""
+        self._go()
+
+    def on_unmount(self) -> None:
+        """Nobody waits for an answer any more."""
+        self._breaker.break_off()
+        if self.busy:
+            self.app.exit(message="The submit was under way; run agentless ps to see whether the task exists")
+
+    # ------------------------------------------------------------------ inside
+
+    def _images(self) -> list[Option]:
+        images = sorted({task["image"] for task in self._board.tasks.values() if task["image"]})
+        return [Option(content(printable(image)), id=image) for image in images]
+
+    def _texts(self) -> list[str]:
+        """All that is written in the form."""
+        return [field.value for field in self.query(Input)] + [area.text for area in self.query(TextArea)]
+
+    def _value(self, name: str) -> str:
+        return self.query_one(f"#{name}", Input).value.strip()
+
+    def _text(self, name: str) -> str:
+        return self.query_one(f"#{name}", TextArea).text
+
+    def _asked(self, command: tuple[str, ...] | None) -> Submission:
+        """What the fields say; `command` stands in for one that is not written yet. Raises UsageError."""
+        options = Options()
+        for name in ("image", "name", "memory", "time_limit"):
+            if value := self._value(name):
+                options[name] = value
+        for name, kind in _NUMBERS.items():
+            if value := self._value(name):
+                try:
+                    options[name] = kind(value)  # type: ignore[literal-required]
+                except ValueError:
+                    raise UsageError(f"{name}: {value!r} is not a number") from None
+        if nodes := self._value("node").split():
+            options["node"] = nodes
+        if env := [line.strip() for line in self._text("env").splitlines() if line.strip()]:
+            options["env"] = env
+        try:
+            words = self.query_one(Command).words or command
+        except ValueError as error:
+            raise UsageError(f"command: {str(error).lower()}") from None
+        if not words:
+            raise UsageError("Enter a command")
+        targets = self._value("target").split()
+        if not targets and not options.keys() & {"node", "cores", "memory"}:
+            raise UsageError("No resources requested: enter GPUs in Where, like node1::0 or 2xA100")
+        outside = Outside(time.time(), os.environ, read_lines)
+        return submission(words, targets, options, outside)
+
+    def _request(self, asked: Submission) -> Row:
+        request = asked.request()
+        if self._like:
+            wanted, had = request["spec"], self._like
+            own = {name: wanted["terms"][name] for name in _OWN_TERMS}
+            request["spec"] = wanted | {name: had[name] for name in _TAKEN} | {"terms": had["terms"] | own}
+        return request
+
+    def _look_away(self) -> None:
+        """Take no answer any more to what was asked for a look."""
+        if self._timer:
+            self._timer.stop()
+        self._breaker.break_off()
+        self._breaker = Breaker()
+
+    def _look(self) -> None:
+        if self.busy:
+            return
+        if not (self._value("target") or self._text("command").strip()):
+            self._tell([("A preview appears here as you type.\n", "dim")])
+            return
+        try:
+            asked = self._asked(command=("true",))
+        except UsageError as error:
+            self._tell([(f"{error}\n", "$text-warning")])
+            return
+        self.run_worker(partial(self._explain, asked, self._breaker), thread=True)
+
+    def _explain(self, asked: Submission, breaker: Breaker) -> None:
+        parts: list[Part] = []
+        for target in asked.targets or ("",):
+            request = self._request(asked) | {"targets": [target] if target else [], "sweep": []}
+            try:
+                with breaker.watching():
+                    found: Any = self._client.post("/v1/explain", request)
+            except BrokenOff:
+                return
+            except AgentlessError as error:
+                found = str(error)
+            parts += explained(found)
+        if self._like and self._like["secret_env"]:
+            names = ", ".join(self._like["secret_env"])
+            parts.insert(0, (f"Secret values are not copied; enter them again: {names}\n", "$text-warning"))
+        if len(asked.sweep) > 1:
+            parts.insert(0, (f"Sweep: {len(asked.sweep)} commands\n", "bold"))
+        self.call_later(self._looked, parts, breaker)
+
+    def _looked(self, parts: list[Part], breaker: Breaker) -> None:
+        if breaker is self._breaker and not self.busy:
+            self._tell(parts)
+
+    def _submit(self, asked: Submission) -> None:
+        try:
+            with self._breaker.watching():
+                starts: list[Row] = self._client.submit(self._request(asked))
+        except BrokenOff:
+            return
+        except AgentlessError as error:
+            self.call_later(self._answered, [], [str(error)])
+            return
+        tasks = [start["task"] for start in starts if start["task"]]
+        self.call_later(self._answered, tasks, [start["message"] for start in starts if start["message"]])
+
+    def _answered(self, tasks: list[Row], problems: list[str]) -> None:
+        self.busy = False
+        self._tell([(f"{problem}\n", "$text-error") for problem in problems])
+        for problem in problems:
+            self.app.notify("\n".join(lines_of(in_fields(problem))), severity="error", markup=False)
+        if tasks:
+            first = tasks[0]
+            words = f"{first['id']} is {first['state']}" + (f" on {first['node']}" if first["node"] else "")
+            self.app.notify(printable(words if len(tasks) == 1 else f"{len(tasks)} tasks; {words}"), markup=False)
+            self._started = first["id"]
+            self._go()
+
+    def _go(self) -> None:
+        """Leave when it is done, once no other screen is on top."""
+        if self._started and self.is_active:
+            self.dismiss()
+            self.app.post_message(self.Submitted(self._started))
+
+    def _tell(self, parts: list[Part]) -> None:
+        said = [(in_fields(part[0]), part[1]) if isinstance(part, tuple) else in_fields(part) for part in parts]
+        self.query_one("#verdict", Static).update(content(*said))
+
+
+def fields_of(task: Row, spec: Row) -> dict[str, str]:
+    """The fields of a form for a task like this one."""
+    node, target = _places(task["target"])
+    return {
+        "target": target,
+        "node": node,
+        "command": shlex.join(re.sub(r"(\\*)span:", r"\1\1\\span:", word) for word in task["command"]),
+        "image": task["image"] or "",
+        "name": task["name"] or "",
+        "cores": "" if task["cores"] is None else f"{task['cores']:g}",
+        "memory": "" if task["memory_bytes"] is None else short_size(task["memory_bytes"]),
+        "time_limit": "" if task["time_limit"] is None else f"{task['time_limit']:g}s",
+        "priority": str(task["priority"] or ""),
+        "retries": str(task["retries"] or ""),
+        "env": "\n".join(f"{name}={value}" for name, value in spec["env"].items()),
+    }
+
+
+def _places(wanted: str) -> tuple[str, str]:
+    """The node and the target in what a task asks for: of `node1 8x exclusive` they are `node1` and `8x`."""
+    if wanted == "any node":
+        return "", ""
+    targets = []
+    for word in wanted.split()[:2]:
+        try:
+            targets.append(parse_target(word))
+        except UsageError:
+            break
+    first, second, *_ = (*wanted.split(), "", "")
+    if len(targets) == 2 and targets[0].nodes and not targets[1].nodes:
+        return first, second
+    return "", first if targets else ""

@@ -1,0 +1,128 @@
+"""The view of all tasks: those on the nodes, those that wait, those that have ended."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from agentless.client.words import ran, seconds, state, where, why, words
+from agentless.tui.data.board import ENDED, Board, Row
+from agentless.tui.screens.view import View
+from agentless.tui.widgets import look
+from agentless.tui.widgets.lines import Piece
+from agentless.tui.widgets.table import Column
+
+_ON_NODES = ("running", "paused")
+
+
+class Tasks(View):
+    """A line for each task that lives, and for the last ones that have ended."""
+
+    KINDS = frozenset({"nodes", "tasks"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "mine", "Mine", tooltip="only your tasks, or everybody's"),
+        Binding("a", "ended", "Ended", tooltip="hide or show tasks that have ended"),
+    ]
+
+    def __init__(self, board: Board, *, id: str) -> None:  # noqa: A002 - Textual's name
+        super().__init__(board, id=id)
+        self._only_mine = self._only_live = False
+        self._sizes: Counter[str] = Counter()  # of each batch
+        self._over: Counter[str] = Counter()  # of them have ended
+
+    def columns(self) -> Sequence[Column]:
+        """As `agentless ps` has them."""
+        return (
+            Column("ID", lambda task: task["id"]),
+            Column("STATE", self._state),
+            Column("WHERE", where),
+            Column("TIME", ran, _elapsed, right=True),
+            Column("OWNER", lambda task: task["owner"], rank=1),
+            Column("NAME", lambda task: task["name"] or "", rank=3),
+            Column("BATCH", self._batch, lambda task: task["batch"], right=True, rank=2),
+            Column("COMMAND", self._what, words, flexible=True),
+        )
+
+    def all_rows(self) -> list[Row]:
+        """Those on the nodes, the newest first, then the queue, then those that have ended, the last one first."""
+        self._count()
+        tasks = self.board.tasks.values()
+        there = [task for task in tasks if task["ended_at"] is None and task["state"] not in ("pending", "scheduled")]
+        ended = [task for task in tasks if task["ended_at"] is not None]
+        rows = [
+            *sorted(there, key=lambda task: task["id"], reverse=True),
+            *self.board.queue(),
+            *sorted(ended, key=lambda task: (task["ended_at"], task["id"]), reverse=True),
+        ]
+        return [task for task in rows if not self._hidden(task)]
+
+    def name_of(self, row: Row) -> object:
+        """Its id."""
+        return row["id"]
+
+    def task_of(self, row: Row) -> Row | None:
+        """The task."""
+        return row
+
+    def node_of(self, _: Row) -> str | None:
+        """None: it is about tasks."""
+        return None
+
+    def action_mine(self) -> None:
+        """Only mine, or everybody's."""
+        self._only_mine = not self._only_mine
+        self.update()
+
+    def action_ended(self) -> None:
+        """Also those that have ended, or only those that live."""
+        self._only_live = not self._only_live
+        self.update()
+
+    def notes(self) -> list[str]:
+        """Whose tasks are shown, and how many of those that have ended."""
+        ended = sum(task["ended_at"] is not None for task in self.board.tasks.values())
+        notes = ["only your tasks (m shows all)"] if self._only_mine else []
+        if self._only_live:
+            notes.append(f"{ended:,} ended hidden (a shows them)")
+        elif ended >= ENDED:
+            notes.append(f"last {ended:,} ended tasks (older: agentless ps --all --limit N)")
+        return notes
+
+    def _hidden(self, task: Row) -> bool:
+        return (self._only_mine and not task["mine"]) or (self._only_live and task["ended_at"] is not None)
+
+    def _count(self) -> None:
+        tasks = self.board.tasks.values()
+        self._sizes = Counter(task["batch"] for task in tasks if not task["retried_as"])
+        self._over = Counter(task["batch"] for task in tasks if task["ended_at"] and not task["retried_as"])
+
+    def _is_unsure(self, task: Row) -> bool:
+        return task["state"] in _ON_NODES and self.board.is_silent(task["node"])
+
+    def _state(self, task: Row) -> Piece:
+        """Its state, or that it is about to end, which only its reason tells."""
+        if self._is_unsure(task):
+            return f"{task['state']}?", "dim"
+        ends = task["state"] in _ON_NODES and why(task).startswith(("stopping", "being killed", "being ended"))
+        return "stopping" if ends else state(task), look.style_of(task["state"])
+
+    def _what(self, task: Row) -> Piece:
+        reason = why(task) or (f"{task['node']} does not answer" if self._is_unsure(task) else "")
+        return (f"[{reason}] " if reason else "") + words(task), "dim" if task["ended_at"] else ""
+
+    def _batch(self, task: Row) -> str:
+        size = self._sizes[task["batch"]]
+        return f"{self._over[task['batch']]}/{size} done" if size > 1 else ""
+
+
+def _elapsed(task: Row) -> float | None:
+    """The seconds that TIME shows, below 0 while they are to come."""
+    if coming := task["scheduled_for"] or task["expected_start"]:
+        return time.time() - seconds(coming)
+    if task["started_at"] is None:
+        return None
+    return (seconds(task["ended_at"]) if task["ended_at"] else time.time()) - seconds(task["started_at"])

@@ -1,0 +1,201 @@
+"""A view: a table of the board's rows, that can be sorted and filtered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from agentless.tui.data.board import Board, Row
+from agentless.tui.widgets.table import Column, Table
+
+
+class FilterLine(Input):
+    """Asks for the words of a filter. Enter goes back to the rows at once: the next key is theirs."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "leave", show=False, priority=True)]
+
+    def __init__(self, rows: Widget) -> None:
+        super().__init__(placeholder="Words to find, or state:running owner:alice !not-this", compact=True)
+        self._rows = rows
+
+    def action_leave(self) -> None:
+        """Go back to the rows."""
+        self.screen.set_focus(self._rows)
+
+
+class View(Vertical):
+    """The base of the views that are tables. `KINDS` are the kinds of rows that it is made from."""
+
+    KINDS: ClassVar[frozenset[str]]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "Filter", key_display="/", tooltip="show only rows with certain words"),
+        Binding("o", "sort(1)", "Sort", show=False, tooltip="by the next column"),
+        Binding("O", "sort(-1)", "Sort", show=False, tooltip="by the previous column"),
+        Binding("i", "reverse", "Reverse", show=False, tooltip="sort the other way round"),
+        Binding("escape", "clear", "All rows", show=False, tooltip="clear the filter"),
+    ]
+    DEFAULT_CSS = """
+    View > Input { dock: bottom; display: none; height: 1; border: none; padding: 0; background: $panel; }
+    View > Input.-open { display: block; }
+    View > .notes { display: none; height: auto; max-height: 3; color: $text-muted; }
+    View > .notes.-open { display: block; }
+    """
+
+    def __init__(self, board: Board, *, id: str) -> None:  # noqa: A002 - Textual's name
+        super().__init__(id=id)
+        self.board = board
+        self.table = Table(self.columns(), self.name_of)
+        self._words: list[str] = []
+        self._notes = Static(markup=False, classes="notes")
+        self._sorted_by: Column | None = None
+        self._reverse = False
+        self._matches = ""
+
+    def compose(self) -> ComposeResult:
+        """The table, and the line of the filter."""
+        yield self.table
+        yield self._notes
+        yield FilterLine(self.table.body)
+
+    # ------------------------------------------------------------ of each view
+
+    def columns(self) -> Sequence[Column]:
+        """The columns."""
+        raise NotImplementedError
+
+    def all_rows(self) -> list[Row]:
+        """The rows, in the order that they have by themselves."""
+        raise NotImplementedError
+
+    def name_of(self, row: Row) -> object:
+        """What names a row."""
+        raise NotImplementedError
+
+    def task_of(self, row: Row) -> Row | None:
+        """The task that a row is about."""
+        raise NotImplementedError
+
+    def node_of(self, row: Row) -> str | None:
+        """The node that a row is about."""
+        raise NotImplementedError
+
+    # ---------------------------------------------------------------- for all
+
+    @property
+    def starting_focus(self) -> Widget:
+        """What takes the keys."""
+        return self.table.body
+
+    @property
+    def chosen(self) -> Row | None:
+        """The row with the cursor."""
+        return self.table.chosen
+
+    @property
+    def about_task(self) -> Row | None:
+        """The task that is meant by what is chosen."""
+        return self.task_of(self.chosen) if self.chosen else None
+
+    @property
+    def about_node(self) -> str | None:
+        """The node that is meant by what is chosen."""
+        return self.node_of(self.chosen) if self.chosen else None
+
+    def update(self) -> None:
+        """Show what is known now."""
+        every = self.all_rows()
+        rows = [row for row in every if all(self._has(row, word) for word in self._words)]
+        self._matches = f"{len(rows):,} of {len(every):,} rows match (Esc shows all)" if self._words else ""
+        if self._sorted_by is not None:
+            rows = _sorted(rows, self._sorted_by, reverse=self._reverse)
+        self.table.show(rows)
+        self._describe()
+
+    def notes(self) -> list[str]:
+        """Which rows are not shown, and how to see them."""
+        return []
+
+    def on_table_laid_out(self) -> None:
+        """Tell which columns have no room."""
+        self._describe()
+
+    def _describe(self) -> None:
+        """Tell what is not shown."""
+        hidden = self.table.hidden
+        columns = f"no room for {', '.join(hidden)} (Enter shows all of a row)" if hidden else ""
+        words = " · ".join(filter(None, (self._matches, *self.notes(), columns)))
+        self._notes.update(words)
+        self._notes.set_class(bool(words), "-open")
+
+    def set_filter(self, text: str) -> None:
+        """Show only rows that have all these words."""
+        self._words = text.lower().split()
+        self.update()
+
+    def action_filter(self) -> None:
+        """Ask for words."""
+        line = self.query_one(Input)
+        line.add_class("-open")
+        self.screen.set_focus(line)
+
+    def action_clear(self) -> None:
+        """Show all rows again."""
+        line = self.query_one(Input)
+        line.value = ""
+        line.remove_class("-open")
+        self.set_filter("")
+        self.screen.set_focus(self.table.body)
+
+    def action_sort(self, by: int) -> None:
+        """Sort by the next column; after the last one as it was."""
+        columns: list[Column | None] = [None, *(column for column in self.table.columns if column.title)]
+        self._sort(columns[(columns.index(self._sorted_by) + by) % len(columns)])
+
+    def action_reverse(self) -> None:
+        """Sort the other way round."""
+        if self._sorted_by is not None:
+            self._reverse = not self._reverse
+            self._sort(self._sorted_by)
+
+    def on_table_sorted_by(self, message: Table.SortedBy) -> None:
+        """Sort by the title that was clicked; twice: the other way round."""
+        column = next(column for column in self.table.columns if column.title == message.title)
+        self._reverse = not self._reverse if column is self._sorted_by else False
+        self._sort(column)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while it is typed."""
+        event.stop()
+        self.set_filter(event.value)
+
+    def on_descendant_blur(self) -> None:
+        """The line of the filter stays as long as it has words."""
+        line = self.query_one(Input)
+        if not (line.value.strip() or line is self.screen.focused):
+            line.remove_class("-open")
+
+    def _sort(self, column: Column | None) -> None:
+        self._sorted_by = column
+        self.table.sorted_by = ("▼" if self._reverse else "▲") + column.title if column else ""
+        self.table.titles.refresh()
+        self.update()
+
+    def _has(self, row: Row, word: str) -> bool:
+        if len(word) > 1 and word[0] == "!":
+            return not self._has(row, word[1:])
+        field, colon, value = word.partition(":")
+        if colon and field in row:
+            return value in str(row[field]).lower()
+        return any(word in column.piece(row)[0].lower() for column in self.table.columns)
+
+
+def _sorted(rows: list[Row], column: Column, *, reverse: bool) -> list[Row]:
+    key: Callable[[Row], Any] = column.key or (lambda row: column.piece(row)[0])
+    known = [row for row in rows if key(row) is not None]
+    return sorted(known, key=key, reverse=reverse) + [row for row in rows if key(row) is None]

@@ -1,0 +1,1 @@
+"""Tables, tiles and lines that the screens are made of."""

@@ -1,0 +1,76 @@
+"""The two lines on top: the views, and the numbers of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from textual.content import Content
+from textual.widgets import Static
+
+from agentless.tui.data.board import Board, count
+from agentless.tui.widgets.lines import content
+
+ROOM = 74
+"""Columns that the name and all views have room in."""
+
+
+class Bar(Static):
+    """The names of the views; a click shows one."""
+
+    DEFAULT_CSS = "Bar { height: 1; background: $panel; link-style: none; link-color: $text; link-background: $panel; }"
+
+    def __init__(self, views: Mapping[str, str]) -> None:
+        super().__init__()
+        self._views = views
+        self._shown = next(iter(views))
+
+    def on_mount(self) -> None:
+        """Show the first."""
+        self.show(self._shown)
+
+    def on_resize(self) -> None:
+        """Show all views, also where there is little room."""
+        self.show(self._shown)
+
+    def show(self, name: str) -> None:
+        """Mark this one."""
+        self._shown = name
+        pad = " " if self.size.width >= ROOM else ""
+        parts = ["[b]agentless[/b] "] if pad else []
+        for at, (each, title) in enumerate(self._views.items(), 1):
+            style = "reverse" if each == name else ""
+            parts.append(f"[{style} @click=app.view('{each}')]{pad}{at} {title}{pad}[/]")
+        self.update(Content.from_markup(" ".join(parts)))
+
+
+class Summary(Static):
+    """What is wrong, how many tasks run and wait, how many GPUs are free: first what must not be cut."""
+
+    DEFAULT_CSS = "Summary { height: 1; }"
+
+    def __init__(self, board: Board) -> None:
+        super().__init__(markup=False)
+        self._board = board
+
+    def update(self, *_: object) -> None:  # type: ignore[override]
+        """Count anew."""
+        super().update(self._words())
+
+    def _words(self) -> Content:
+        if gone := self._board.gone:
+            more = "; press S to start it" if self._board.stopped else ""
+            return content((f" {gone}{more} ", "$text-error reverse"))
+        gpus, tasks = self._board.gpus.values(), self._board.tasks.values()
+        parts: list[str | tuple[str, str]] = [" "]
+        if self.app.read_only:  # type: ignore[attr-defined]
+            parts += [("read only", "dim"), " │ "]
+        if problems := len(self._board.problems()):
+            parts += [(f"! {problems} problem{'s' * (problems != 1)}", "$text-error bold"), " │ "]
+        runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, "pending", "scheduled")
+        parts += [(f"{runs} run", "$text-success"), " ", (f"{waits} wait", "$text-warning" if waits else "")]
+        free, foreign = count(gpus, "free"), count(gpus, "foreign")
+        parts += [" │ GPUs ", (f"{free}/{len(gpus)} free", "$text-success")]
+        parts += [" ", (f"{foreign} foreign", "$text-accent")] if foreign else []
+        out = len(gpus) - free - foreign - count(gpus, "allocated")
+        parts += [" ", (f"{out} out", "$text-warning")] if out else []
+        return content(*parts)

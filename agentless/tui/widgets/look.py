@@ -1,0 +1,110 @@
+"""How things look: each state has a colour and a sign, so that it is readable without the colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from agentless.tui.data.board import Row
+from agentless.tui.widgets.lines import Piece
+
+STATES = {
+    "running": "good", "completed": "good", "free": "good", "online": "good",
+    "assigning": "warn", "paused": "warn", "pending": "warn", "scheduled": "warn", "degraded": "warn",
+    "stopped": "warn", "drained": "warn", "lost": "bad", "failed": "bad", "killed": "bad", "killed_oom": "bad",
+    "timeout": "bad", "offline": "bad", "unhealthy": "bad", "unknown": "bad", "foreign": "odd", "allocated": "held",
+    "cancelled": "dim", "excluded": "dim", "reserved": "dim",
+}  # fmt: skip
+"""The style of each state."""
+SIGNS = {
+    "free": "·", "foreign": "F", "unhealthy": "!", "unknown": "?", "drained": "d", "excluded": "x", "reserved": "r",
+}  # fmt: skip
+"""What stands for a GPU that is not working for a task; one that does has the height of its utilisation."""
+UNMEASURED = "T"
+"""What stands for a GPU that works for a task and does not tell how hard."""
+
+HOT = 85
+"""Degrees Celsius from which on a GPU is shown as hot: most slow down a little above."""
+
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
+
+
+def style_of(state: str) -> str:
+    """The style of a state."""
+    return STATES.get(state, "")
+
+
+def bar(share: float | None, width: int, style: str) -> list[Piece]:
+    """A line of so many columns, thick up to a share from 0 to 1; dots when it is not known."""
+    if share is None:
+        return [("·" * width, "dim")]
+    halves = round(max(0.0, min(1.0, share)) * width * 2)
+    filled = "━" * (halves // 2) + "╸" * (halves % 2)
+    return [(filled, style), ("─" * (width - len(filled)), "dim")]
+
+
+def height(percent: float | None) -> str:
+    """One column as high as a percentage."""
+    return "?" if percent is None else _EIGHTHS[max(1, min(8, round(percent / 12.5)))]
+
+
+def spark(values: Iterable[float | None], width: int) -> str:
+    """The last values as columns, one each, the newest at the right; a gap where nothing is known."""
+    last = list(values)[-width:] if width > 0 else []
+    return "".join(" " if value is None else height(value) for value in last).rjust(width)
+
+
+def sign(gpu: Row, *, silent: bool) -> str:
+    """One column for a GPU; `silent`: its node does not answer, and nothing is known of it."""
+    if silent:
+        return SIGNS["unknown"]
+    usage = gpu["utilization_pct"]
+    return SIGNS.get(gpu["state"]) or (UNMEASURED if usage is None else height(usage))
+
+
+def memory_share(gpu: Row) -> float | None:
+    """How much of its memory is in use, from 0 to 1."""
+    used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
+    return None if used is None or not total else used / total
+
+
+def gib(mib: float | None) -> str:
+    """`61G`."""
+    return "-" if mib is None else f"{mib / 1024:.0f}G"
+
+
+def memory(gpu: Row) -> str:
+    """`61.2/80G`."""
+    used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
+    return "-" if used is None or total is None else f"{used / 1024:.1f}/{total / 1024:.0f}G"
+
+
+def model(gpu: Row) -> str:
+    """Its name without what all have."""
+    return str(gpu["name"] or "-").removeprefix("NVIDIA ").removeprefix("GeForce ")
+
+
+def of(value: object, unit: str) -> str:
+    """The value with its unit, `-` when it is not known."""
+    return "-" if value is None else f"{value:.0f}{unit}" if isinstance(value, float) else f"{value}{unit}"
+
+
+def plot(values: Sequence[float | None], width: int, rows: int, top: float) -> list[str]:
+    """A curve of two dots a column and four a row, from 0 to `top`, as lines from the top down; gaps stay empty."""
+    dots = [[0] * width for _ in range(rows)]
+    bits = ((0x40, 0x80), (0x04, 0x20), (0x02, 0x10), (0x01, 0x08))  # the dots of a Braille pattern, from below
+    for x, value in enumerate(_spread(values, width * 2)):
+        if value is not None and top > 0:
+            level = round(max(0.0, min(1.0, value / top)) * (rows * 4 - 1))
+            for below in range(level + 1):
+                dots[rows - 1 - below // 4][x // 2] |= bits[below % 4][x % 2]
+    return ["".join(chr(0x2800 + dot) for dot in line) for line in dots]
+
+
+def _spread(values: Sequence[float | None], count: int) -> list[float | None]:
+    """So many values, each the mean of those that fall on it."""
+    found: list[float | None] = []
+    for at in range(count):
+        first = at * len(values) // count
+        part = [value for value in values[first : max(first + 1, (at + 1) * len(values) // count)] if value is not None]
+        found.append(sum(part) / len(part) if part else None)
+    return found
