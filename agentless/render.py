@@ -2,13 +2,13 @@
 
 Every `{{ value }}` is quoted as exactly one shell word, a list as one word each. So a template never puts quotes around
 a value, and pipes or `&&` in it are the template's own. An admin overrides a template by putting a file of the same
-name into `<config folder>/templates/`, which counts from the next rendering on: nothing has to be restarted.
+name into `<config folder>/templates/`, or into the same folder below it. It counts from the next rendering on: nothing
+has to be restarted.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import stat
 import traceback
@@ -20,9 +20,6 @@ import jinja2
 
 from agentless.errors import TemplateError
 
-_QUOTED = re.compile(r"""'[^']*'|"[^"\\]*\"""")
-_WORD = re.compile(rf"""(?:[^ \t\r\n'"\\]|{_QUOTED.pattern})+""")
-
 
 class Renderer:
     """Templates from the first of `folders` that has them."""
@@ -30,7 +27,7 @@ class Renderer:
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = tuple(f"{folder}{os.sep}" for folder in folders)
         self._environment = jinja2.Environment(
-            loader=_Files([str(folder) for folder in folders]),
+            loader=_Files(folders),
             finalize=_word,
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
@@ -42,7 +39,7 @@ class Renderer:
         """The argv that template `name` makes of `values`."""
         text = self.script(name, **values)
         try:
-            return _split(text)
+            return shlex.split(text)
         except ValueError as error:
             path = self._environment.get_template(name).filename
             raise TemplateError(f"template {path}: {error} in the words that it makes") from None
@@ -71,29 +68,40 @@ class Renderer:
         return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
-class _Files(jinja2.FileSystemLoader):
-    """Of each template the first file there is, looked for anew each time: it may appear, change and go."""
+class _Files(jinja2.BaseLoader):
+    """Of each template the first file there is, looked for anew each time: it may appear, change and go.
 
-    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:
+    Templates go by their file names alone, which are unique. Folders below the last of `folders` put them in order, and
+    may be repeated or left out in the folders before it.
+    """
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+        self._places = {path.name: path.relative_to(folders[-1]) for path in folders[-1].rglob("*.j2")}
+
+    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str, Callable[[], bool]]:  # noqa: ARG002
         """Its text, its path, and whether that still is so."""
         stamp = self._stamp(template)
+        if stamp is None:
+            raise jinja2.TemplateNotFound(template)
+        path, *_ = stamp
+        content = Path(path).read_bytes()
         try:
-            text, path, _ = super().get_source(environment, template)
+            return content.decode(), path, lambda: self._stamp(template) == stamp
         except UnicodeDecodeError as error:
-            line = error.object.count(b"\n", 0, error.start) + 1
-            path = stamp[0] if stamp else template
+            line = content.count(b"\n", 0, error.start) + 1
             raise jinja2.TemplateSyntaxError("this is not UTF-8 text", line, template, path) from None
-        return text, path, lambda: self._stamp(template) == stamp
 
     def _stamp(self, template: str) -> tuple[str, int, int, int] | None:
-        for folder in self.searchpath:
-            path = os.path.join(folder, template)
-            try:
-                found = os.stat(path)
-            except OSError:
-                continue
-            if stat.S_ISREG(found.st_mode):
-                return path, found.st_ino, found.st_size, found.st_mtime_ns
+        for folder in self._folders:
+            for place in dict.fromkeys((Path(template), self._places.get(template, Path(template)))):
+                path = str(folder / place)
+                try:
+                    found = os.stat(path)
+                except OSError:
+                    continue
+                if stat.S_ISREG(found.st_mode):
+                    return path, found.st_ino, found.st_size, found.st_mtime_ns
         return None
 
 
@@ -101,13 +109,6 @@ def _words(error: Exception) -> str:
     if isinstance(error, jinja2.TemplateNotFound):
         return f"{error.name} is missing; reinstall agentless, or correct the name"
     return str(error)
-
-
-def _split(text: str) -> list[str]:
-    """As `shlex.split` does, which takes a millisecond for a `docker run`; what is rarer than quotes is left to it."""
-    if _WORD.sub("", text).strip(" \t\r\n"):
-        return shlex.split(text)
-    return [_QUOTED.sub(lambda quoted: quoted[0][1:-1], word) for word in _WORD.findall(text)]
 
 
 def _word(value: object) -> str:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from agentless.errors import TemplateError
 from agentless.model.scheduling.sharing import Sharing
 from agentless.paths import template_dir
-from agentless.render import Renderer, _split
+from agentless.render import Renderer
 
 NASTY = [
     "", " ", "-", "--rm", "-e", "a b", "'", '"', "''", "\\", "\\n", "a\nb", "\n", "\t", "$HOME", "${IFS}", "$(exit 9)",
@@ -422,7 +422,7 @@ renderer = Renderer([template_dir()])
 
 
 def test_every_template_has_a_case_here() -> None:
-    assert {path.name for path in template_dir().iterdir()} == set(ALL)
+    assert sorted(path.name for path in template_dir().rglob("*.j2")) == sorted(ALL)
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -620,13 +620,16 @@ def test_the_ends_of_a_log_come_on_their_streams_with_dockers_own_exit_code(
     assert (done.returncode, done.stdout, done.stderr.strip()) == (code, b"9999\n", b"26668")
 
 
-def test_an_admins_template_wins_over_the_packaged_one(tmp_path: Path) -> None:
-    (tmp_path / "docker-pull.j2").write_text("{{ docker }} pull --platform linux/amd64 {{ image }}\n")
-    mine = Renderer([tmp_path, template_dir()])
-    assert mine.words("docker-pull.j2", docker=["docker"], image="a b") == [
+@pytest.mark.parametrize("place", ["docker-pull.j2", "images/docker-pull.j2"])
+def test_an_admins_template_wins_over_the_packaged_one(tmp_path: Path, place: str) -> None:
+    mine = tmp_path / place
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("{{ docker }} pull --platform linux/amd64 {{ image }}\n")
+    own = Renderer([tmp_path, template_dir()])
+    assert own.words("docker-pull.j2", docker=["docker"], image="a b") == [
         "docker", "pull", "--platform", "linux/amd64", "a b",
     ]  # fmt: skip
-    assert mine.words("docker-pause.j2", docker=["docker"], container="c") == ["docker", "pause", "c"]
+    assert own.words("docker-pause.j2", docker=["docker"], container="c") == ["docker", "pause", "c"]
 
 
 def test_a_folder_of_templates_need_not_exist(tmp_path: Path) -> None:
@@ -705,15 +708,3 @@ def test_a_template_of_ones_own_counts_from_the_next_rendering_on(tmp_path: Path
 def test_a_template_that_is_not_there_is_named() -> None:
     with pytest.raises(TemplateError, match=r"nothing\.j2 is missing"):
         renderer.script("nothing.j2")
-
-
-@given(st.text(alphabet="ab'\"\\ \t\n\r\f#$é\u00a0", max_size=30))
-def test_words_are_split_as_shlex_does(text: str) -> None:
-    assert outcome(_split, text) == outcome(shlex.split, text)
-
-
-def outcome(split: Callable[[str], list[str]], text: str) -> list[str] | str:
-    try:
-        return split(text)
-    except ValueError as error:
-        return str(error)
