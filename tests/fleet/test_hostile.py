@@ -34,7 +34,7 @@ COMPUTED = 20
 # A full look has a minute otherwise.
 CONTROLLER_SCRIPT = """\
 import os, sys, threading
-from agentless.controller import link
+from agentless.controller.nodes import connection as link
 from agentless.controller.__main__ import main
 link.REFRESH_WITHIN = 6.0
 def end_with_stdin():
