@@ -190,10 +190,11 @@ def controller(node: Node, call: str):
     program = f"""
         import asyncio
         from pathlib import Path
-        from agentless import plugins, session
+        from agentless import plugins
+        from agentless.remote import session
         from agentless.model.command import Command
-        from agentless.model.node import NodeConfig
-        from agentless.transports import SshFiles
+        from agentless.model.nodes.node import NodeConfig
+        from agentless.remote.transports import SshFiles
 
         async def main():
             session.GUARD_GRACE = 0.0
