@@ -236,7 +236,7 @@ def _table(kind):
 
 
 def test_a_command_of_another_version_says_what_to_do(agentless, monkeypatch):
-    monkeypatch.setattr("agentless.client.__version__", "99.0")
+    monkeypatch.setattr("agentless.client.client.__version__", "99.0")
     with pytest.raises(RequestFailed) as caught:
         agentless.client.get("/v1/tasks")
     assert "this command is 99.0; run: agentless controller stop (tasks go on)" in str(caught.value)

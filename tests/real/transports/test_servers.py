@@ -68,7 +68,7 @@ async def test_an_account_that_runs_nothing_and_says_nothing(start, library):
 
 
 async def test_a_login_that_hangs(start, library, monkeypatch):
-    monkeypatch.setattr("agentless.session.START_TIMEOUT", 0.3)
+    monkeypatch.setattr("agentless.remote.session.START_TIMEOUT", 0.3)
     node = node_of(start("ForceCommand cat >/dev/null"), library)
     async with opened(node) as session:
         with pytest.raises(Timeout, match=r"node1 started no shell within 0\.3 s"):
@@ -77,7 +77,7 @@ async def test_a_login_that_hangs(start, library, monkeypatch):
 
 
 async def test_a_server_that_goes_away_breaks_what_is_in_flight(start, library, mark, monkeypatch):
-    monkeypatch.setattr("agentless.session.GUARD_GRACE", 0.0)
+    monkeypatch.setattr("agentless.remote.session.GUARD_GRACE", 0.0)
     server = start()
     node = node_of(server, library)
     async with opened(node) as session, session.stream(Command(f"sleep {mark}")) as stream:
@@ -113,7 +113,7 @@ async def test_a_broken_link_ends_a_stream_on_the_node(start, library, mark):
 
 
 async def test_a_link_that_falls_silent_is_noticed(start, library, mark, monkeypatch):
-    monkeypatch.setattr(f"agentless.transports.{library}.KEEPALIVE", 0.2)
+    monkeypatch.setattr(f"agentless.remote.transports.{library}.KEEPALIVE", 0.2)
     server = start()
     async with opened(node_of(server, library)) as session:
         async with session.stream(Command(f"echo x; sleep {mark}")) as stream:

@@ -97,7 +97,7 @@ async def test_every_byte_goes_down_a_pipe_and_back_to_its_end(session):
 
 
 async def test_what_runs_in_a_pipe_that_is_left_may_tidy_up_and_is_ended(session, node, mark, tmp_path, monkeypatch):
-    monkeypatch.setattr("agentless.session.PIPE_GRACE", 1)
+    monkeypatch.setattr("agentless.remote.session.PIPE_GRACE", 1)
     (tmp_path / "half").touch()
     stubborn = f"(trap '' TERM; exec sleep {mark}1) &"
     script = f"{stubborn} trap 'rm {tmp_path}/half; exit' TERM PIPE; while :; do sleep {mark}; done"
