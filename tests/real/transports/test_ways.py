@@ -146,7 +146,7 @@ async def test_nodes_behind_a_jump_host_share_it_and_ten_start_at_once(behind):
 @pytest.mark.parametrize(
     ("module", "loaded"),
     [
-        ("agentless.transports, agentless.session", "[]"),
+        ("agentless.remote.transports, agentless.remote.session", "[]"),
         ("agentless.remote.transports.local", "[]"),
         ("agentless.remote.transports.asyncssh", "['asyncssh']"),
         ("agentless.remote.transports.paramiko", "['paramiko']"),
