@@ -223,16 +223,19 @@ class Outputs:
         self, link: Link, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
     ) -> Brought:
         files, container = link.runtime.workspace, task.container_ref
-        result = await link.run(files.folder(container))
-        if not result.ok:
-            if files.says_missing(result.err):
-                return Brought(False, "its container was removed before it was brought")
+        folder, gone = task.spec.workdir or "/", "its container was removed before it was brought"
+        if not (posixpath.isabs(output.path) or task.spec.workdir):
+            result = await link.run(files.folder(container))
+            if not result.ok and files.says_missing(result.err):
+                return Brought(False, gone)
             link.runtime.check(result)
-        folder = result.out.strip() or "/"
+            folder = result.out.strip() or "/"
         path = within(folder, output.path)
         pieces: tuple[str, ...] = (".",)
         if output.changed:
             result = await link.run(files.changes(container))
+            if not result.ok and files.says_missing(result.err):
+                return Brought(False, gone)
             link.runtime.check(result)
             pieces = changed_paths(result.out, path)
         with _room(output, task.id) as room:
@@ -248,7 +251,7 @@ class Outputs:
                 if arrival is not None:
                     arrivals.append(arrival)
                 elif not output.changed:  # else somebody has removed it meanwhile
-                    return Brought(False, f"there is no {path} in its container")
+                    return Brought(False, self._lost(task) or f"there is no {path} in its container")
             found = await in_thread(self._arrive, room / "new", output, path, task.id, self._known(uploads), arrivals)
         return Brought(True, found.words, found.files, found.bytes)
 
