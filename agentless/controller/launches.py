@@ -65,10 +65,17 @@ class Launches:
 
     async def _run(self, some: Sequence[_Wanted]) -> None:
         first, answers = some[0], [each.answer for each in some]
+
+        def heard(out: bytes) -> None:
+            """Each has its answer as soon as it is there: what another one starts may hang."""
+            for at, result in first.runtime.answered(len(some), out).items():
+                if not answers[at].done():
+                    answers[at].set_result(result)
+
         try:
             launches = [each.launch for each in some]
             command = first.alone if len(some) == 1 else first.runtime.launches(launches)
-            results = first.runtime.answers(len(some), await first.link.run(command))
+            results = first.runtime.answers(len(some), await first.link.run(command, heard))
         except Exception as error:  # noqa: BLE001 - raised where the answers are waited for
             for answer in answers:
                 if not answer.done():

@@ -102,13 +102,15 @@ class Sighting:
     """The containers of ours that a node named. `asked_at` is when the question left (Unix seconds).
 
     `only` is the task whose container was asked for, None when it was all of them: the absence of others says nothing.
-    Nor does that of what runs without a container when `blind`: systemd did not answer.
+    Nor does that of what runs without a container when `blind`: systemd did not answer. `about` are the ids of the
+    containers that were asked for, None when it was whatever the task has: of another one its absence says nothing.
     """
 
     containers: tuple[Container, ...]
     asked_at: float
     only: str | None = None
     blind: bool = False
+    about: Collection[str] | None = None
 
 
 class Link:
@@ -224,11 +226,11 @@ class Link:
             async with asyncio.timeout(within):
                 await self.answered.wait()
 
-    async def run(self, command: Command) -> Result:
-        """Run a short command on the node; raises NoAnswer."""
+    async def run(self, command: Command, heard: Callable[[bytes], None] | None = None) -> Result:
+        """Run a short command on the node; raises NoAnswer. `heard` is as in `Session.run`."""
         if not self.online:
             raise Unreachable(unreachable(self.node.name, self.observation.error))
-        return await self.session.run(command)
+        return await self.session.run(command, heard)
 
     def stream(self, command: Command, *, own: bool = False) -> contextlib.AbstractAsyncContextManager[Stream]:
         """Run a command whose output is wanted as it comes; `own`: it may have a session kept for the controller."""
@@ -563,7 +565,7 @@ class Link:
                 if problem := self.runtime.excess((*self.containers, *these)):
                     raise RuntimeFailed(f"{self.node.name}: {problem}")
                 self._remember(task, these)
-                self._on_sighting(self, Sighting(these, asked, task))
+                self._on_sighting(self, Sighting(these, asked, task, about=ids))
 
     async def _refreshes(self) -> None:
         while True:

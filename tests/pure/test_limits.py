@@ -70,6 +70,18 @@ async def test_a_command_that_says_too_much_is_ended_and_the_next_one_runs(sessi
     assert await session.run(Command("echo 1\n")) == Result(0, b"1\n")
 
 
+async def test_what_a_command_says_is_heard_before_its_end(session: Session, tmp_path: Path) -> None:
+    heard, end = list[bytes](), tmp_path / "end"
+
+    def hear(out: bytes) -> None:
+        heard.append(out)
+        end.touch()
+
+    wait = Command(f"echo 1; while [ ! -e {end} ]; do sleep 0.01; done; echo 2\n")
+    assert await session.run(wait, hear) == Result(0, b"1\n2\n")
+    assert heard[0] == b"1\n"
+
+
 async def test_what_is_asked_for_in_bulk_may_be_more(session: Session) -> None:
     result = await session.run(Command("head -c 13000000 /dev/zero\n", most=14_000_000))
     assert len(result.stdout) == 13_000_000

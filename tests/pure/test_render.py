@@ -235,6 +235,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "image_format": values,
         "makes_volumes": st.booleans(),
         "start": values,
+        "secrets": st.sampled_from([[], ["TOKEN", "OTHER_TOKEN"]]),
         "launches": st.lists(st.fixed_dictionaries(LAUNCH), min_size=1, max_size=3),
     },
     "docker-start.sh.j2": ENGINE,
@@ -514,7 +515,7 @@ def test_a_launch_gives_docker_every_value_as_it_was(fake: FakeDocker, shell: li
     one["create"] = [str(fake.bad), *one["create"]]
     v |= {"docker": [str(fake.docker), *v["docker"]], "many": False, "launches": [one]}
     code, calls = fake.run(renderer.script("docker-launch.sh.j2", **v), shell)
-    assert code == 3
+    assert code == 70
     v["docker"] = v["docker"][1:]
     looked, ran, looked_again = calls
     assert looked[: len(v["docker"]) + 1] == [*v["docker"], "ps"]
