@@ -24,7 +24,7 @@ from agentless.controller.depot import Depot
 from agentless.controller.link import Link, Sighting
 from agentless.controller.parcels import BrokenOffError, fetch
 from agentless.controller.terminals import Program
-from agentless.errors import TooMuch
+from agentless.errors import Timeout, TooMuch
 from agentless.model.claim import GPUS, SPEC, TASK
 from agentless.model.command import SECTION, Command, Result
 from agentless.model.container import Container
@@ -413,3 +413,23 @@ async def test_one_stops_asking_when_there_is_too_much_on_all_of_them() -> None:
     assert link.containers == ()
     assert "more than 16 MiB" in (link.silence or "")
     assert sum(asked for asked in engine.asked if asked <= 50) < 60
+
+
+class Starting(Engine):
+    """One that is starting its first container, and does not come to an end with that."""
+
+    async def run(self, command: Command) -> Result:
+        if " inspect " in command.script and self.ids[0] in command.script:
+            raise Timeout("here did not finish a command")
+        result = await super().run(command)
+        return Result(
+            0, result.stdout.replace(f"{self.ids[0]} Up 5 minutes".encode(), f"{self.ids[0]} Created".encode())
+        )
+
+
+async def test_a_container_whose_start_hangs_does_not_hide_the_others() -> None:
+    engine = Starting(3)
+    link = linked(engine)
+    await link.refresh()
+    assert [container.id for container in link.containers] == engine.ids[1:]
+    assert link.silence is None
