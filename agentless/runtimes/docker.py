@@ -320,8 +320,8 @@ class Docker:
             "state_format": self._state,
             "many": len(wanted) > 1,
             "clear": self._template("docker-clear.sh.j2"),
-            "begin": self._template("docker-begin.sh.j2"),
         }
+        begin = self._template("docker-begin.sh.j2")
         gpus = dict.fromkeys(uuid for each in wanted for uuid in each.placement.gpu_uuids)
         script = self._renderer.script(
             "docker-launch.sh.j2",
@@ -335,7 +335,7 @@ class Docker:
             image_format=_ID,
             launches=creations,
             secrets=sorted(secrets),
-            start=self._renderer.script("docker-start.sh.j2", docker=self._docker, **engine),
+            start=self._renderer.script("docker-start.sh.j2", docker=self._docker, begin=begin, **engine),
             **engine,
         )
         return Command(script, secrets=dict(secrets), timeout=LOCK_WAIT + 100.0)

@@ -366,6 +366,12 @@ def test_a_secret_reaches_docker_by_its_name_and_never_in_its_words(node: Node) 
     assert not any("secret" in word.replace("secret_env", "") for word in words)
 
 
+@pytest.mark.parametrize("name", ["name", "live", "id", "number", "signature"])
+def test_a_secret_may_have_a_name_that_the_script_has_for_something_else(node: Node, name: str) -> None:
+    node.launch(assigning(spec=spec(secret_env=(name,))), {name: "it's mine"})
+    assert node.containers()["agentless-t1"]["env"][name] == "it's mine"
+
+
 def test_a_task_is_not_started_without_the_value_of_its_secret(node: Node) -> None:
     with pytest.raises(RuntimeFailed, match="the value of the secret TOKEN is gone"):
         node.launch(assigning(spec=spec(secret_env=("TOKEN",))))

@@ -1,4 +1,5 @@
 # Lock, check, create; start without the lock: a GPU is handed out once, whoever else launches here at this moment.
+
 # The lock is the kernel's, on the root folder, and goes with the processes that hold it.
 exec 9< /
 flock -n 9
@@ -327,7 +328,7 @@ find_id() {
   unset IFS
   set +f
 }
-# Become what starts a container; a second word says that somebody may have tried before. It has no use for secrets.
+# Become what starts a container; a second word says that somebody may have tried before.
 start() {
   exec /bin/sh -c 'exec 9<&-
 number=$2 name=$3 signature=${1#agentless-start=} id=$4 again=$5

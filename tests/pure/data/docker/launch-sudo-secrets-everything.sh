@@ -1,6 +1,11 @@
 export WANDB_KEY=***
 export HF_TOKEN=***
 # Lock, check, create; start without the lock: a GPU is handed out once, whoever else launches here at this moment.
+_al_secret_1=$HF_TOKEN
+unset HF_TOKEN
+_al_secret_2=$WANDB_KEY
+unset WANDB_KEY
+
 # The lock is the kernel's, on the root folder, and goes with the processes that hold it.
 exec 9< /
 flock -n 9
@@ -306,6 +311,8 @@ create_1() {
       return 80
     fi
   done
+  export HF_TOKEN="$_al_secret_1"
+  export WANDB_KEY="$_al_secret_2"
   sudo --preserve-env=HF_TOKEN,WANDB_KEY docker create --pull never --name agentless-t3 --label team=vision --label agentless.task=t3 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores=7.5 --label agentless.memory=17179869184 --label agentless.limit= --label agentless.numa=1 --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1:1::0,1","batch":"t3","created_at":1799999900.0,"gpus":[0,1],"spec":{"command":["python","train.py","--lr","0.1"],"image":"busybox","name":"run-1","cores":7.5,"memory":17179869184,"shm_size":1073741824,"env":{"MODE":"fast & loose"},"secret_env":["HF_TOKEN","WANDB_KEY"],"mounts":[{"source":"/data/set 1","target":"/data","read_only":true},{"source":"/out,put","target":"/o\"ut","read_only":false}],"uploads":[],"outputs":[],"volumes":[{"name":"data","target":"/v","read_only":false},{"name":"base","target":"/b","read_only":true}],"workdir":"/srv","user":"1000:1000","network":"host","privileged":false,"stop_grace":30.0,"share":false,"labels":{"team":"vision"},"parameters":{},"needs":{"gpus":2,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"numa":1,"indices":[0,1],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"cpus":"16-31","numa":1,"version":2}' --label agentless.signature=1:e72189cf408cfbb320694e2d3ab06d953f144876d80818dc50dbc8e94e4005e7 --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f"' --env NVIDIA_VISIBLE_DEVICES=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --env AGENTLESS_TASK_ID=t3 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0,1 --env 'MODE=fast & loose' --env HF_TOKEN --env WANDB_KEY --cpus 7.5 --cpuset-cpus 16-31 --cpuset-mems 1 --memory 17179869184 --shm-size 1073741824 --mount 'type=bind,source=/data/set 1,target=/data,readonly' --mount 'type=bind,"source=/out,put","target=/o""ut"' --mount type=volume,source=data,target=/v,volume-label=agentless.volume=data,volume-label=agentless.owner=me@here --mount type=volume,source=base,target=/b,volume-label=agentless.volume=base,volume-label=agentless.owner=me@here,readonly --workdir /srv --user 1000:1000 --network host --stop-timeout 30 busybox python train.py --lr 0.1
 }
 # Create launch `number`, and become what starts it.
@@ -338,9 +345,8 @@ find_id() {
   unset IFS
   set +f
 }
-# Become what starts a container; a second word says that somebody may have tried before. It has no use for secrets.
+# Become what starts a container; a second word says that somebody may have tried before.
 start() {
-  unset HF_TOKEN WANDB_KEY
   exec /bin/sh -c 'exec 9<&-
 number=$2 name=$3 signature=${1#agentless-start=} id=$4 again=$5
 answer() {

@@ -1,5 +1,8 @@
 export TOKEN=***
 # Lock, check, create; start without the lock: a GPU is handed out once, whoever else launches here at this moment.
+_al_secret_1=$TOKEN
+unset TOKEN
+
 # The lock is the kernel's, on the root folder, and goes with the processes that hold it.
 exec 9< /
 flock -n 9
@@ -306,6 +309,7 @@ clear_up() {
   }
 }
 create_1() {
+  export TOKEN="$_al_secret_1"
   unlocked sudo --preserve-env=TOKEN podman create --pull never --name agentless-t3.me_here....GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a.GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --label agentless.task=t3 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores=2 --label agentless.memory= --label agentless.limit= --label agentless.numa= --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1::0,1","batch":"t3","created_at":1799999900.0,"gpus":[0,1],"spec":{"command":["python","train.py"],"image":"busybox","cores":2.0,"env":{},"secret_env":["TOKEN"],"mounts":[],"uploads":[],"outputs":[],"volumes":[],"privileged":false,"stop_grace":10.0,"share":false,"labels":{},"parameters":{},"needs":{"gpus":2,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"indices":[0,1],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"version":2}' --label agentless.signature=1:57a0209d126c057cec9938d76704aea65f1aae20da8e55c0f2b1c2be71b49537 --device nvidia.com/gpu=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a --device nvidia.com/gpu=GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --env NVIDIA_VISIBLE_DEVICES=void --log-driver k8s-file --pids-limit -1 --env AGENTLESS_TASK_ID=t3 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0,1 --env TOKEN --cpus 2 --stop-timeout 10 busybox python train.py
 }
 # Create launch `number`, and become what starts it.
@@ -338,9 +342,8 @@ find_id() {
   unset IFS
   set +f
 }
-# Become what starts a container; a second word says that somebody may have tried before. It has no use for secrets.
+# Become what starts a container; a second word says that somebody may have tried before.
 start() {
-  unset TOKEN
   exec /bin/sh -c 'exec 9<&-
 number=$2 name=$3 signature=${1#agentless-start=} id=$4 again=$5
 answer() {
