@@ -159,21 +159,21 @@ class Session:
         if self._chores:
             await asyncio.wait(self._chores)
 
-    async def run(self, command: Command) -> Result:
+    async def run(self, command: Command, heard: Callable[[bytes], None] | None = None) -> Result:
         """Run a script to its end and return both its streams; a non-zero exit is a result.
 
         Up to `SHELLS` commands run at once, a further one waits; one with `stdin` has a shell of its own and does
         not. Raises Timeout when it did not end in its time, TooMuch when it said more than it may, and Unreachable when
         the connection broke. After a Timeout, a TooMuch and a cancellation nothing that it had started is left on the
-        node.
+        node. `heard` is given its standard output so far, each time that there is more.
         """
         if command.stdin is not None:
             return await self._finish(await self._open(), command, _pieces(command.stdin))
         async with self._slots:
             while self._idle:
                 with contextlib.suppress(_NeverStarted):
-                    return await self._finish_next(self._idle.pop(), command)
-            return await self._finish_next(await self._worker(), command)
+                    return await self._finish_next(self._idle.pop(), command, heard)
+            return await self._finish_next(await self._worker(), command, heard)
 
     async def feed(self, command: Command, data: AsyncIterator[bytes]) -> Result:
         """Run a script that reads what comes out of `data`, in a shell of its own, to its end.
@@ -257,20 +257,26 @@ class Session:
                     await self._returned.wait()
             return self._idle.pop()
 
-    async def _finish_next(self, worker: _Worker, command: Command) -> Result:
+    async def _finish_next(self, worker: _Worker, command: Command, heard: Callable[[bytes], None] | None) -> Result:
         self._working += 1
         try:
-            return await self._finish(worker, command)
+            return await self._finish(worker, command, heard=heard)
         finally:
             self._working -= 1
             self._returned.set()
 
-    async def _finish(self, worker: _Worker, command: Command, data: AsyncIterator[bytes] | None = None) -> Result:
+    async def _finish(
+        self,
+        worker: _Worker,
+        command: Command,
+        data: AsyncIterator[bytes] | None = None,
+        heard: Callable[[bytes], None] | None = None,
+    ) -> Result:
         """Run it in this shell, which is idle afterwards or gone."""
         try:
             with self._noticing():
                 async with asyncio.timeout(command.timeout):
-                    return await worker.run(command, data)
+                    return await worker.run(command, data, heard)
         except _FloodedError:
             raise TooMuch(
                 f"{self._name} said more than {command.most >> 20} MiB in answer to one command, which was ended; see "
@@ -456,7 +462,12 @@ class _Worker:
         self.group, _, _ = await self._until(mark, GREETING)
         await self.shell.write(_PRELUDE.encode())
 
-    async def run(self, command: Command, data: AsyncIterator[bytes] | None = None) -> Result:
+    async def run(
+        self,
+        command: Command,
+        data: AsyncIterator[bytes] | None = None,
+        heard: Callable[[bytes], None] | None = None,
+    ) -> Result:
         """Run one command. The end of the shell itself is an end like any other: a script may kill it."""
         self.busy, self.idle = True, False
         number = secrets.token_hex(16)
@@ -470,7 +481,7 @@ class _Worker:
             raise _NeverStarted("the shell on the node ended before it took the command") from None
         try:
             # Only now: a shell may have read ahead while it was looking for the end of the line.
-            ending = self._until(f"{number}>", command.most)
+            ending = self._until(f"{number}>", command.most, heard)
             result = Result(*await (ending if data is None else self._fed(data, ending)))
             self.busy, self.idle = False, data is None
             return result
@@ -519,7 +530,9 @@ class _Worker:
             await self.shell.write(piece)
         await self.shell.write_eof()
 
-    async def _until(self, mark: str, most: int) -> tuple[int, bytes, bytes]:
+    async def _until(
+        self, mark: str, most: int, heard: Callable[[bytes], None] | None = None
+    ) -> tuple[int, bytes, bytes]:
         """Read up to the mark on both streams: the number in it, and what came before it on either.
 
         Raises _FloodedError when more than `most` bytes come.
@@ -550,6 +563,8 @@ class _Worker:
             size += len(chunk[1])
             if size > most:
                 raise _FloodedError
+            if heard is not None and chunk[0] == 1:
+                heard(bytes(self._seen[1]))
 
 
 async def _pieces(data: bytes) -> AsyncIterator[bytes]:

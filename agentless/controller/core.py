@@ -292,7 +292,7 @@ class Core(Ledger):
             for task in self.on_node(link.node.name):
                 if sighting.only in (None, task.id) and task.id not in self.launching:
                     container = container_of(task, sighting.containers)
-                    unseen = sighting.blind and task.spec.on_node_itself
+                    unseen = (sighting.blind and task.spec.on_node_itself) or _is_another(task, sighting)
                     if container is not None or not (unseen or _is_newer(task, sighting)):
                         with guarded_item(f"task {task.id}"):
                             self._settle(task, container)
@@ -389,6 +389,11 @@ def _seen(node: str, event: Event) -> str:
             return f"{node}: its container is gone"
         case _:
             return f"seen on {node}"
+
+
+def _is_another(task: Task, sighting: Sighting) -> bool:
+    # Others with its label were asked for. Of one that has just been started the link may not have heard yet.
+    return sighting.about is not None and task.container is not None and task.container not in sighting.about
 
 
 def _is_newer(task: Task, sighting: Sighting) -> bool:
