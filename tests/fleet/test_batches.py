@@ -134,3 +134,9 @@ async def test_a_task_that_never_started_is_named_by_its_id(agentless):
     _, err = await typed(agentless, "submit", "n1::0", "--", "no-such-program", code=1)
     [task] = json.loads((await typed(agentless, "ps", "--all", "--json"))[0])
     assert err.endswith(f" (task {task['id']})\n")
+
+
+async def test_an_image_that_is_to_be_pulled_always_is_not_said_to_be_missing(agentless):
+    words = ("submit", "n1::0", "--pull", "always", "--image", "nobody/nothing", "--", "true")
+    _, err = await typed(agentless, *words, code=1)
+    assert err.startswith("agentless: image nobody/nothing cannot be pulled on n1 (--pull always): ")

@@ -44,7 +44,7 @@ from agentless.stores.arrivals import Arrival, Unpacking, arrive
 from agentless.stores.outputs import OutputStore
 from agentless.stores.snapshots import SnapshotStore
 from agentless.tar import pulled
-from agentless.uploads import _Known, scan
+from agentless.uploads import _bodies, _Known, scan
 
 SHA = hashlib.sha256(b"x").hexdigest()
 FILE = Entry("file", 0o644, 1, SHA)
@@ -436,6 +436,12 @@ def test_uploaded_files_are_older_than_all_that_a_task_writes(clock: float | Non
     engine = None if clock is None else EngineFacts(clock=clock)
     written = 1_000.0 + (clock or 0.0) - CLOCKS_AGREE
     assert upload_time(1_000.0, Observation(engine=engine)) < int(written)
+
+
+def test_a_file_that_changes_while_it_is_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"y")
+    with pytest.raises(UsageError, match="/a changed while it was read"):
+        list(_bodies(tmp_path, {SHA: "a"}, {"a": FILE}))
 
 
 @pytest.mark.parametrize("shell", [["dash"], ["bash"], ["busybox", "sh"]], ids=" ".join)
