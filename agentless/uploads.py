@@ -73,16 +73,17 @@ def _send(served: Client, upload: Upload, say: Callable[[str], None]) -> str:
 
 def _bodies(top: Path, wanted: Mapping[str, str], entries: Mapping[str, Entry]) -> Iterator[bytes]:
     for content, path in wanted.items():
-        size = entries[path].size
+        size, digest = entries[path].size, hashlib.sha256()
         yield f"{content}{size:016x}".encode()
         try:
             with (top / path if path else top).open("rb") as file:
                 while size and (data := file.read(min(size, _PIECE))):
                     size -= len(data)
+                    digest.update(data)
                     yield data
         except OSError as error:
             raise UsageError(f"{top / path} cannot be read: {error.strerror}") from None
-        if size:
+        if size or digest.hexdigest() != content:
             raise UsageError(f"{top / path} changed while it was read; submit it again")
 
 

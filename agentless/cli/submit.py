@@ -8,7 +8,6 @@ import re
 import shlex
 import sys
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -28,6 +27,8 @@ from agentless.model.task_id import first_try
 from agentless.model.text import lines_of
 from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.words import local
+
+_NAMED = 20  # so many tasks are named after one message
 
 
 def add_to(app: typer.Typer) -> None:
@@ -267,6 +268,24 @@ def post(served: Client, asked: Submission, *, dry_run: bool) -> list[dict[str, 
     return starts
 
 
+def _complain_of(asked: Submission, starts: list[dict[str, Any]]) -> None:
+    """What went wrong, and with which: the ids of tasks that failed, the values of those that were refused."""
+    which: dict[str, list[str]] = {}
+    combinations = [each for each in asked.sweep for _ in asked.targets or ("any",)]
+    for each, start in zip(combinations, starts, strict=True):
+        if message := start["message"]:
+            name = " ".join(f"{key}={value}" for key, value in each.parameters.items())
+            if task := start["task"]:
+                name = "" if task["id"] in message or not start["exit_code"] else f"task {task['id']}"
+            which.setdefault(message, []).append(name)
+    for message, names in which.items():
+        number = [f"{len(names)} tasks"] if len(names) > 1 else []
+        known = [name for name in names if name]
+        more = [f"and {len(known) - _NAMED} more"] if len(known) > _NAMED else []
+        words = ": ".join(number + [", ".join(known[:_NAMED] + more)] * bool(known))
+        complain(f"{message} ({words})" if words else message)
+
+
 def _rehearsed(asked: Submission, starts: list[dict[str, Any]]) -> int:
     """Print what would be run, and where; of a sweep one script and the other commands."""
     commands = [each.argv for each in asked.sweep for _ in asked.targets or ("any",)]
@@ -298,8 +317,7 @@ def report(
 
     That is 3 or 4 only for what was not started. What may run, as where a node has not answered, counts as started.
     """
-    for message, count in Counter(start["message"] for start in starts if start["message"]).items():
-        complain(message + (f" ({count} tasks)" if count > 1 else ""))
+    _complain_of(asked, starts)
     if dry_run:
         return _rehearsed(asked, starts)
     tasks = [start["task"] for start in starts if start["task"]]

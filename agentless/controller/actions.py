@@ -174,7 +174,10 @@ class Actions:
         if task.live:
             if task.placement and task.node not in self._core.links:
                 return self._forget(task, f"{self._cause('rm --force', by)}; {task.node} is not in the inventory")
-            await self._ask(task, "kill", None, by)
+            try:
+                await self._ask(task, "kill", None, by)
+            except Unreachable as error:
+                raise Unreachable(f"{error}; then remove it: agentless rm {task.id}") from None
             task = self._core.task(task.id)
         if isinstance(task.status, Ended) and task.status.container and task.node in self._core.links:
             link = self._link(task)

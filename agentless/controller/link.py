@@ -246,15 +246,19 @@ class Link:
         """Likewise, for all who ask for the same; see `SharedStreams.stream`."""
         return self._shared.stream(command, tail)
 
-    async def pull(self, image: str) -> None:
-        """Have the node fetch a plain image; raises RuntimeFailed or NoAnswer."""
+    async def pull(self, image: str, *, missing: bool = True) -> None:
+        """Have the node fetch a plain image, which may be there if not `missing`; raises RuntimeFailed or NoAnswer."""
         said = b""
         async with self.stream(self.runtime.pull(image)) as stream:
             async for _, data in stream:
                 said = (said + data)[-4000:]
         if stream.exit_code != 0:
             why = self.runtime.complaint(said.decode("utf-8", "replace"))
-            raise RuntimeFailed(f"image {image} is not on {self.node.name} and cannot be pulled: {why}")
+            name = self.node.name
+            what = (
+                f"is not on {name} and cannot be pulled" if missing else f"cannot be pulled on {name} (--pull always)"
+            )
+            raise RuntimeFailed(f"image {image} {what}: {why}")
 
     def failed(self, task: Task, error: NodeBroken) -> None:
         """A launch of this task has failed here for a reason of the node: from now on it is degraded."""

@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.controller.uploads import packed
+from agentless.controller.uploads import packed, upload_time
 from agentless.errors import Refused, UsageError
+from agentless.model.cluster import Observation
 from agentless.model.files import MAX_FILES, Entry, Output, Upload, id_of, parse_snapshot, rows_of
+from agentless.model.node import EngineFacts
 from agentless.model.spec import Mount, TaskSpec, check_spec
 from agentless.paths import template_dir
 from agentless.render import Renderer
@@ -36,12 +38,13 @@ from agentless.rules.files import (
 )
 from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.rules.running import in_folder, needs_nothing
+from agentless.runtimes.docker import CLOCKS_AGREE
 from agentless.runtimes.workspace import FilesImage, Workspace
 from agentless.stores.arrivals import Arrival, Unpacking, arrive
 from agentless.stores.outputs import OutputStore
 from agentless.stores.snapshots import SnapshotStore
 from agentless.tar import pulled
-from agentless.uploads import _Known, scan
+from agentless.uploads import _bodies, _Known, scan
 
 SHA = hashlib.sha256(b"x").hexdigest()
 FILE = Entry("file", 0o644, 1, SHA)
@@ -425,6 +428,20 @@ def test_what_is_sent_is_an_archive_that_cannot_be_cut_off_unnoticed(tmp_path: P
     for end in range(1, len(sent), 7):
         with pytest.raises((EOFError, gzip.BadGzipFile)):
             gzip.decompress(sent[: len(sent) - end])
+
+
+@pytest.mark.parametrize("clock", [None, -7200.25, 0.0, 3.5])
+def test_uploaded_files_are_older_than_all_that_a_task_writes(clock: float | None) -> None:
+    """By the node's clock, which is known to a second: `docker diff` passes over a file of the same size and second."""
+    engine = None if clock is None else EngineFacts(clock=clock)
+    written = 1_000.0 + (clock or 0.0) - CLOCKS_AGREE
+    assert upload_time(1_000.0, Observation(engine=engine)) < int(written)
+
+
+def test_a_file_that_changes_while_it_is_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"y")
+    with pytest.raises(UsageError, match="/a changed while it was read"):
+        list(_bodies(tmp_path, {SHA: "a"}, {"a": FILE}))
 
 
 @pytest.mark.parametrize("shell", [["dash"], ["bash"], ["busybox", "sh"]], ids=" ".join)

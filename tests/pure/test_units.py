@@ -19,6 +19,7 @@ from agentless.model.units import (
     format_duration,
     format_indices,
     format_size,
+    least_size,
     parse_duration,
     parse_size,
     short_duration,
@@ -119,6 +120,11 @@ def test_a_number_without_a_unit_is_megabytes_for_every_size(text: str, of: Size
 def test_an_implausible_number_is_refused_with_what_was_probably_meant(text: str, of: Sizes, meant: str) -> None:
     with pytest.raises(UsageError, match=f"'{text}' has no unit, .* did you mean {meant}[?] Write {meant}, or {text}M"):
         parse_size(text, of)
+
+
+def test_only_so_few_bytes_are_guessed_to_be_megabytes() -> None:
+    assert least_size(4096, MEMORY).endswith("; did you mean 4096M?")
+    assert least_size(5 * 2**20, MEMORY) == "5MiB is implausible, the least is 6 MiB"
 
 
 def test_where_nothing_tells_what_is_plausible_a_unit_is_required() -> None:
