@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from agentless.errors import CopyFailed
+from agentless.model.files import MOST_LEVELS
 from agentless.model.text import shown
 from agentless.tar import CHUNK, BadArchive, Incomplete, Member, Reading, Tar, pulled
 
-MOST_LEVELS = 256
-"""Folders below each other: longer paths than those of some thousand characters can hardly be named any more."""
 _MODE = 0o777
 """Of a mode: not the bits that let a program run as its owner."""
 _HOLE = 1 << 16

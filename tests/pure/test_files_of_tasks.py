@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import shutil
 import subprocess
 import tarfile
@@ -219,6 +220,13 @@ def test_what_is_too_much_is_refused_with_another_way(folder: Path, monkeypatch:
         scan(folder, _Known(str(folder)))
     with pytest.raises(UsageError, match="No such file"):
         scan(folder / "nope", _Known("nope"))
+
+
+def test_folders_far_below_each_other_are_refused_and_not_lost_in(folder: Path) -> None:
+    """Some hundred more, and Python would give up."""
+    os.makedirs(folder / "/".join("d" * 300))
+    with pytest.raises(UsageError, match="more than 256 folders below each other in it; put it on the nodes"):
+        scan(folder, _Known(str(folder)))
 
 
 def test_a_file_is_read_again_only_when_it_may_have_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import resource
 import subprocess
 import tracemalloc
 from collections.abc import Iterator
@@ -86,6 +87,7 @@ BAD: dict[str, bytes] = {
     "long link": long_name(b"../" * 90 + b"etc", b"K") + header(b"r/l", b"2") + whole(name=b"r/l/evil"),
     "pax path": pax(path="../evil") + whole(),
     "pax link": pax(linkpath="/etc") + header(b"r/l", b"2") + whole(name=b"r/l/evil"),
+    "pax link with a zero byte": pax(linkpath="y\0z") + header(b"r/l", b"2") + whole(),
     "pax for all": pax(b"g", path="../evil") + whole() + whole(),
     "sparse name": pax(GNU__sparse__name="../evil", GNU__sparse__map="0,4", GNU__sparse__size="4") + whole(),
     "file as folder": whole(name=b"r/x") + whole(name=b"r/x/evil"),
@@ -210,6 +212,17 @@ def test_what_has_no_place_here_is_left_out_and_the_rest_comes(inside: Path) -> 
     (note, *_) = copy(deep + whole(name=b"r/y") + END, inside)
     assert note.endswith("is more than 256 folders deep, and was left out")
     assert (inside / "new" / "y").read_text() == "text"
+
+
+def test_a_file_that_the_disk_takes_none_of_that_size_is_left_out(inside: Path) -> None:
+    """FAT has no file of more than 4 GiB; here it is a limit of the process."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        said = bring(whole(b"x" * (2 << 20)) + whole(name=b"r/y") + END, inside)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert said == "1 file, 4 B; left out: x, which is too large for the disk here"
 
 
 def test_a_line_break_in_a_name_begins_no_line(inside: Path) -> None:
