@@ -146,6 +146,7 @@ class Link:
         self._named: Mapping[str, float] = {}
         self._ended: set[str] = set()
         self._refreshed_at = 0.0
+        self.booted_at: float | None = None
         self._wake = asyncio.Event()
         self._asking = asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
@@ -316,11 +317,14 @@ class Link:
             if seen.sampled_at is None or seen.sampled_at <= asked:
                 # Else a driver that hung has kept this answer for so long that there is a newer one.
                 seen = replace(seen, sample=self._recognised(answer), sampled_at=self._clock.now())
+            host = hostfacts.parse(answer)
+            if seen.host and seen.host.boot and host.boot and seen.host.boot != host.boot:
+                self.booted_at = asked
             self._observe(
                 replace(
                     seen,
                     error=None,
-                    host=hostfacts.parse(answer),
+                    host=host,
                     engine=engine,
                     topology=self._probe.parse_topology(answer) or seen.topology,
                     xids=self._probe.parse_xids(answer),
