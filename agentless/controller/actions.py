@@ -21,6 +21,7 @@ from agentless.model.node import unreachable
 from agentless.model.task import Assigning, Ended, Paused, Pending, Running, Scheduled, StopKind, Task
 from agentless.model.task_id import first_try, next_try, numbered
 from agentless.model.terminal import POSITION
+from agentless.model.text import both_ends
 from agentless.model.view import ScriptView, TaskView
 from agentless.ports import Reading
 from agentless.rules.controls import in_words
@@ -285,7 +286,7 @@ class Actions:
                 yield POSITION, self._begin(link, task, query, reading)
             async for fd, data in stream:
                 if fd == 2:
-                    words = (words + data)[-2000:]
+                    words = both_ends(words, data)
                 for frame in reading(fd, data):
                     came = True
                     for each in count(frame, reading.place):

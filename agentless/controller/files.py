@@ -13,7 +13,7 @@ from agentless.errors import CopyFailed, Refused, Unreachable, UsageError
 from agentless.model.command import Command
 from agentless.model.node import unreachable
 from agentless.model.place import Kind, Way, split
-from agentless.model.text import shown
+from agentless.model.text import both_ends, shown
 from agentless.runtimes.files import NodeFiles
 from agentless.session import Pipe
 from agentless.tar import BadArchive, Fed, Tar
@@ -103,7 +103,7 @@ class Files:
         async with link.session.stream(link.runtime.copy(container, path, into=False)) as stream:
             async for fd, data in stream:
                 if fd == 2:
-                    words = (words + data)[-2000:]
+                    words = both_ends(words, data)
                     continue
                 try:
                     first.feed(data)

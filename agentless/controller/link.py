@@ -29,6 +29,7 @@ from agentless.model.container import Container
 from agentless.model.gpu import GpuSample
 from agentless.model.node import Breakdown, EngineFacts, NodeConfig, unreachable
 from agentless.model.task import Task
+from agentless.model.text import both_ends
 from agentless.ports import Clock, Probe, Runtime
 from agentless.rules import breakdown
 from agentless.rules.gate import recognised
@@ -244,7 +245,7 @@ class Link:
         said = b""
         async with self.stream(self.runtime.pull(image)) as stream:
             async for _, data in stream:
-                said = (said + data)[-4000:]
+                said = both_ends(said, data)
         if stream.exit_code != 0:
             why = self.runtime.complaint(said.decode("utf-8", "replace"))
             raise RuntimeFailed(f"image {image} is not on {self.node.name} and cannot be pulled: {why}")
