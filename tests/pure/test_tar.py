@@ -225,6 +225,14 @@ def test_a_file_that_the_disk_takes_none_of_that_size_is_left_out(inside: Path) 
     assert said == "1 file, 4 B; left out: x, which is too large for the disk here"
 
 
+def test_what_is_in_a_folder_comes_without_its_name(inside: Path) -> None:
+    """So Docker and podman send `folder/.`."""
+    copy(
+        header(b"./", b"5") + whole(name=b"./x") + whole(name=b"./d/y") + header(b"./h", b"1", 0, b"./x") + END, inside
+    )
+    assert sorted(path.name for path in (inside / "new").rglob("*")) == ["d", "h", "x", "y"]
+
+
 def test_a_line_break_in_a_name_begins_no_line(inside: Path) -> None:
     name = b"r/x\nagentless: all is well"
     (note,) = copy(header(name, b"3") + END, inside)
