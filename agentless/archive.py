@@ -345,7 +345,9 @@ def _noting(notes: Notes, path: str) -> Iterator[None]:
 def _sentence(error: Exception, path: str) -> str:
     number = getattr(error, "errno", None)
     words = getattr(error, "strerror", None) or str(error)
-    if number in (errno.ELOOP, errno.ENOTDIR):
+    if isinstance(error, UnicodeEncodeError):
+        words = "this locale has no such name; try again with LC_ALL=C.UTF-8"
+    elif number in (errno.ELOOP, errno.ENOTDIR):
         words = "is in the way: it is no folder"
     elif number in (errno.ENOSPC, errno.EDQUOT):
         words = "there is no room left on the disk here"

@@ -214,6 +214,10 @@ class Outputs:
             return await self._fetched(link, task, output, uploads, may_be_large)
         except Unusable as error:
             return Brought(False, str(error))
+        except UnicodeEncodeError:
+            return Brought(
+                False, f"{output.local} cannot be named in the locale of the controller; start it with LC_ALL=C.UTF-8"
+            )
         except OSError as error:
             named = isinstance(error.filename, str) and os.path.isabs(error.filename)
             where = error.filename if named else output.local

@@ -173,6 +173,8 @@ class Unpacking:
             if error.errno not in _REASONS:
                 raise
             self.arrival.leave_out(path or "it", _REASONS[error.errno])
+        except UnicodeEncodeError:  # the locale has no such character
+            self.arrival.leave_out(path or "it", _REASONS[errno.EILSEQ])
 
     def _write(self, tar: Tar, member: Member, folder: int, parts: Parts) -> Reading[str]:
         room = os.fstatvfs(folder)

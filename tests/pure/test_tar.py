@@ -7,6 +7,7 @@ import io
 import os
 import resource
 import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -231,6 +232,22 @@ def test_what_is_in_a_folder_comes_without_its_name(inside: Path) -> None:
         header(b"./", b"5") + whole(name=b"./x") + whole(name=b"./d/y") + header(b"./h", b"1", 0, b"./x") + END, inside
     )
     assert sorted(path.name for path in (inside / "new").rglob("*")) == ["d", "h", "x", "y"]
+
+
+def test_a_name_that_the_locale_does_not_have_is_left_out(inside: Path) -> None:
+    """In a process of its own, whose file names are ASCII."""
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom tests.pure.test_tar import END, bring, copy, whole\n"
+        "data = whole(name=b'r/\\xc3\\xa9') + whole(name=b'r/y') + END\n"
+        "print(bring(data, Path(sys.argv[1])).encode())\ncopy(data, Path(sys.argv[1]))\n"
+    )
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(inside)],
+        env=os.environ | ascii_only, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "b'1 file, 4 B; left out: \\xc3\\xa9, whose name cannot be had here'\n", done.stderr
+    assert done.stderr.endswith("this locale has no such name; try again with LC_ALL=C.UTF-8\n")
 
 
 def test_a_line_break_in_a_name_begins_no_line(inside: Path) -> None:
