@@ -139,6 +139,8 @@ class Folders:
 
     def open(self, parts: Parts) -> int:
         """The folder that these parts lead to, until the next call. An OSError names the first that is none."""
+        if ".." in parts:
+            raise OSError(errno.EINVAL, "leads elsewhere", "/".join(parts))
         if self._opened >= 0 and parts[: len(self._parts)] != self._parts:
             self.close()
         for depth in range(len(self._parts) + 1, len(parts) + 1):

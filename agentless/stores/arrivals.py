@@ -162,6 +162,8 @@ class Unpacking:
         parts = (self._top.name, *path.split("/")) if path else (self._top.name,)
         if len(parts) > MOST_LEVELS:
             raise OSError(errno.ENAMETOOLONG, "too many folders")
+        if ".." in parts:  # of where it is unpacked; the names in the archive were looked at
+            raise OSError(errno.EINVAL, "leads elsewhere")
         return parts
 
     @contextlib.contextmanager

@@ -478,6 +478,15 @@ def test_what_has_changed_is_told_by_its_topmost_paths() -> None:
     assert changed_paths("A /w\nA /w/x", "/w") == (".",)
 
 
+@pytest.mark.parametrize(
+    "line", ["A /w/../../evil", "C /w/..", "A /w/x\nA /w/..\nC", "A /w/x\ny", "evil", "A ", "A /w//x"]
+)
+def test_a_line_that_no_path_makes_leads_nowhere(line: str) -> None:
+    """The node says what has changed, and the task how its files are called."""
+    assert changed_paths(f"C /w\nA /w/a\n{line}\n", "/w") == (".",)
+    assert changed_paths("A /w/one\u2028two\n", "/w") == ("one\u2028two",)
+
+
 def archive(path: Path, *members: tuple[str, object]) -> Path:
     """A tar archive of these: text for a file, `->…` for a link, `=>…` for a hard link, a number for an odd type."""
     with tarfile.open(path, "w") as tar:

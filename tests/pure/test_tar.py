@@ -185,6 +185,15 @@ def test_nothing_of_a_hostile_archive_is_written_outside(inside: Path, data: byt
     bring(data + END, inside)
 
 
+@pytest.mark.parametrize("below", ["..", "../..", "../evil", "d/../../evil"])
+def test_nothing_is_unpacked_outside_wherever_it_is_said_to_belong(inside: Path, below: str) -> None:
+    """A node says what a task has changed, and so where each archive of it belongs."""
+    data = header(b"r", b"5") + whole() + whole(name=b"r/d/y") + header(b"r/h", b"1", 0, b"r/x") + END
+    unpacking = Unpacking(inside / "room", below)
+    pulled(unpacking.reading(), io.BytesIO(data).read)
+    assert (unpacking.arrival.digests, unpacking.arrival.left_out_count) == ({}, 4)
+
+
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
 def test_what_cannot_be_unpacked_is_a_sentence_and_final(inside: Path, data: bytes) -> None:
     with pytest.raises(CopyFailed, match="what came is no tar stream, or a damaged one: "):
