@@ -26,6 +26,7 @@ from agentless.errors import AgentlessError, UsageError
 from agentless.files import read_lines
 from agentless.model.task_id import first_try
 from agentless.model.text import lines_of
+from agentless.paths import current_dir
 from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.words import local
 
@@ -224,7 +225,7 @@ def submit(
         wait_for=wait_for,
         no_queue=no_queue,
     )
-    outside = Outside(time.time(), os.environ, read_lines, os.getcwd())
+    outside = Outside(time.time(), os.environ, read_lines, current_dir())
     check_targets(context, all_targets)
     asked = submission(command_of(context), all_targets, options, outside)
     if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
