@@ -46,10 +46,19 @@ PIPE_GRACE = 5
 _HAS_TERMINAL = "(: </dev/tty) || exit\n"
 """A terminal that was hung up before the script had it would never tell it so: then nothing is run."""
 
+LEAST_PROCESSES = 32
+"""Processes and threads that a login has to be allowed: three shells with their guards, and a docker command."""
+_LIMIT = """\
+while read -r _al_a _al_b _al_c _al_d; do case $_al_a$_al_b in Maxprocesses) _al_p=$_al_c ;; esac; \
+done </proc/$$/limits; while read -r _al_a _al_b _al_c; do case $_al_a$_al_b in Uid:0) _al_p= ;; esac; \
+done </proc/$$/status; case $_al_p in *[!0-9]* | ???????*) _al_p= ;; esac
+"""
+"""How many processes the login may have, without one more: `ulimit` has another option for it in each shell. Nothing
+for root, whom the kernel allows any number."""
 _GREETING = """\
 read -r _al_a _al_b _al_c _al_d _al_g _al_e </proc/$$/stat; [ "$_al_g" = $$ ] || exec setsid sh -c '\
-printf "%s%s;" {mark} $$; printf "%s%s;" {mark} $$ >&2; exec sh'; \
-printf '%s%s;' {mark} $$; printf '%s%s;' {mark} $$ >&2
+printf "%s%s;" {mark} $$; printf "%s%s;" {mark} "$1" >&2; exec sh' sh "${{_al_p:-0}}"; \
+printf '%s%s;' {mark} $$; printf '%s%s;' {mark} "${{_al_p:-0}}" >&2
 """
 """Says the process group of the shell, whatever an rc file has printed before. Not every SSH server gives a shell a
 group of its own (OpenSSH does, dropbear does not); `setsid` does then."""
@@ -127,6 +136,7 @@ class Session:
         self._transport = transport
         self._name = name
         self._connected = False
+        self._processes: int | None = None
         self._slots = asyncio.Semaphore(SHELLS)
         self._idle: list[_Worker] = []
         self._working = 0
@@ -148,6 +158,7 @@ class Session:
         """Reach the node; raises Unreachable, AuthFailed or HostKeyRejected. May be called again after a break."""
         if not self.connected:
             await self._drop_idle()
+            self._processes = None
         await self._transport.connect()
         self._connected = True
 
@@ -341,7 +352,13 @@ class Session:
                 worker = _Worker(await self._transport.shell(own=own, wait=wait))
                 try:
                     async with asyncio.timeout(START_TIMEOUT):
-                        await worker.greet()
+                        processes = await worker.greet(asks=self._processes is None)
+                    self._processes = processes if self._processes is None else self._processes
+                    if 0 < self._processes < LEAST_PROCESSES:
+                        raise Unreachable(
+                            f"{self._name} limits the processes of the login to {self._processes}, and agentless "
+                            f"needs {LEAST_PROCESSES} at least; raise ulimit -u there"
+                        )
                 except BaseException:
                     await worker.shell.close()
                     raise
@@ -455,12 +472,17 @@ class _Worker:
         self.idle = False
         self._seen = {1: bytearray(), 2: bytearray()}
 
-    async def greet(self) -> None:
-        """Get past whatever the login shell printed, and learn the process group. Raises _Ended."""
+    async def greet(self, *, asks: bool) -> int:
+        """Get past whatever the login shell printed, and learn the process group. Raises _Ended.
+
+        Gives how many processes the login may have if it `asks`; 0: any number.
+        """
         mark = f"{secrets.token_hex(16)}="
-        await self.shell.write(_GREETING.format(mark=mark).encode())
-        self.group, _, _ = await self._until(mark, GREETING)
+        await self.shell.write((_LIMIT * asks + _GREETING.format(mark=mark)).encode())
+        found = await self._until(mark, GREETING)
+        self.group = found[1][0]
         await self.shell.write(_PRELUDE.encode())
+        return found[2][0]
 
     async def run(
         self,
@@ -482,9 +504,9 @@ class _Worker:
         try:
             # Only now: a shell may have read ahead while it was looking for the end of the line.
             ending = self._until(f"{number}>", command.most, heard)
-            result = Result(*await (ending if data is None else self._fed(data, ending)))
+            found = await (ending if data is None else self._fed(data, ending))
             self.busy, self.idle = False, data is None
-            return result
+            return Result(found[1][0], found[1][1], found[2][1])
         except _Ended as end:
             return Result(await self.shell.wait(), end.out, end.err)
 
@@ -532,8 +554,8 @@ class _Worker:
 
     async def _until(
         self, mark: str, most: int, heard: Callable[[bytes], None] | None = None
-    ) -> tuple[int, bytes, bytes]:
-        """Read up to the mark on both streams: the number in it, and what came before it on either.
+    ) -> dict[int, tuple[int, bytes]]:
+        """Read up to the mark on both streams: of each (1, 2) the number in it, and what came before it.
 
         Raises _FloodedError when more than `most` bytes come.
         """
@@ -554,7 +576,7 @@ class _Worker:
                 else:
                     searched[fd] = max(0, len(seen) - len(wanted)) if at < 0 else at
             if len(found) == 2:
-                return found[1][0], found[1][1], found[2][1]
+                return found
             chunk = await self.shell.read()
             if chunk is None:
                 out, err = (found[fd][1] if fd in found else bytes(self._seen[fd]) for fd in (1, 2))

@@ -20,7 +20,7 @@ from typing import Any, Self
 from agentless import paths
 from agentless.client import Client
 from agentless.errors import ControllerError, UsageError
-from agentless.model.files import INSTEAD, MAX_BYTES, MAX_FILES, UNFINISHED, Entry, Upload, rows_of
+from agentless.model.files import INSTEAD, MAX_BYTES, MAX_FILES, MOST_LEVELS, UNFINISHED, Entry, Upload, rows_of
 from agentless.rules.ignored import Ignored
 from agentless.rules.options import Submission
 from agentless.stores import private
@@ -107,6 +107,8 @@ def scan(top: Path, known: _Known) -> Scan:
 
 def _folder(top: Path, below: str, prefix: str, ignored: Ignored, found: Scan, known: _Known) -> None:
     """All of a folder; `below` is its path from `top` on, and `prefix` the path of `top` for the rules."""
+    if below.count("/") >= MOST_LEVELS:
+        raise UsageError(f"--upload {top}: there are more than {MOST_LEVELS} folders below each other in it; {INSTEAD}")
     here = top / below
     ignored = _with_rules(ignored, here, prefix + below + "/" * bool(below))
     with os.scandir(here) as listing:

@@ -25,6 +25,7 @@ from agentless.errors import AgentlessError, UsageError
 from agentless.files import read_lines
 from agentless.model.task_id import first_try
 from agentless.model.text import lines_of
+from agentless.paths import current_dir
 from agentless.rules.options import Options, Outside, Submission, submission
 from agentless.words import local
 
@@ -225,7 +226,7 @@ def submit(
         wait_for=wait_for,
         no_queue=no_queue,
     )
-    outside = Outside(time.time(), os.environ, read_lines, os.getcwd())
+    outside = Outside(time.time(), os.environ, read_lines, current_dir())
     check_targets(context, all_targets)
     asked = submission(command_of(context), all_targets, options, outside)
     if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
@@ -326,27 +327,54 @@ def report(
     code = _worst(start["exit_code"] for start in starts if start["task"] not in started)
     if len(starts) > 1 and started and started[0]["parameters"]:
         return _report_sweep(served, started, code, wait=wait, as_json=as_json)
+    output = _Output(started)
     if not as_json:
         for task in started:
-            _announce(task, wait=wait, follow=follow)
+            with output:
+                _announce(task, wait=wait, follow=follow)
     if follow and started:
-        _follow(served, first_try(started[0]["id"]))
+        with output:
+            _follow(served, first_try(started[0]["id"]))
     if (wait or follow) and started:
         tasks = [_await(served, task) if task in started else task for task in tasks]
         code = code or _worst(own_code(task) for task in tasks)
     if as_json:
-        print_json(tasks)
-    return code
+        with output:
+            print_json(tasks, flush=True)
+    return code or int(output.is_lost)
+
+
+class _Output:
+    """Goes on where what is said on stdout cannot be written, and tells on stderr which tasks there are all the same.
+
+    Who takes that for a failed submit would start them twice.
+    """
+
+    def __init__(self, started: list[dict[str, Any]]) -> None:
+        self.is_lost = False
+        self._started = started
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):
+            return False
+        self.is_lost = True
+        ids = ", ".join(first_try(task["id"]) for task in self._started) or "no task"
+        complain(f"the output cannot be written: {error.strerror}; started: {ids}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
 
 
 def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wait: bool, as_json: bool) -> int:
     """Likewise of a sweep; `code` is the exit code for what was not started, 0: all of it was."""
-    table = sys.stdout
+    table, output = sys.stdout, _Output(tasks)
     if not as_json:
         tell(tasks)
         if not sys.stdout.isatty():  # the ids alone are for it
             for task in tasks:
-                print_line(first_try(task["id"]), flush=True)
+                with output:
+                    print_line(first_try(task["id"]), flush=True)
             table = sys.stderr
     if wait:
         try:
@@ -357,11 +385,12 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wai
         for task in tasks:
             tell_outputs(task, here=False)
     if as_json:
-        print_json(tasks)
+        with output:
+            print_json(tasks, flush=True)
     elif wait:
         with contextlib.redirect_stdout(table):
             show_results(tasks)
-    return code or (worst(tasks) if wait else 0)
+    return code or (worst(tasks) if wait else 0) or int(output.is_lost)
 
 
 def _follow(served: Client, task_id: str) -> None:

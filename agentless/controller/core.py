@@ -295,7 +295,7 @@ class Core(Ledger):
                     unseen = (sighting.blind and task.spec.on_node_itself) or _is_another(task, sighting)
                     if container is not None or not (unseen or _is_newer(task, sighting)):
                         with guarded_item(f"task {task.id}"):
-                            self._settle(task, container)
+                            self._settle(task, container, link.booted_at)
             for container in sighting.containers:
                 with guarded_item(f"{link.node.name}: container {container.short_id}"):
                     self._take_in(link.node.name, container)
@@ -369,8 +369,8 @@ class Core(Ledger):
             why = link.observation.error or "it does not answer"
             self.apply(task.id, LostContact(why), f"no answer for {LOST_AFTER:.0f} s")
 
-    def _settle(self, task: Task, container: Container | None) -> None:
-        for event in reconcile(task, container, self.clock.now()):
+    def _settle(self, task: Task, container: Container | None, booted_at: float | None = None) -> None:
+        for event in reconcile(task, container, self.clock.now(), booted_at):
             task = self.apply(task.id, event, _seen(task.node or "", event))
         unanswered = isinstance(task.status, (Assigning, Lost)) and not task.container
         unstarted = container is None or container.state == "created"
@@ -386,7 +386,7 @@ def _seen(node: str, event: Event) -> str:
         case Restarted():
             return f"{node}: somebody started it again"
         case Vanished():
-            return f"{node}: its container is gone"
+            return f"{node}: its container or service is gone"
         case _:
             return f"seen on {node}"
 

@@ -30,9 +30,11 @@ from agentless.model.container import Container
 from agentless.model.gpu import GpuSample
 from agentless.model.node import Breakdown, EngineFacts, NodeConfig, unreachable
 from agentless.model.task import Task
+from agentless.model.text import both_ends
 from agentless.ports import Clock, Probe, Runtime
 from agentless.rules import breakdown
 from agentless.rules.gate import recognised
+from agentless.rules.twins import Boot, boot_of
 from agentless.runtimes.docker import Docker, is_container_id
 from agentless.runtimes.systemd import Systemd
 from agentless.session import Allowance, Session, Stream, backoff
@@ -154,6 +156,8 @@ class Link:
         self._named: Mapping[str, float] = {}
         self._ended: set[str] = set()
         self._refreshed_at = 0.0
+        self.booted_at: float | None = None
+        self._boot: Boot | None = None
         self._wake = asyncio.Event()
         self._asking = asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
@@ -251,7 +255,7 @@ class Link:
         said = b""
         async with self.stream(self.runtime.pull(image)) as stream:
             async for _, data in stream:
-                said = (said + data)[-4000:]
+                said = both_ends(said, data)
         if stream.exit_code != 0:
             why = self.runtime.complaint(said.decode("utf-8", "replace"))
             name = self.node.name
@@ -328,16 +332,19 @@ class Link:
             if seen.sampled_at is None or seen.sampled_at <= asked:
                 # Else a driver that hung has kept this answer for so long that there is a newer one.
                 seen = replace(seen, sample=self._recognised(answer), sampled_at=self._clock.now())
-            self._observe(
-                replace(
-                    seen,
-                    error=None,
-                    host=hostfacts.parse(answer),
-                    engine=engine,
-                    topology=self._probe.parse_topology(answer) or seen.topology,
-                    xids=self._probe.parse_xids(answer),
-                )
+            seen = replace(
+                seen,
+                error=None,
+                host=hostfacts.parse(answer),
+                engine=engine,
+                topology=self._probe.parse_topology(answer) or seen.topology,
+                xids=self._probe.parse_xids(answer),
             )
+            if boot := boot_of(seen):
+                if self._boot and boot.follows(self._boot):
+                    self.booted_at = asked
+                self._boot = boot
+            self._observe(seen)
             if engine.containers is not None:
                 if seen.broken and seen.broken.fault == "engine":
                     self._set_broken(None)

@@ -22,6 +22,7 @@ from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError
 from agentless.model.files import UNFINISHED, Output, Upload, within
 from agentless.model.task import Ended, Task
 from agentless.model.task_id import first_try, next_try
+from agentless.model.text import both_ends
 from agentless.model.units import format_size
 from agentless.model.view import OutputView
 from agentless.rules.files import changed_paths
@@ -37,7 +38,6 @@ _WORTH = 1 << 18
 _GZIP = b"\x1f\x8b"
 STALL = 300.0
 """Seconds without a byte after which a copy out of a container is given up, to be tried again."""
-_SAID = 4000
 _NAMED = 3
 """Tasks that are named as those that are waited for."""
 
@@ -214,6 +214,10 @@ class Outputs:
             return await self._fetched(link, task, output, uploads, may_be_large)
         except Unusable as error:
             return Brought(False, str(error))
+        except UnicodeEncodeError:
+            return Brought(
+                False, f"{output.local} cannot be named in the locale of the controller; start it with LC_ALL=C.UTF-8"
+            )
         except OSError as error:
             named = isinstance(error.filename, str) and os.path.isabs(error.filename)
             where = error.filename if named else output.local
@@ -306,7 +310,7 @@ class Outputs:
             async with link.stream(command, own=True) as stream:
                 async for fd, data in _steadily(stream, link.node.name):
                     if fd == 2:
-                        words = (words + data)[-_SAID:]
+                        words = both_ends(words, data)
                         continue
                     self._coming[task.id].bytes += len(data)
                     if self._coming[task.id].bytes >= LARGE and task.id not in self.large:

@@ -20,6 +20,7 @@ from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError,
 from agentless.model.cluster import Observation
 from agentless.model.files import Entry, Prepared
 from agentless.model.task import Task
+from agentless.model.text import both_ends
 from agentless.model.units import format_size
 from agentless.ports import Shell
 from agentless.rules.files import (
@@ -223,7 +224,7 @@ class Uploads:
                 await shell.write_eof()
                 words = b""
             while chunk := await shell.read():
-                words = (words + chunk[1])[-4000:]
+                words = both_ends(words, chunk[1])
             if await shell.wait() != 0:
                 raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(words.decode('utf-8', 'replace'))}")
         tell(f"uploaded {what} {where}: {format_size(sent)} sent")

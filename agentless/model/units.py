@@ -79,8 +79,10 @@ def least_size(size: int, of: Sizes) -> str:
     """What is wrong with so few bytes, and what was probably meant; empty when they are enough."""
     if size >= of.least:
         return ""
-    hint = f"; did you mean {short_size(size * 10**6)}?" if size < _AS_MEGABYTES else ""
-    return f"{short_size(size)} is implausible, the least is {format_size(of.least)}{hint}"
+    # Megabytes that were taken for bytes, or a unit too small.
+    factor = 10**6 if size < _AS_MEGABYTES else 1000 if size % 1024 else 1024
+    meant = short_size(size * factor)
+    return f"{short_size(size)} is implausible, the least is {format_size(of.least)}; did you mean {meant}?"
 
 
 def format_size(size: int) -> str:

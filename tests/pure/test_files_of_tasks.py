@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import shutil
 import subprocess
 import tarfile
@@ -222,6 +223,13 @@ def test_what_is_too_much_is_refused_with_another_way(folder: Path, monkeypatch:
         scan(folder, _Known(str(folder)))
     with pytest.raises(UsageError, match="No such file"):
         scan(folder / "nope", _Known("nope"))
+
+
+def test_folders_far_below_each_other_are_refused_and_not_lost_in(folder: Path) -> None:
+    """Some hundred more, and Python would give up."""
+    os.makedirs(folder / "/".join("d" * 300))
+    with pytest.raises(UsageError, match="more than 256 folders below each other in it; put it on the nodes"):
+        scan(folder, _Known(str(folder)))
 
 
 def test_a_file_is_read_again_only_when_it_may_have_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -485,6 +493,15 @@ def test_what_has_changed_is_told_by_its_topmost_paths() -> None:
     most = many[: many.index(f"A /w/{MOST_PIECES}\n")]
     assert len(changed_paths(most, "/w")) == MOST_PIECES
     assert changed_paths("A /w\nA /w/x", "/w") == (".",)
+
+
+@pytest.mark.parametrize(
+    "line", ["A /w/../../evil", "C /w/..", "A /w/x\nA /w/..\nC", "A /w/x\ny", "evil", "A ", "A /w//x"]
+)
+def test_a_line_that_no_path_makes_leads_nowhere(line: str) -> None:
+    """The node says what has changed, and the task how its files are called."""
+    assert changed_paths(f"C /w\nA /w/a\n{line}\n", "/w") == (".",)
+    assert changed_paths("A /w/one\u2028two\n", "/w") == ("one\u2028two",)
 
 
 def archive(path: Path, *members: tuple[str, object]) -> Path:

@@ -117,7 +117,7 @@ def test_the_inventory_comes_before_the_configuration(way, tmp_path):
 @pytest.fixture
 def names(monkeypatch):
     """The names that have an address."""
-    known = {"gpu1.lab.example", "gpu2.old.example"}
+    known = {"gpu1.lab.example", "gpu2.old.example", "10.0.0.11.lab.example"}
 
     def look_up(name, _):
         if name.removesuffix(".") not in known:
@@ -137,6 +137,7 @@ DOMAINS = "CanonicalDomains lab.example old.example\nHost *.lab.example\n User a
         ("CanonicalizeHostname yes\n", "gpu2", "me@gpu2.old.example:2200"),
         ("CanonicalizeHostname yes\n", "gpu3", "me@gpu3:22"),
         ("CanonicalizeHostname yes\n", "a.b.gpu1", "me@a.b.gpu1:22"),
+        ("CanonicalizeHostname yes\nCanonicalizeMaxDots 3\n", "10.0.0.11", "me@10.0.0.11:22"),
         ("CanonicalizeHostname no\n", "gpu1", "me@gpu1:22"),
         ("", "gpu1", "me@gpu1:22"),
         ("Host gpu1\n User bob\nHost *\nCanonicalizeHostname yes\n", "gpu1", "bob@gpu1.lab.example:2200"),

@@ -122,9 +122,11 @@ def test_an_implausible_number_is_refused_with_what_was_probably_meant(text: str
         parse_size(text, of)
 
 
-def test_only_so_few_bytes_are_guessed_to_be_megabytes() -> None:
-    assert least_size(4096, MEMORY).endswith("; did you mean 4096M?")
-    assert least_size(5 * 2**20, MEMORY) == "5MiB is implausible, the least is 6 MiB"
+@pytest.mark.parametrize(
+    ("size", "meant"), [(4096, "4096M"), (5 * 2**20, "5GiB"), (5 * 10**6, "5G"), (512 * 1000, "512M")]
+)
+def test_too_small_a_size_is_refused_with_what_was_probably_meant(size: int, meant: str) -> None:
+    assert least_size(size, MEMORY).endswith(f"; did you mean {meant}?")
 
 
 def test_where_nothing_tells_what_is_plausible_a_unit_is_required() -> None:

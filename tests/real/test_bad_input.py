@@ -278,10 +278,11 @@ def test_a_node_without_an_image(careless):
     assert said.startswith("agentless: no image: add --image, or 'image:' under 'defaults:' of the inventory")
 
 
-def test_a_folder_that_does_not_exist_any_more(agentless):
+@pytest.mark.parametrize("words", ["gpus", "-i {} run --node node1 -- true", "-i {} submit node1 --upload . -- true"])
+def test_a_folder_that_does_not_exist_any_more(agentless, words):
     """Somebody removed the folder that the shell is in."""
     folder = tempfile.mkdtemp()
-    script = f"cd {folder} && rmdir {folder} && agentless gpus"
+    script = f"cd {folder} && rmdir {folder} && agentless {words.format(agentless.inventory)}"
     done = agentless.shell(script)
     assert (done.code, os.path.exists(folder)) == (2, False)
     assert done.err == "agentless: the folder you are in does not exist any more; cd to another one\n"
