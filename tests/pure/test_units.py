@@ -123,7 +123,7 @@ def test_an_implausible_number_is_refused_with_what_was_probably_meant(text: str
 
 
 @pytest.mark.parametrize(
-    ("size", "meant"), [(4096, "4096M"), (5 * 2**20, "5GiB"), (5 * 10**6, "5G"), (512 * 1000, "512M")]
+    ("size", "meant"), [(4096, "4096M"), (5 * 2**20, "5GiB"), (5 * 10**6, "5G"), (512 * 1024, "512MiB")]
 )
 def test_too_small_a_size_is_refused_with_what_was_probably_meant(size: int, meant: str) -> None:
     assert least_size(size, MEMORY).endswith(f"; did you mean {meant}?")
