@@ -15,7 +15,7 @@ from agentless.controller import app
 from agentless.controller.__main__ import main
 from agentless.controller.nodes import connection, registry
 from agentless.controller.tasks import commands, launcher
-from agentless.remote.session import backoff
+from agentless.rules.nodes.backoff import backoff
 from agentless.rules.tasks import reconcile, retention
 
 LOOKS = "SECONDS_BETWEEN_LOOKS"

@@ -40,7 +40,8 @@ from agentless.model.tasks.claim import GPUS, SPEC, TASK
 from agentless.model.tasks.container import Container
 from agentless.paths import template_dir
 from agentless.remote import host_facts
-from agentless.remote.session import Allowance, Session
+from agentless.remote.session import Session
+from agentless.remote.token_bucket import TokenBucket
 from agentless.remote.transports import SshFiles
 from agentless.render import Renderer
 from agentless.rules.images.layers import Image
@@ -90,7 +91,7 @@ async def test_a_login_shell_that_prints_without_end_is_no_way_in(
 async def test_what_may_come_comes_again_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
-    allowed = Allowance(10, 2)
+    allowed = TokenBucket(10, 2)
     assert [allowed.take(6), allowed.take(4), allowed.take(1)] == [0, 0, 0.5]
     now = 3.0
     assert [allowed.take(5), allowed.take(2)] == [0, 1.0]

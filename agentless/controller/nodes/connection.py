@@ -32,8 +32,10 @@ from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Task
 from agentless.ports import Clock, Probe, Runtime
 from agentless.remote import host_facts
-from agentless.remote.session import Allowance, Session, Stream, backoff
+from agentless.remote.session import Session, Stream
+from agentless.remote.token_bucket import TokenBucket
 from agentless.rules.nodes import breakdown
+from agentless.rules.nodes.backoff import backoff
 from agentless.rules.nodes.exclusion import recognised
 
 SAMPLE_EVERY = 2.0
@@ -463,7 +465,7 @@ class Link:
         early = -math.inf
         command = Command(_SAMPLES.format(every=every, body=body, end=_FRAME_END))
         async with self.session.stream(command, own=True, wait=False) as stream:
-            buffer, allowed, said = bytearray(), Allowance(*SAMPLE_BYTES), b""
+            buffer, allowed, said = bytearray(), TokenBucket(*SAMPLE_BYTES), b""
             async for fd, data in stream:
                 if allowed.take(len(data)) or len(buffer) > FRAME:
                     raise self._flooded(fd, f"more than {FRAME >> 20} MiB for a sample")
@@ -507,7 +509,7 @@ class Link:
         """
         events = self.units.watch(self.runtime.events(max(0.0, self._refreshed_at - OVERLAP)))
         async with self.session.stream(events, own=True, wait=False) as stream:
-            changes, looks = _Changes(), Allowance(*LOOKS)
+            changes, looks = _Changes(), TokenBucket(*LOOKS)
             reading = asyncio.create_task(self._read_events(stream, changes))
             try:
                 while some := await changes.take():
@@ -522,7 +524,7 @@ class Link:
                 await asyncio.gather(reading, return_exceptions=True)
 
     async def _read_events(self, stream: Stream, changes: _Changes) -> None:
-        buffer, allowed = b"", Allowance(*EVENT_BYTES)
+        buffer, allowed = b"", TokenBucket(*EVENT_BYTES)
         try:
             async for fd, data in stream:
                 if allowed.take(len(data)) or len(buffer) > EVENT:

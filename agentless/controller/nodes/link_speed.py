@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterable
 from agentless.controller.nodes.connection import Link
 from agentless.errors import AgentlessError
 from agentless.model.command import Command
-from agentless.remote.session import CHUNK
+from agentless.remote.worker import CHUNK
 
 PROBE = 8 * CHUNK
 WITHIN = 1.0

@@ -24,7 +24,7 @@ from agentless.model.tasks.task import Assigning, Lost, Paused, Running, Task
 from agentless.model.tasks.task_id import first_try, is_task_id, next_try, numbered
 from agentless.model.view import TaskView
 from agentless.ports import Clock
-from agentless.remote.session import Allowance
+from agentless.remote.token_bucket import TokenBucket
 from agentless.rules.nodes.survey import describe, survey
 from agentless.rules.nodes.twins import marks, may_have, taken, twin_words
 from agentless.rules.tasks.identity import called, is_adoptable
@@ -74,7 +74,7 @@ class Core(Ledger):
         self._behind = False  # something that a node has said could not be written
         self._gists: dict[str, object] = {}
         self._states: dict[str, tuple[str, str]] = {}
-        self._told: dict[str, Allowance] = {}
+        self._told: dict[str, TokenBucket] = {}
 
     # ----------------------------------------------------------------- reading
 
@@ -250,7 +250,7 @@ class Core(Ledger):
         self._watch_gpus(node)
         before, now = self._states.get(node.name), (node.state, node.reason)
         news = {"kind": "node", "at": self.clock.now(), "node": node.name, "state": node.state, "reason": node.reason}
-        allowance = self._told.setdefault(node.name, Allowance(*TOLD))
+        allowance = self._told.setdefault(node.name, TokenBucket(*TOLD))
         if before != now and (before or node.state != "online") and not allowance.take(1):
             self.tell(news)
         else:

@@ -17,7 +17,7 @@ from agentless.model.command import escaped
 from agentless.model.tasks.task import Running
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
-from agentless.remote.session import GREETING
+from agentless.remote.worker import GREETING
 
 BEGIN_WITHIN = 20.0
 """Seconds in which the program must have begun: an engine under load is slow, a `sudo` that asks waits for ever."""
