@@ -32,9 +32,10 @@ from agentless.controller.http import api
 from agentless.controller.http.metrics_port import Port, only_metrics
 from agentless.controller.http.server import Server
 from agentless.controller.images.distribution import Sync
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.exclusion import Gate
 from agentless.controller.nodes.host_keys import Trust
+from agentless.controller.nodes.link.engines import NodeEngines
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.nodes.registry import Core
 from agentless.controller.scheduling.idle import IdleWatch
 from agentless.controller.scheduling.reservations import Reservations
@@ -309,11 +310,12 @@ class Controller:
             node,
             Session(transport, node.name),
             Nvidia(),
-            (Podman if node.has_podman else Docker)(node, self._renderer, self._signer),
-            Systemd(node, self._renderer, self._signer),
+            NodeEngines(
+                (Podman if node.has_podman else Docker)(node, self._renderer, self._signer),
+                Systemd(node, self._renderer, self._signer),
+            ),
             self._clock,
-            self.core.node_changed,
-            self.core.sighted,
+            self.core,
         )
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agentless.controller.app import Controller
 from agentless.controller.images.distribution import Sync
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.errors import AgentlessError
 from agentless.model.images.transfer import Sent
 from tests.bench.houses import real_nodes

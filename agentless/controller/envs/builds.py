@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from agentless.controller.envs.envs import Envs, Tell
 from agentless.controller.envs.moves import Moves, first_of
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.conversation import conversed
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.tasks.exec import Program, started
 from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, TooMuch, UsageError
 from agentless.model.command import Command, Result

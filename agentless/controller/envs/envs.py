@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.nodes.registry import Core
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Unreachable
 from agentless.model.images.env import NULL, EnvRecord, EnvRef, ImageFacts, Sight, Version, container_of_env, parse_ref

@@ -11,8 +11,8 @@ from typing import Any
 
 from agentless.controller.envs.envs import Envs, Tell
 from agentless.controller.images.distribution import Sync
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.conversation import conversed
+from agentless.controller.nodes.node_link import Link
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Unreachable, UsageError
 from agentless.model.images.env import (
     BY,

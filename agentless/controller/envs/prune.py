@@ -6,7 +6,7 @@ from typing import Any
 
 from agentless.controller.envs.envs import Envs, Tell
 from agentless.controller.envs.moves import Moves
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.errors import AgentlessError, Refused
 from agentless.model.images.env import EnvRef, Sight, check_name
 from agentless.rules.images.envs import assumed_words, env_named, prunable

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.nodes.registry import Core
 from agentless.engines.node_files import NodeFiles
 from agentless.errors import CopyFailed, Refused, Unreachable, UsageError

@@ -16,7 +16,7 @@ from typing import Any
 
 from agentless.controller.guarded import guarded_item
 from agentless.controller.in_thread import in_thread
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.nodes.registry import Core
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError
 from agentless.formats.tar import CHUNK, Fed

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.nodes.registry import Core
 from agentless.engines.docker.engine import ImageMissing
 from agentless.engines.docker.files import FilesImage, ImageFacts, parse_helpers, parse_listing

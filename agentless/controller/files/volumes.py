@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.nodes.registry import Core
 from agentless.errors import AgentlessError, NotFound, Refused, StateError, Unreachable
 from agentless.model.nodes.node import unreachable

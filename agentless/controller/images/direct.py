@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 from agentless.controller.images.upload import Job
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.engines.docker.images import short
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Timeout, TooMuch
 from agentless.model.command import ANSWER, Command, Result

@@ -15,8 +15,8 @@ from typing import Any
 from agentless.controller.images.direct import Outcomes, reachable, shared, straight
 from agentless.controller.images.source import Supplies
 from agentless.controller.images.upload import Delivery, Job
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.link_speed import Speeds
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.nodes.registry import Core
 from agentless.engines.docker.images import LayerMissing, Place, short
 from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentless.controller.images.archive_reader import WHOLE
 from agentless.controller.images.layer_spool import Depot
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.errors import AgentlessError, Timeout
 from agentless.model.command import Result
 from agentless.model.images.transfer import Progress, Sent

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.nodes.registry import Core
 from agentless.errors import Refused, StateError, UsageError
 from agentless.model.nodes.cluster import Node
@@ -59,7 +59,7 @@ class Gate:
         after, lifted = resumed(record, gpu, there, seen.xids, self.policy)
         if lifted:
             self._keep(node, after)
-        if gpu is None and (broken := link.mended()):
+        if gpu is None and (broken := link.breakdowns.mended()):
             lifted = (*lifted, f"was degraded: {broken}")
         if lifted:
             core.note_node(node, "resumed", f"by {by or core.owner}; {'; '.join(lifted)}")

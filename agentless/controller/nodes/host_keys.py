@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.errors import AgentlessError, HostKeyRejected, Refused, StateError
 
 

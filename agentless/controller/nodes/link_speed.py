@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Iterable
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.errors import AgentlessError
 from agentless.model.command import Command
 from agentless.remote.worker import CHUNK

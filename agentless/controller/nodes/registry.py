@@ -9,13 +9,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from agentless.controller.guarded import guarded, guarded_item
-from agentless.controller.nodes.connection import Link, Sighting
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.state.events import Hub
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import NotFound, StateError
 from agentless.model.nodes.cluster import Cluster, Node
 from agentless.model.nodes.exclusion import NodeRecord
 from agentless.model.nodes.node import naming
+from agentless.model.nodes.sighting import Sighting
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.claim import Claim, claim_of, task_of
 from agentless.model.tasks.container import Container

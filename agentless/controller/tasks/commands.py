@@ -11,7 +11,7 @@ from typing import Any
 
 from agentless.controller.files.outputs import Outputs
 from agentless.controller.files.uploads import Uploads
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.nodes.registry import Core
 from agentless.errors import AgentlessError, NoAnswer, NoSession, Refused, RuntimeFailed, Unreachable
 from agentless.model.command import Command

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.nodes.registry import Core
 from agentless.engines.client_warnings import WithoutWarnings
 from agentless.engines.docker.engine import AsItIs

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.model.command import Command, Result
 from agentless.model.tasks.launch import Launch
 from agentless.ports import Runtime

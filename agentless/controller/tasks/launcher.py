@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from agentless.controller.envs.moves import Moves
 from agentless.controller.files.uploads import Uploads
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.nodes.registry import Core
 from agentless.controller.state.group_commit import Together
 from agentless.controller.tasks.launch_scripts import Launches
@@ -160,10 +160,10 @@ class Launcher:
             except ImageMissing:
                 await self._provide(link, task)
                 container = await self._try(link, task)
-            link.succeeded(task)
+            link.breakdowns.succeeded(task)
             await self._answered(link, task, container)
         except NodeBroken as error:
-            link.failed(task, error)
+            link.breakdowns.failed(task, error)
             raise
         except NodeUnfit as error:
             if self._is_unfit_everywhere(task):

@@ -13,7 +13,7 @@ from typing import Any
 from agentless.controller.files.outputs import Outputs, PutOff
 from agentless.controller.guarded import guarded, guarded_item
 from agentless.controller.in_thread import in_thread
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.nodes.registry import Core
 from agentless.controller.state.events import News
 from agentless.errors import AgentlessError, NoAnswer, RuntimeFailed, StateError

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.nodes.registry import Core
 from agentless.errors import StateError, UsageError
 from agentless.model.tasks.task import Paused, Running

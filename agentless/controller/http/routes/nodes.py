@@ -12,8 +12,8 @@ from pydantic import FiniteFloat
 
 from agentless.controller.http.schemas import DrainRequest, ResumeRequest, TrustRequest
 from agentless.controller.http.services import Asking, House
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.host_keys import HostKey
+from agentless.controller.nodes.node_link import Link
 from agentless.controller.nodes.registry import Core
 from agentless.model.nodes.cluster import Gpu
 from agentless.model.view import (
