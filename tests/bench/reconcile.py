@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from agentless.controller.app import SystemClock
 from agentless.controller.nodes.link.engines import NodeEngines
-from agentless.controller.nodes.node_link import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.engines.docker.engine import Docker
 from agentless.engines.systemd.engine import Systemd
 from agentless.gpus.nvidia.probe import Nvidia
@@ -48,7 +48,7 @@ def bench(runs: int) -> list[Row]:
         parts = config, Renderer([template_dir()]), SIGNER
         docker = Docker(*parts)
         engines = NodeEngines(docker, Systemd(*parts))
-        link = Link(config, session, Nvidia(), engines, SystemClock(), Listener())
+        link = NodeLink(config, session, Nvidia(), engines, SystemClock(), Listener())
         runner.run(session.connect())
 
         def ours() -> float:

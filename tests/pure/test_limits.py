@@ -25,7 +25,7 @@ from agentless.controller.nodes.conversation import conversed
 from agentless.controller.nodes.link import sampler, watcher
 from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.link.inspector import Inspector
-from agentless.controller.nodes.node_link import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.tasks.exec import Program
 from agentless.engines.docker.complaints import explain
 from agentless.engines.docker.container_limits import MOST
@@ -123,10 +123,10 @@ class Stand:
         return Result(0)
 
 
-def linked(session: object, heard: Callable[[Link], None] = lambda _: None) -> Link:
+def linked(session: object, heard: Callable[[NodeLink], None] = lambda _: None) -> NodeLink:
     renderer = Renderer([template_dir()])
     engines = NodeEngines(Docker(CONFIG, renderer, SIGNER), Systemd(CONFIG, renderer, SIGNER))
-    return Link(CONFIG, session, Nvidia(), engines, Now(), Listener(heard))  # type: ignore[arg-type]
+    return NodeLink(CONFIG, session, Nvidia(), engines, Now(), Listener(heard))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("script", ["yes", "cat /dev/zero", "yes >&2"], ids=["lines", "no newline", "standard error"])

@@ -6,7 +6,7 @@ from typing import Any
 
 from agentless.controller.envs.envs import Envs, Tell
 from agentless.controller.envs.moves import Moves
-from agentless.controller.nodes.node_link import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Refused
 from agentless.model.images.env import EnvRef, Sight, check_name
 from agentless.rules.images.envs import assumed_words, env_named, prunable
@@ -46,7 +46,7 @@ class Tidy:
         return {"env": name, "removed": removed, "stays": stays}
 
     async def _remove_from(
-        self, link: Link, name: str, removed: list[dict[str, str]], stays: list[dict[str, str]]
+        self, link: NodeLink, name: str, removed: list[dict[str, str]], stays: list[dict[str, str]]
     ) -> None:
         sight = self._envs.sights.get(link.node.name, Sight())
         if box := sight.container(name):
@@ -57,7 +57,9 @@ class Tidy:
         for number in sorted(numbers, reverse=True):
             await self._untag(link, EnvRef(name, number).image, removed, stays)
 
-    async def _untag(self, link: Link, image: str, removed: list[dict[str, str]], stays: list[dict[str, str]]) -> None:
+    async def _untag(
+        self, link: NodeLink, image: str, removed: list[dict[str, str]], stays: list[dict[str, str]]
+    ) -> None:
         result = await link.run(link.runtime.envs.remove_image(image))
         if result.ok or "no such image" in result.err.lower():
             removed.append({"node": link.node.name, "what": image})

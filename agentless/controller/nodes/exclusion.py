@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from agentless.controller.nodes.node_link import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Core
 from agentless.errors import Refused, StateError, UsageError
 from agentless.model.nodes.cluster import Node
@@ -75,7 +75,7 @@ class Gate:
         await self._core.hub.until(is_over, within)
         return self._node(name)
 
-    def examine(self, link: Link) -> Iterable[tuple[str, str]]:
+    def examine(self, link: NodeLink) -> Iterable[tuple[str, str]]:
         """Look at the health of a node's GPUs; what has happened to them, each as an event and its cause."""
         core, node, seen = self._core, link.node.name, link.observation
         if seen.error is not None or seen.sample is None:

@@ -36,14 +36,14 @@ RELAYED = 2.0
 class LinkListener(Protocol):
     """Hears of everything that a node says."""
 
-    def node_changed(self, link: Link) -> None:
+    def node_changed(self, link: NodeLink) -> None:
         """Something new is known of the node, were it only fresh numbers."""
 
-    def sighted(self, link: Link, sighting: Sighting) -> None:
+    def sighted(self, link: NodeLink, sighting: Sighting) -> None:
         """The node has named containers."""
 
 
-class Link:
+class NodeLink:
     """Connects to one node, and divides its sessions between the parts that keep what is known of it true.
 
     Whoever wants to know something reads the cache, by the properties here; nobody waits for a node for that.

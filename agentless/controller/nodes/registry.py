@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from agentless.controller.guarded import guarded, guarded_item
-from agentless.controller.nodes.node_link import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.state.events import Hub
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import NotFound, StateError
@@ -60,7 +60,7 @@ class Core(Ledger):
     def __init__(
         self, owner: str, store: TaskStore, history: History, secrets: SecretStore, hub: Hub, clock: Clock
     ) -> None:
-        self.links: dict[str, Link] = {}
+        self.links: dict[str, NodeLink] = {}
         super().__init__(owner, store, history, secrets, hub, clock)
         self.shared_dir: str | None = None
         self.image: str | None = None
@@ -70,8 +70,8 @@ class Core(Ledger):
         self.launching: set[str] = set()
         self.records: dict[str, NodeRecord] = {}
         self.homes: dict[str, str] = {}
-        self.examine: Callable[[Link], Iterable[tuple[str, str]]] = lambda _: ()
-        self.sampled: list[Callable[[Link], None]] = []
+        self.examine: Callable[[NodeLink], Iterable[tuple[str, str]]] = lambda _: ()
+        self.sampled: list[Callable[[NodeLink], None]] = []
         self._behind = False  # something that a node has said could not be written
         self._gists: dict[str, object] = {}
         self._states: dict[str, tuple[str, str]] = {}
@@ -217,7 +217,7 @@ class Core(Ledger):
             for wait in late:
                 wait.cancel()
 
-    def link(self, node: str) -> Link:
+    def link(self, node: str) -> NodeLink:
         """The link to a node; raises NotFound with the nearest name."""
         if node not in self.links:
             hint = nearest(node, self.links)
@@ -226,7 +226,7 @@ class Core(Ledger):
 
     # -------------------------------------------------------------- from nodes
 
-    def node_changed(self, link: Link) -> None:
+    def node_changed(self, link: NodeLink) -> None:
         """Something new is known of a node; publishes it when it is more than fresh numbers."""
         if self.links.get(link.node.name) is not link:
             return  # the inventory has changed
@@ -260,7 +260,7 @@ class Core(Ledger):
         for event, cause in happened:
             self.tell({**news, "event": event, "cause": cause})
 
-    def _settle_in(self, link: Link) -> None:
+    def _settle_in(self, link: NodeLink) -> None:
         """What a node says of itself that nobody else has, or has any more, is its own."""
         named = marks(link.observation)
         for mark in named:
@@ -285,7 +285,7 @@ class Core(Ledger):
         news = {"kind": "node", "at": self.clock.now(), "node": name, "state": node.state, "reason": node.reason}
         self.tell({**news, "event": event, "cause": cause})
 
-    def sighted(self, link: Link, sighting: Sighting) -> None:
+    def sighted(self, link: NodeLink, sighting: Sighting) -> None:
         """Bring the tasks of a node to what it said of its containers, and take in those that nobody remembers."""
         if self.links.get(link.node.name) is not link:
             return  # the inventory has changed

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentless.controller.nodes.node_link import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.model.command import Command, Result
 from agentless.model.tasks.launch import Launch
 from agentless.ports import Runtime
@@ -21,7 +21,7 @@ SCRIPTS = 2
 class _Wanted:
     """A launch that waits, the script of it alone, and where its answer goes."""
 
-    link: Link
+    link: NodeLink
     runtime: Runtime
     launch: Launch
     alone: Command
@@ -41,7 +41,7 @@ class Launches:
         self._sending: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
 
-    async def run(self, link: Link, runtime: Runtime, launch: Launch) -> Result:
+    async def run(self, link: NodeLink, runtime: Runtime, launch: Launch) -> Result:
         """The answer to a launch. Raises NoAnswer, or what is wrong with the launch itself."""
         alone = runtime.launches([launch])  # here, since what is wrong with it concerns no other
         wanted = _Wanted(link, runtime, launch, alone, asyncio.get_running_loop().create_future())

@@ -11,7 +11,7 @@ from agentless.controller.app import SystemClock
 from agentless.controller.nodes import node_link
 from agentless.controller.nodes.link import connection, sampler
 from agentless.controller.nodes.link.engines import NodeEngines
-from agentless.controller.nodes.node_link import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.engines.docker.engine import Docker
 from agentless.engines.systemd.engine import Systemd
 from agentless.gpus.nvidia.probe import Nvidia
@@ -30,7 +30,7 @@ async def linked(node):
     """A link that is kept to a node, and all that was heard of it: why it cannot be reached, None where it can."""
     heard = []
     parts = node.config, Renderer([template_dir()]), Signer("here", b"")
-    link = Link(
+    link = NodeLink(
         node.config,
         node.session(),
         Nvidia(),
