@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AbstractContextManager
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from agentless.errors import NoAnswer, NoSession, Refused, Timeout, TooMuch, Unreachable
 from agentless.model.command import Command, Result
@@ -23,6 +22,7 @@ from agentless.model.terminal import Size
 from agentless.model.text import last_words
 from agentless.ports import Shell, Terminal, Transport
 from agentless.remote import guards
+from agentless.remote.streams import Pipe, Stream
 from agentless.remote.worker import GREETING, EndedError, FloodedError, NeverStarted, Worker, pieces
 
 _T = TypeVar("_T")
@@ -34,26 +34,6 @@ Where the node gives fewer, they take turns."""
 START_TIMEOUT = 20.0
 """Seconds in which a shell must have started: the rc files of a login shell may be slow, a dead link is silent."""
 KILL_TIMEOUT = 5.0
-
-
-class Stream:
-    """The output of a command while it runs: iterate for `(1 or 2, bytes)`; `exit_code` is known when it has ended."""
-
-    def __init__(self, shell: Shell, noticing: Callable[[], AbstractContextManager[None]]) -> None:
-        self.exit_code: int | None = None
-        self._shell = shell
-        self._noticing = noticing
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> tuple[int, bytes]:
-        with self._noticing():
-            chunk = await self._shell.read()
-            if chunk is not None:
-                return chunk
-            self.exit_code = await self._shell.wait()
-        raise StopAsyncIteration
 
 
 class Session:
@@ -320,34 +300,3 @@ class Session:
         self._chores.add(chore)
         chore.add_done_callback(self._chores.discard)
         return chore
-
-
-class Pipe:
-    """A script whose stdin is what is written here: a `Shell` that has said nothing yet. Its exit code is `wait()`."""
-
-    def __init__(self, worker: Worker, noticing: Callable[[], AbstractContextManager[None]]) -> None:
-        self._worker = worker
-        self._noticing = noticing
-
-    async def begin(self, command: Command) -> None:
-        """Start the script. Not before the shell has said that it did: until then it may read ahead."""
-        with self._noticing():
-            await self._worker.start_pipe(command)
-
-    async def read(self) -> tuple[int, bytes] | None:
-        """As `Shell.read`; each piece is at most as long as those of the transport."""
-        with self._noticing():
-            return await self._worker.read()
-
-    async def write(self, data: bytes) -> None:
-        """As `Shell.write`."""
-        with self._noticing():
-            await self._worker.shell.write(data)
-
-    async def write_eof(self) -> None:
-        """As `Shell.write_eof`."""
-        await self._worker.shell.write_eof()
-
-    async def wait(self) -> int:
-        """As `Shell.wait`."""
-        return await self._worker.shell.wait()

@@ -16,7 +16,7 @@ from agentless.model.command import Command
 from agentless.model.files.location import Kind, Way, split
 from agentless.model.nodes.node import unreachable
 from agentless.model.text import shown
-from agentless.remote.session import Pipe
+from agentless.remote.streams import Pipe
 
 _KINDS: dict[str, Kind] = {"folder": "folder", "other": "other"}
 _NOWHERE = ("No such container:path", "Could not find the file", "could not be found on container")

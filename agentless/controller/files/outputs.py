@@ -25,7 +25,7 @@ from agentless.model.tasks.task import Ended, Task
 from agentless.model.tasks.task_id import first_try, next_try
 from agentless.model.units import format_size
 from agentless.model.view import OutputView
-from agentless.remote.session import Stream
+from agentless.remote.streams import Stream
 from agentless.rules.files.task_files import changed_paths
 from agentless.rules.tasks.retention import LARGE
 from agentless.stores.files.arrivals import Arrival, Placed, Unpacking, Unusable, ZerosAhead, arrive

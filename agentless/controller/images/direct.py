@@ -16,7 +16,7 @@ from agentless.engines.docker.images import short
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Timeout, TooMuch
 from agentless.model.command import ANSWER, Command, Result
 from agentless.model.images.transfer import Progress, Sent
-from agentless.remote.session import Stream
+from agentless.remote.streams import Stream
 from agentless.rules.images import layers
 
 WITHIN = 12 * 3600.0

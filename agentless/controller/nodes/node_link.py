@@ -23,7 +23,8 @@ from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Task
 from agentless.ports import Clock, Probe, Runtime
-from agentless.remote.session import Session, Stream
+from agentless.remote.session import Session
+from agentless.remote.streams import Stream
 
 STREAMED = 4
 """Sessions that a node must give for samples to have one of their own; else they are asked for, one by one."""

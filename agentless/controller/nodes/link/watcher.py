@@ -12,7 +12,8 @@ from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.link.inspector import Inspector
 from agentless.controller.nodes.link.limits import EVENT, EVENT_BYTES, LOOKS, flooded
 from agentless.errors import NoSession, RuntimeFailed
-from agentless.remote.session import Session, Stream
+from agentless.remote.session import Session
+from agentless.remote.streams import Stream
 from agentless.remote.token_bucket import TokenBucket
 
 REFRESH_EVERY = 60.0
