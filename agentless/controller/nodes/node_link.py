@@ -45,9 +45,9 @@ class LinkListener(Protocol):
 
 
 class NodeLink:
-    """Connects to one node, and divides its sessions between the parts that keep what is known of it true.
+    """Puts the parts of a link together, and decides which of them may have a session of their own on the node.
 
-    Whoever wants to know something reads the cache, by the properties here; nobody waits for a node for that.
+    The properties read the cache: they never wait for the node.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class NodeLink:
         while True:
             streamed, followed = self._may_have(STREAMED), self._may_have(FOLLOWED)
             loops = [
-                asyncio.create_task(self.sampler.keep(streamed=streamed)),
-                asyncio.create_task(self.watcher.keep(followed=followed)),
-                asyncio.create_task(self.watcher.refresh()),
+                asyncio.create_task(self.sampler.sample(streamed=streamed)),
+                asyncio.create_task(self.watcher.watch(followed=followed)),
+                asyncio.create_task(self.watcher.refresh_regularly()),
             ]
             try:
                 while (streamed, followed) == (self._may_have(STREAMED), self._may_have(FOLLOWED)):

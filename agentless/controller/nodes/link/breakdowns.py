@@ -1,4 +1,4 @@
-"""Whether launches succeed on one node: what is observed of it beside what it says itself."""
+"""Whether launches succeed on one node, by the launches themselves."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from agentless.rules.nodes import breakdown
 
 
 class Breakdowns:
-    """The breakdown of a node, from the launch that shows it to whatever shows that it is over."""
+    """Sets the breakdown in the cache when a launch fails, and clears it when something shows that it is over."""
 
     def __init__(self, cache: NodeCache) -> None:
         self._cache = cache
 
     def failed(self, task: Task, error: NodeBroken) -> None:
-        """A launch of this task has failed here for a reason of the node: from now on it is degraded."""
+        """A launch of this task failed for a reason of the node: the node is degraded from now on."""
         broken = breakdown.failed(self._broken, error, self._cache.now(), bare=task.spec.on_node_itself)
         self._set(replace(broken, reason=broken.reason.removeprefix(f"{self._cache.name}: ")))
 
     def succeeded(self, task: Task) -> None:
-        """This task has started here: what it shows to work is not broken any more."""
+        """This task started: clear the breakdown of what it used."""
         broken = self._broken
         if broken and broken.is_tried_by(bare=task.spec.on_node_itself, gpus=task.spec.needs.gpus > 0):
             self._set(None)
 
     def mended(self) -> str | None:
-        """Somebody says that launches succeed again; why they did not, None when they did."""
+        """Clear the breakdown because a person says so; its reason, None if there was none."""
         broken = self._broken
         if broken is None:
             return None
@@ -37,12 +37,12 @@ class Breakdowns:
         return broken.reason
 
     def restarted(self) -> None:
-        """The engine was away, or the whole node: a breakdown may be over."""
+        """The engine, or the whole node, was away and is back: the next task may try soon."""
         if broken := self._broken:
             self._set(breakdown.restarted(broken))
 
     def engine_answered(self) -> None:
-        """The engine names its containers: if that was broken, it is not any more."""
+        """The engine lists its containers: clear a breakdown of the engine."""
         if (broken := self._broken) and broken.fault == "engine":
             self._set(None)
 

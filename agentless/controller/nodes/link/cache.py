@@ -17,7 +17,7 @@ from agentless.rules.nodes.exclusion import recognised
 
 
 class NodeCache:
-    """What everybody reads of a node. Its parts write here, and nowhere else.
+    """What everybody reads of a node, and only the parts of its link write.
 
     `on_change` is called whenever the observation has changed, `on_sighting` whenever the node has named containers.
     """
@@ -91,32 +91,32 @@ class NodeCache:
     # ----------------------------------------------------------------- writing
 
     def observe(self, observation: Observation) -> None:
-        """This is what is known from now on."""
+        """Replace the observation, and notify."""
         self.observation = observation
         self._on_change()
 
     def sampled(self, sample: GpuSample) -> None:
-        """The GPUs as they are now."""
+        """Take in a new sample."""
         sample = self._living(self.recognised(sample))
         self.observe(replace(self.observation, sample=sample, sampled_at=self.now()))
 
     def recognised(self, sample: GpuSample) -> GpuSample:
-        """The sample; one without GPUs where the node names others all the time."""
+        """The sample, without GPUs if the node names other ones all the time."""
         self._named, sample = recognised(self._named, sample, self.now())
         return sample
 
     def listed(self) -> None:
-        """The engine answers: until now its containers were as they are here."""
+        """The engine confirms that the containers here are as of now."""
         self._listed_at = self.now()
 
     def saw_all(self, asked: float, *, blind: bool) -> None:
-        """The containers of the observation are all that there are; see `Sighting`."""
+        """A full look named all containers, which the observation has already; `blind` as in `Sighting`."""
         self._ended.intersection_update(container.id for container in self.containers if container.over)
         self.listed()
         self._on_sighting(Sighting(self.containers, asked, blind=blind))
 
     def saw(self, task: str, found: tuple[Container, ...], asked: float) -> None:
-        """These are all containers of this task."""
+        """A look at one task named these containers and no other ones."""
         self._remember(task, found)
         self._on_sighting(Sighting(found, asked, task))
 

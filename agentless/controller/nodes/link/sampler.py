@@ -75,7 +75,7 @@ class Sampler:
         topology = self._probe.parse_topology(answer) or seen.topology
         return replace(seen, topology=topology, xids=self._probe.parse_xids(answer))
 
-    async def keep(self, *, streamed: bool) -> None:
+    async def sample(self, *, streamed: bool) -> None:
         """Sample until the link breaks, at the pace that is wanted by then; raises what broke."""
         while True:
             self._repaced.clear()

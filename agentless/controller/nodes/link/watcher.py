@@ -38,13 +38,13 @@ class Watcher:
         self._inspector = inspector
         self._breakdowns = breakdowns
 
-    async def refresh(self) -> None:
+    async def refresh_regularly(self) -> None:
         """Look at everything each minute; raises what broke."""
         while True:
             await asyncio.sleep(REFRESH_EVERY)
             await self._inspector.refresh()
 
-    async def keep(self, *, followed: bool) -> None:
+    async def watch(self, *, followed: bool) -> None:
         """Follow the events; where there is no session for that, look again and again. Raises what broke."""
         took, time = 0.0, asyncio.get_running_loop().time
         while True:
