@@ -318,5 +318,5 @@ async def test_the_end_of_a_strangers_container_is_not_that_of_a_task_that_has_j
         await until(lambda: link.containers)
         seen = link.observation
         link.cache.observe(replace(seen, engine=replace(seen.engine, containers=())))
-        await link._look_at([f"{'d' * 64} {task}"])
+        await link.inspector.look_at({"d" * 64: task})
         assert controller.core.find(task).state == "running"
