@@ -24,8 +24,9 @@ from agentless import __version__, paths
 from agentless.client.program import Terminal
 from agentless.client.wire import Chunks, RequestFailed, Response, failure, target, whole
 from agentless.errors import AgentlessError, ControllerError, InventoryError, NoAnswer, Refused, StateError, UsageError
+from agentless.formats.frames import END, NOTE, POSITION, Frame, read_frames
 from agentless.model.tasks.task_id import first_try
-from agentless.model.terminal import POSITION, Size
+from agentless.model.terminal import Size
 
 _folder = Lock()
 """Held while the process stands in the state folder: there is one working directory for all threads."""
@@ -190,27 +191,26 @@ class Client:
             with whole():
                 yield from _told(Chunks(self._answer(connection, b"")))
 
-    def frames(self, path: str, **query: object) -> Iterator[tuple[int, bytes]]:
-        """The frames of a log but the last, as (1, 2 or 3, bytes); raises what that one says."""
+    def frames(self, path: str, **query: object) -> Iterator[Frame]:
+        """The frames of a log but the last, as (1, 2 or NOTE, bytes); raises what that one says."""
         with self._open("GET", path, query) as answer:
-            while head := answer.read(5):
-                data = answer.read(int.from_bytes(head[1:], "big"))
-                if head[0] == 0:
+            for kind, data in read_frames(answer):
+                if kind == END:
                     if data:
                         raise failure(data)
                     return
-                yield head[0], data
+                yield kind, data
         raise ControllerError("the controller went away before the end of the log; the task runs on: ask again")
 
-    def followed(self, path: str, *, patient: bool = False, **query: object) -> Iterator[tuple[int, bytes]]:
+    def followed(self, path: str, *, patient: bool = False, **query: object) -> Iterator[Frame]:
         """The frames of a log until its task has ended, as those of `frames`.
 
         Where the node or the controller goes away, and comes back, it goes on with the next byte; that it waits for a
-        node is a note (3). With `patient` it waits for the first answer as well.
+        node is a NOTE. With `patient` it waits for the first answer as well.
         """
         position, begun, failures, told = None, patient, 0, ""
         while True:
-            held: list[tuple[int, bytes]] = []
+            held: list[Frame] = []
             try:
                 for kind, data in self.frames(path, follow=True, resumable=True, position=position, **query):
                     if kind != POSITION:
@@ -230,7 +230,10 @@ class Client:
                     raise
                 if str(error) != told:
                     told = str(error)
-                    yield 3, f"{error}; the task runs on, and its output continues here when the node answers".encode()
+                    yield (
+                        NOTE,
+                        f"{error}; the task runs on, and its output continues here when the node answers".encode(),
+                    )
                 time.sleep(AGAIN)
 
     def wait(self, task: str, within: float | None = None) -> dict[str, Any]:

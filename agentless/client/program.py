@@ -11,7 +11,8 @@ from typing import BinaryIO, Self
 
 from agentless.client.wire import failure
 from agentless.errors import ControllerError
-from agentless.model.terminal import DATA, END, FRAME, RESIZE, Frames, Size, frame
+from agentless.formats.frames import DATA, END, MOST, RESIZE, FrameDecoder, frame
+from agentless.model.terminal import Size
 
 
 class Terminal:
@@ -26,7 +27,7 @@ class Terminal:
         self._gone = gone
         self._connection = connection
         self._answer = answer
-        self._frames = Frames()
+        self._frames = FrameDecoder()
         self._arrived: deque[tuple[int, bytes]] = deque()
         self._writing = Lock()
         self._closed = False
@@ -53,8 +54,8 @@ class Terminal:
 
     def write(self, data: bytes) -> None:
         """Type; waits while the program takes nothing. Dropped once it has ended."""
-        for start in range(0, len(data), FRAME):
-            self._send(frame(DATA, data[start : start + FRAME]))
+        for start in range(0, len(data), MOST):
+            self._send(frame(DATA, data[start : start + MOST]))
 
     def write_eof(self) -> None:
         """End its input. A terminal has no such end: there it is a key."""

@@ -14,13 +14,13 @@ from agentless.controller.files.uploads import Uploads
 from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.registry import Core
 from agentless.errors import AgentlessError, NoAnswer, NoSession, Refused, RuntimeFailed, Unreachable
+from agentless.formats.frames import POSITION, Frame
 from agentless.model.command import Command
 from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.event import Queued, StopAsked
 from agentless.model.tasks.log_query import LogQuery, Place, Position
 from agentless.model.tasks.task import Assigning, Ended, Paused, Pending, Running, Scheduled, StopKind, Task
 from agentless.model.tasks.task_id import first_try, next_try, numbered
-from agentless.model.terminal import POSITION
 from agentless.model.view import ScriptView, TaskView
 from agentless.ports import Reading
 from agentless.rules.nodes.cgroup_limits import in_words
@@ -28,7 +28,7 @@ from agentless.rules.tasks.due import within_limit
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND, container_of
 from agentless.rules.tasks.retry import fresh_try
 from agentless.rules.views.publish import address_of
-from agentless.stores.files.logs import Frame, LogStore
+from agentless.stores.files.logs import LogStore
 
 FOREIGN_GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL for what this controller did not start, unless who asks says otherwise."""

@@ -1,8 +1,7 @@
-"""An answer that tells how something goes on, in lines of JSON, while the body of the request may still come in.
+"""An answer that reports progress in lines of JSON, while the body of the request may still come in.
 
 The lines are `say` with a `text`, `output` of a build, `progress` as in `model/images/transfer`, and as the last one
-either `done` with what came of it, or `error`. Who goes away ends what was asked for, where that
-tears nothing.
+either `done` with the result, or `error`. A client that disconnects cancels the work, where that breaks nothing.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ _log = logging.getLogger(__name__)
 Work = Callable[[Tell, AsyncIterator[bytes]], Awaitable[dict[str, Any]]]
 
 
-class Told(Response):
-    """What some work tells; it is given how to tell it, and the body of the request. `upload`: there is one to come."""
+class ProgressResponse(Response):
+    """The progress of some work, which is given how to report it, and the body of an `upload`."""
 
     def __init__(self, work: Work, *, upload: bool = False) -> None:
         super().__init__(media_type="application/x-ndjson")
         self._work, self._upload = work, upload
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Do it."""
+        """Do the work, and send each line at once."""
         del scope
         lines: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
         body = _Body(receive, ended=not self._upload)
@@ -53,9 +52,8 @@ class Told(Response):
         try:
             lines.put_nowait({"kind": "done", **await self._work(lines.put_nowait, body)})
         except AgentlessError as error:
-            words = {"error": error.kind, "message": str(error), "exit_code": error.exit_code}
-            lines.put_nowait({"kind": "error", **words})
-        except Exception as error:  # noqa: BLE001 - whoever waits is told, and the log has it all
+            lines.put_nowait({"kind": "error", **error.published()})
+        except Exception as error:  # noqa: BLE001 - the client gets it, and the log has all of it
             _log.exception("what was asked for failed in an unforeseen way")
             words = {"error": "ControllerError", "message": f"agentless failed here: {error!r}; please report it"}
             lines.put_nowait({"kind": "error", **words, "exit_code": 1})
