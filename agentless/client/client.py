@@ -21,8 +21,17 @@ from typing import Any, BinaryIO, Self
 from urllib.parse import quote, unquote
 
 from agentless import __version__, paths
-from agentless.client.program import Terminal
-from agentless.client.wire import Chunks, RequestFailed, Response, failure, target, whole
+from agentless.client.http import (
+    LAST_CHUNK,
+    RequestFailed,
+    Response,
+    chunk,
+    chunked_lines,
+    failure,
+    target,
+    whole,
+)
+from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError, ControllerError, InventoryError, NoAnswer, Refused, StateError, UsageError
 from agentless.formats.frames import END, NOTE, POSITION, Frame, read_frames
 from agentless.model.tasks.task_id import first_try
@@ -42,7 +51,7 @@ TRIES = 6
 way and the next one, which finds the new controller while it starts."""
 
 EMPTY_TURN = 5.0
-"""Seconds of one turn of waiting for a node: after each, a change can be told."""
+"""Seconds of one turn of waiting for a node: after each, a change can be shown."""
 
 SOCKET_PATH = 103
 """Bytes that the path of a socket may have on every system; Linux takes 107."""
@@ -172,12 +181,12 @@ class Client:
             for line in answer:
                 yield json.loads(line)
 
-    def told(self, path: str, body: object = None, **query: object) -> Iterator[dict[str, Any]]:
+    def progress(self, path: str, body: object = None, **query: object) -> Iterator[dict[str, Any]]:
         """The JSON objects in the answer to a POST that may take long, the last of them `done`; raises an `error`."""
         with self._open("POST", path, query, json.dumps({} if body is None else body)) as answer:
-            yield from _told(answer)
+            yield from _reported(answer)
 
-    def sent(self, path: str, data: Iterable[bytes], **query: object) -> Iterator[dict[str, Any]]:
+    def upload(self, path: str, data: Iterable[bytes], **query: object) -> Iterator[dict[str, Any]]:
         """Likewise, for a POST whose body is this data, however much it is."""
         way = ("Host: agentless", "Connection: close", "Content-Type: application/octet-stream")
         head = self._head(f"POST {target(path, query)} HTTP/1.1", *way, "Transfer-Encoding: chunked")
@@ -185,11 +194,11 @@ class Client:
             connection.sendall(head)
             # Refused in the middle of it: why is in the answer.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                for chunk in data:
-                    connection.sendall(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunk else b"")
-                connection.sendall(b"0\r\n\r\n")
+                for piece in data:
+                    connection.sendall(chunk(piece))
+                connection.sendall(LAST_CHUNK)
             with whole():
-                yield from _told(Chunks(self._answer(connection, b"")))
+                yield from _reported(chunked_lines(self._answer(connection, b"")))
 
     def frames(self, path: str, **query: object) -> Iterator[Frame]:
         """The frames of a log but the last, as (1, 2 or NOTE, bytes); raises what that one says."""
@@ -208,7 +217,7 @@ class Client:
         Where the node or the controller goes away, and comes back, it goes on with the next byte; that it waits for a
         node is a NOTE. With `patient` it waits for the first answer as well.
         """
-        position, begun, failures, told = None, patient, 0, ""
+        position, begun, failures, noted = None, patient, 0, ""
         while True:
             held: list[Frame] = []
             try:
@@ -216,7 +225,7 @@ class Client:
                     if kind != POSITION:
                         held.append((kind, data))
                         continue
-                    position, begun, failures, told = data.decode() or position, True, 0, ""
+                    position, begun, failures, noted = data.decode() or position, True, 0, ""
                     yield from held
                     held.clear()
                 yield from held
@@ -228,8 +237,8 @@ class Client:
             except RequestFailed as error:
                 if error.exit_code != NoAnswer.exit_code or not begun:
                     raise
-                if str(error) != told:
-                    told = str(error)
+                if str(error) != noted:
+                    noted = str(error)
                     yield (
                         NOTE,
                         f"{error}; the task runs on, and its output continues here when the node answers".encode(),
@@ -251,7 +260,7 @@ class Client:
             if not task.startswith(first_try(found["id"])):
                 task = first_try(found["id"])  # a name may soon be another task's, and the number of a try changes
 
-    def send(self, path: str, length: int, body: Iterator[bytes]) -> Any:
+    def post_bytes(self, path: str, length: int, body: Iterator[bytes]) -> Any:
         """The JSON answer to a POST of so many bytes."""
         about = ("Content-Type: application/octet-stream", f"Content-Length: {length}")
         head = self._head(f"POST {target(path, {})} HTTP/1.0", *about)
@@ -288,7 +297,7 @@ class Client:
 
     def terminal(
         self, task: str, command: Sequence[str] = (), size: Size | None = None, *, of: str = "tasks"
-    ) -> Terminal:
+    ) -> ProgramStream:
         """Begin a command (none: a shell) in the container of a running task, and talk to it until it is closed.
 
         With `of="envs"` it is the build container of the env of that name.
@@ -297,23 +306,23 @@ class Client:
         wanted = target(f"/v1/{of}/{task}/terminal", {"command": command, "size": size})
         if len(wanted) > TARGET:
             raise UsageError("the command is too long; put it into a file in the container, and run that")
-        return self._talk(wanted, "the controller went away, and the terminal with it; the task runs on")
+        return self._stream(wanted, "the controller went away, and the terminal with it; the task runs on")
 
-    def transfer(self, place: str, **query: object) -> Terminal:
+    def transfer(self, place: str, **query: object) -> ProgramStream:
         """Begin the program at the other end of a copy (`controller/http/routes/files`); `place`: a node or a task."""
         wanted = target(f"/v1/files/{place}/transfer", query)
         if len(wanted) > TARGET:
             raise UsageError("the path is too long; go to a folder nearer to it first")
-        return self._talk(wanted, "the controller went away, and the copy broke off; run it again")
+        return self._stream(wanted, "the controller went away, and the copy broke off; run it again")
 
-    def _talk(self, wanted: str, gone: str) -> Terminal:
+    def _stream(self, wanted: str, gone: str) -> ProgramStream:
         # One that is read while it is answered has to say where each part of it ends.
         way = ("Host: agentless", "Connection: close", "Transfer-Encoding: chunked")
         head = self._head(f"POST {wanted} HTTP/1.1", *way)
         connection = self._connected()
         try:
             with whole():
-                return Terminal(connection, self._answer(connection, head), gone)
+                return ProgramStream(connection, self._answer(connection, head), gone)
         except BaseException:
             connection.close()
             raise
@@ -447,12 +456,12 @@ class Client:
         raise ControllerError(f"the controller ended at its start; {self._state}/controller.log says why")
 
 
-def _told(answer: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def _reported(answer: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     for line in answer:
-        told = json.loads(line)
-        if told["kind"] == "error":
+        report = json.loads(line)
+        if report["kind"] == "error":
             raise failure(line)
-        yield told
-        if told["kind"] == "done":
+        yield report
+        if report["kind"] == "done":
             return
     raise ControllerError("the controller went away before it was done; do it once more, and it goes on from there")

@@ -1,4 +1,4 @@
-"""Somebody at a terminal talks with a program elsewhere: keys one way, what it prints the other."""
+"""A program elsewhere on this terminal: keys one way, output the other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentless.client.program import Terminal
+from agentless.client.stream import ProgramStream
 from agentless.model.terminal import Size
 
 CHUNK = 64 * 1024
@@ -73,13 +73,13 @@ def raw(fd: int) -> Iterator[None]:
             termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
-class Talk:
+class TerminalSession:
     """Keys one way, output the other, until the program has ended or somebody ends this one. In the main thread.
 
     `ended_by` is the signal that ended it, 0: the program has ended by itself.
     """
 
-    def __init__(self, terminal: Terminal, window: Window) -> None:
+    def __init__(self, terminal: ProgramStream, window: Window) -> None:
         self.ended_by = 0
         self._terminal, self._window = terminal, window
         self._news, self._tell = os.pipe()
@@ -96,7 +96,7 @@ class Talk:
         self._clean_up()
         if self.ended_by:
             return 128 + self.ended_by
-        os.close(self._news)  # both ends: the thread has told its last
+        os.close(self._news)  # both ends: the thread has written its last
         os.close(self._tell)
         if self._failure:
             raise self._failure

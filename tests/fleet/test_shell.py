@@ -15,7 +15,7 @@ import pytest
 
 from agentless import Cluster, paths
 from agentless.client.client import Client
-from agentless.client.wire import RequestFailed
+from agentless.client.http import RequestFailed
 from agentless.demo.fleet import NodePlan
 from agentless.formats.frames import frame
 from agentless.model.terminal import Size

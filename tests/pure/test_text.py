@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from agentless.api.lines import lines
 from agentless.cli import common, complete
 from agentless.cli.app import complain
-from agentless.client.wire import failure
+from agentless.client.http import failure
 from agentless.controller.log import Lines
 from agentless.model.text import cut, lines_of, printable, printable_lines
 

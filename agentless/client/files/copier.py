@@ -22,8 +22,8 @@ from typing import BinaryIO, Protocol
 
 from agentless.client.client import Client
 from agentless.client.files.rsync_shell import VARIABLE
-from agentless.client.program import Terminal
-from agentless.client.wire import RequestFailed
+from agentless.client.http import RequestFailed
+from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError, CopyFailed, UsageError
 from agentless.formats.archive import Unpacker, forbidden_bits, pack
 from agentless.model.files.location import PARTIAL, Kind, Place, encoded, split, there
@@ -37,7 +37,7 @@ _PATTERN = re.compile(r"[*?\[\\]")
 
 
 class Meter(Protocol):
-    """Is told how far it is."""
+    """Shows the progress of a copy."""
 
     def begin(self, name: str) -> None:
         """The next one of what is copied."""
@@ -177,7 +177,7 @@ class Copier:
         self.notes += [line for line in words if line.endswith(LEFT_OUT)]
         self.warnings += [f"{at}: {line}" for line in words if not line.endswith(LEFT_OUT)]
 
-    def _transfer(self, at: str, way: str, path: str, landing: Landing) -> Terminal:
+    def _transfer(self, at: str, way: str, path: str, landing: Landing) -> ProgramStream:
         return self._client.transfer(at, way=way, path=encoded(path), folder=landing.is_folder)
 
     # ------------------------------------------------------------------- rsync
@@ -221,19 +221,19 @@ class Copier:
         self, words: Sequence[str], at: str, what: Mapping[str, object], names: bytes, *, is_coming: bool
     ) -> None:
         bridge = shlex.join([sys.executable, "-m", "agentless.client.files.rsync_shell"])
-        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as given, _open_pipe() as (report, told):
+        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as given, _open_pipe() as (report, writer):
             given.write(names)
             given.seek(0)
-            setting = {**self._client.setting(), "place": at, "what": what, "report": told.fileno()}
+            setting = {**self._client.setting(), "place": at, "what": what, "report": writer.fileno()}
             process = subprocess.Popen(
                 [self._rsync or "rsync", "-e", bridge, *words],
                 stdin=given,
                 stdout=subprocess.PIPE,
                 stderr=said,
-                pass_fds=[told.fileno()],
+                pass_fds=[writer.fileno()],
                 env={**os.environ, "LC_ALL": "C", VARIABLE: json.dumps(setting)},
             )
-            told.close()
+            writer.close()
             try:
                 self._watch(process)
                 code = process.wait()
@@ -304,7 +304,7 @@ class _Sum:
 class _Incoming:
     """What a transfer prints, as a file; its standard error is in `words`."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: ProgramStream) -> None:
         self.words = ""
         self.received = 0
         self._terminal = terminal
@@ -337,7 +337,7 @@ class _Over(Exception):
 class _Outgoing:
     """Where a transfer takes from, as a file; a thread reads what it says meanwhile."""
 
-    def __init__(self, terminal: Terminal, counted: _Sum) -> None:
+    def __init__(self, terminal: ProgramStream, counted: _Sum) -> None:
         self.sent = 0
         self._terminal, self._counted = terminal, counted
         self._said = _Incoming(terminal)

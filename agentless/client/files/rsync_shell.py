@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 
 from agentless.client.client import Client
-from agentless.client.program import Terminal
+from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError
 from agentless.model.files.location import encoded
 
@@ -49,7 +49,7 @@ def main() -> int:
         os.write(setting["report"], json.dumps(report).encode())
 
 
-def _send(terminal: Terminal, report: dict[str, object]) -> None:
+def _send(terminal: ProgramStream, report: dict[str, object]) -> None:
     sent = 0
     with contextlib.suppress(OSError):  # what it has ended with, its other end hears
         while data := os.read(0, CHUNK):
@@ -59,7 +59,7 @@ def _send(terminal: Terminal, report: dict[str, object]) -> None:
     terminal.write_eof()
 
 
-def _receive(terminal: Terminal, report: dict[str, object]) -> int:
+def _receive(terminal: ProgramStream, report: dict[str, object]) -> int:
     received = 0
     while chunk := terminal.read_stream():
         fd, data = chunk

@@ -67,7 +67,7 @@ def _send(served: Client, upload: Upload, say: Callable[[str], None]) -> str:
     wanted = {content: places[content] for content in answer["missing"]}
     if wanted:
         length = sum(80 + found.entries[path].size for path in wanted.values())
-        served.send("/v1/contents", length, _bodies(Path(upload.source), wanted, found.entries))
+        served.post_bytes("/v1/contents", length, _bodies(Path(upload.source), wanted, found.entries))
     return str(answer["id"])
 
 

@@ -1,4 +1,4 @@
-"""HTTP by hand: what a request is for, and what an answer says. Each has a connection of its own."""
+"""HTTP by hand: targets of requests, heads and errors of answers, chunks. Each request has a connection of its own."""
 
 from __future__ import annotations
 
@@ -34,23 +34,33 @@ class Response:
             self.headers[name.lower()] = value.strip()
 
 
-class Chunks:
-    """The lines of an answer by HTTP/1.1, which says where each part ends; raises ValueError when it breaks off."""
+LAST_CHUNK = b"0\r\n\r\n"
+"""Ends a body in chunks."""
 
-    def __init__(self, body: BinaryIO) -> None:
-        self._body = body
 
-    def __iter__(self) -> Iterator[bytes]:
-        line = b""
-        while size := int(self._body.readline(), 16):
-            chunk = self._body.read(size)
-            self._body.readline()
-            if len(chunk) < size:
-                raise ValueError("it broke off")
-            *lines, line = (line + chunk).split(b"\n")
-            yield from lines
-        if line:
-            yield line
+def chunk(data: bytes) -> bytes:
+    """Data as a chunk of a body by HTTP/1.1; nothing for no data, since an empty chunk is the last one."""
+    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+
+
+def read_chunk(body: BinaryIO) -> bytes:
+    """The next chunk of a body, b"" at its end; raises ValueError when it breaks off."""
+    size = int(body.readline(), 16)
+    data = body.read(size)
+    body.readline()
+    if len(data) < size:
+        raise ValueError("it broke off")
+    return data
+
+
+def chunked_lines(body: BinaryIO) -> Iterator[bytes]:
+    """The lines of a body in chunks, each as soon as it is complete; raises ValueError when it breaks off."""
+    line = b""
+    while data := read_chunk(body):
+        *lines, line = (line + data).split(b"\n")
+        yield from lines
+    if line:
+        yield line
 
 
 @contextlib.contextmanager

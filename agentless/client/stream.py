@@ -9,13 +9,13 @@ from collections import deque
 from threading import Lock
 from typing import BinaryIO, Self
 
-from agentless.client.wire import failure
+from agentless.client.http import chunk, failure, read_chunk
 from agentless.errors import ControllerError
 from agentless.formats.frames import DATA, END, MOST, RESIZE, FrameDecoder, frame
 from agentless.model.terminal import Size
 
 
-class Terminal:
+class ProgramStream:
     """The program that `Client.terminal` has begun. One thread may read while others write, resize and close.
 
     `gone` is what to say when the controller goes away.
@@ -34,8 +34,8 @@ class Terminal:
 
     def read(self) -> bytes | None:
         """What it prints next; None when it has ended, or was closed. Raises what broke it off."""
-        chunk = self.read_stream()
-        return None if chunk is None else chunk[1]
+        found = self.read_stream()
+        return None if found is None else found[1]
 
     def read_stream(self) -> tuple[int, bytes] | None:
         """Likewise, with the stream (1 or 2), which are apart without a terminal only."""
@@ -79,19 +79,17 @@ class Terminal:
         self.close()
 
     def _send(self, data: bytes) -> None:
-        # A chunk of HTTP/1.1: its length, itself. That it does not arrive any more is for the reader to hear.
+        # That it does not arrive any more is for the reader to hear.
         with self._writing, contextlib.suppress(OSError):
-            self._connection.sendall(b"%x\r\n%b\r\n" % (len(data), data))
+            self._connection.sendall(chunk(data))
 
     def _receive(self) -> None:
         """The next chunk."""
         try:
-            size = int(self._answer.readline(), 16)
-            chunk = self._answer.read(size)
-            self._answer.readline()
+            data = read_chunk(self._answer)
         except (OSError, ValueError):  # nothing, or half of it
-            size, chunk = 0, b""
-        if chunk and len(chunk) == size:
-            self._arrived.extend(self._frames.feed(chunk))
+            data = b""
+        if data:
+            self._arrived.extend(self._frames.feed(data))
         elif not self._closed:
             raise ControllerError(self._gone)
