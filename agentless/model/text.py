@@ -38,6 +38,23 @@ def cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
+class Tail:
+    """The last bytes of an output that may have no end; as a string, with � for what is no UTF-8."""
+
+    def __init__(self, length: int = 4000) -> None:
+        self._length, self._data = length, b""
+
+    def add(self, data: bytes) -> None:
+        """The next bytes of the output."""
+        self._data = (self._data + data)[-self._length :]
+
+    def __bytes__(self) -> bytes:
+        return self._data
+
+    def __str__(self) -> str:
+        return self._data.decode("utf-8", "replace")
+
+
 def last_words(data: bytes, length: int = 300) -> str:
     """The end of what a program has said, in one line, with … where there was more."""
     text = " ".join(printable(data.decode("utf-8", "replace")).split())

@@ -16,6 +16,7 @@ from agentless import plugins
 from agentless.controller.images.archive_reader import BrokenOffError, fetch
 from agentless.controller.images.layer_spool import Depot
 from agentless.engines.docker.images import Images
+from agentless.formats.tar_writing import padded
 from agentless.model.command import Command
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
@@ -80,7 +81,7 @@ def parcels(out: bytes) -> dict[str, bytes]:
         kind, size, name = line.split()
         assert kind == b"r"
         found[name.decode()] = out[: int(size)]
-        out = out[layers.padded(int(size)) :]
+        out = out[padded(int(size)) :]
     return found
 
 

@@ -27,6 +27,7 @@ from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError, CopyFailed, UsageError
 from agentless.formats.archive import Unpacker, forbidden_bits, pack
 from agentless.model.files.location import PARTIAL, Kind, Place, encoded, split, there
+from agentless.model.text import Tail
 from agentless.rules.files.copy_errors import LEFT_OUT, is_good_rsync, sentences
 from agentless.rules.files.destination import Landing, check_source, check_target, landings
 
@@ -302,11 +303,11 @@ class _Sum:
 
 
 class _Incoming:
-    """What a transfer prints, as a file; its standard error is in `words`."""
+    """What a transfer prints, as a file."""
 
     def __init__(self, terminal: ProgramStream) -> None:
-        self.words = ""
         self.received = 0
+        self._errors = Tail(20_000)
         self._terminal = terminal
         self._rest = b""
 
@@ -317,15 +318,20 @@ class _Incoming:
             if chunk is None:
                 return b""
             if chunk[0] == 2:
-                self.words = (self.words + chunk[1].decode("utf-8", "surrogateescape"))[-20_000:]
+                self._errors.add(chunk[1])
             else:
                 self.received += len(chunk[1])
                 self._rest = chunk[1]
         data, self._rest = self._rest[:size], self._rest[size:]
         return data
 
+    @property
+    def words(self) -> str:
+        """The end of its standard error, in which names of files may be no UTF-8."""
+        return bytes(self._errors).decode("utf-8", "surrogateescape")
+
     def drain(self) -> None:
-        """Up to its end."""
+        """Read up to its end."""
         while self.read(1 << 20):
             pass
 

@@ -28,6 +28,7 @@ from agentless.model.images.env import (
 )
 from agentless.model.images.transfer import Progress, Sent, Via
 from agentless.model.nodes.node import unreachable
+from agentless.model.text import Tail
 from agentless.rules.images.envs import next_number, version_named
 
 
@@ -136,16 +137,15 @@ class Moves:
         return ref, self._archive(self._envs.holder(ref, version.id), version.id)
 
     async def _archive(self, link: Link, image: str) -> AsyncIterator[tuple[int, bytes]]:
-        said = b""
+        tail = Tail()
         async with link.stream(link.runtime.envs.export(image)) as stream:
             async for fd, data in stream:
                 if fd == 1:
                     yield 1, data
                 else:
-                    said = (said + data)[-4000:]
+                    tail.add(data)
         if stream.exit_code != 0:
-            words = said.decode("utf-8", "replace")
-            raise RuntimeFailed(f"{link.node.name}: {link.runtime.envs.complaint(words)}")
+            raise RuntimeFailed(f"{link.node.name}: {link.runtime.envs.complaint(str(tail))}")
 
     async def take_in(
         self, name: str | None, node: str | None, by: str, archive: AsyncIterable[bytes], tell: Tell

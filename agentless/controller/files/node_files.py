@@ -15,7 +15,7 @@ from agentless.formats.tar import BadArchive, Fed, Tar
 from agentless.model.command import Command
 from agentless.model.files.location import Kind, Way, split
 from agentless.model.nodes.node import unreachable
-from agentless.model.text import shown
+from agentless.model.text import Tail, shown
 from agentless.remote.session import Pipe
 
 _KINDS: dict[str, Kind] = {"folder": "folder", "other": "other"}
@@ -99,11 +99,11 @@ class Files:
         return "nothing" if parent == "folder" else "orphan"
 
     async def _first_member(self, link: Link, container: str, path: str) -> tuple[Kind | None, str]:
-        words, first = b"", Fed(Tar().next())
+        tail, first = Tail(2000), Fed(Tar().next())
         async with link.session.stream(link.runtime.copy(container, path, into=False)) as stream:
             async for fd, data in stream:
                 if fd == 2:
-                    words = (words + data)[-2000:]
+                    tail.add(data)
                     continue
                 try:
                     first.feed(data)
@@ -114,7 +114,7 @@ class Files:
                 if first.ended:
                     member = first.end()
                     return _KINDS.get(member.kind, "file") if member else None, ""
-        return None, words.decode("utf-8", "replace")
+        return None, str(tail)
 
 
 def _inner_folder(path: str) -> str:

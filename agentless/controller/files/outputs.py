@@ -23,6 +23,7 @@ from agentless.formats.tar import CHUNK, Fed
 from agentless.model.files.task_files import UNFINISHED, Output, Upload, within
 from agentless.model.tasks.task import Ended, Task
 from agentless.model.tasks.task_id import first_try, next_try
+from agentless.model.text import Tail
 from agentless.model.units import format_size
 from agentless.model.view import OutputView
 from agentless.remote.session import Stream
@@ -37,7 +38,6 @@ _WORTH = 1 << 18
 _GZIP = b"\x1f\x8b"
 STALL = 300.0
 """Seconds without a byte after which a copy out of a container is given up, to be tried again."""
-_SAID = 4000
 _NAMED = 3
 """Tasks that are named as those that are waited for."""
 
@@ -298,12 +298,12 @@ class Outputs:
         runtime, container = link.runtime, task.container_ref
         command = runtime.copy_packed(container, path) if packed else runtime.copy(container, path, into=False)
         feed = _Feed(unpacking)
-        words = b""
+        tail = Tail()
         try:
             async with link.stream(command, own=True) as stream:
                 async for fd, data in _steadily(stream, link.node.name):
                     if fd == 2:
-                        words = (words + data)[-_SAID:]
+                        tail.add(data)
                         continue
                     self._coming[task.id].bytes += len(data)
                     if self._coming[task.id].bytes >= LARGE and task.id not in self.large:
@@ -315,10 +315,9 @@ class Outputs:
                 return await feed.end()
         finally:
             await feed.close()
-        said = words.decode("utf-8", "replace")
-        if runtime.workspace.says_missing(said):
+        if runtime.workspace.says_missing(str(tail)):
             return None
-        raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(said)}")
+        raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(str(tail))}")
 
 
 class _Feed:

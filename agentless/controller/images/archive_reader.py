@@ -8,6 +8,8 @@ import re
 
 from agentless.controller.images.layer_spool import CHUNK, Depot
 from agentless.errors import Timeout
+from agentless.formats.tar_writing import padded, padding
+from agentless.model.text import Tail
 from agentless.remote.session import Stream
 from agentless.rules.images import compressed, layers
 from agentless.rules.images.layers import Image
@@ -41,7 +43,7 @@ class _Output:
     def __init__(self, stream: Stream) -> None:
         self.said = ""
         self._stream = stream
-        self._err = b""
+        self._err = Tail()
         self._patience = FIRST_SILENCE
 
     async def more(self) -> bytes | None:
@@ -51,14 +53,14 @@ class _Output:
                 async with asyncio.timeout(self._patience):
                     fd, data = await anext(self._stream)
             except StopAsyncIteration:
-                self.said = self._err.decode("utf-8", "replace")
+                self.said = str(self._err)
                 return None
             except TimeoutError:
                 raise Timeout(f"nothing came of the image for {self._patience:.0f} s; it was given up") from None
             self._patience = SILENCE
             if fd == 1:
                 return data
-            self._err = (self._err + data)[-4000:]
+            self._err.add(data)
 
 
 class _Reader:
@@ -108,7 +110,7 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, dep
                 raise BrokenOffError("its answer cannot be read")
             kind, size, name = match[1], int(match[2]), match[3].decode()
             if kind == b"r" and name not in known and size <= SMALL:
-                small[name] = (await _all(reader, layers.padded(size)))[:size]
+                small[name] = (await _all(reader, padded(size)))[:size]
                 held += size
                 if len(small) > FILES or held > SMALL_ONES:
                     raise BrokenOffError("its archive has too many files whose names say nothing")
@@ -160,7 +162,7 @@ async def _all(reader: _Reader, size: int) -> bytes:
 async def _small(depot: Depot, layer: str, data: bytes, packer: str | None) -> None:
     size = len(data)
     parcel = depot.begin(layer, size)
-    await depot.put(parcel, compressed.pack(packer, data.ljust(layers.padded(size), b"\0")), size)
+    await depot.put(parcel, compressed.pack(packer, data + padding(size)), size)
     depot.end(parcel)
 
 
@@ -168,9 +170,9 @@ async def _layer(reader: _Reader, depot: Depot, name: str, size: int, packer: st
     if packer and not is_packed:
         if size > SMALL:
             raise BrokenOffError("its answer cannot be read")
-        await _small(depot, name, (await _all(reader, layers.padded(size)))[:size], packer)
+        await _small(depot, name, (await _all(reader, padded(size)))[:size], packer)
         return
-    parcel, piece = depot.begin(name, size), compressed.piece(packer, layers.padded(size))
+    parcel, piece = depot.begin(name, size), compressed.piece(packer, padded(size))
     waiting: list[bytes] = []
     length = 0
     while not piece.over:

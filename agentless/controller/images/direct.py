@@ -16,6 +16,7 @@ from agentless.engines.docker.images import short
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Timeout, TooMuch
 from agentless.model.command import ANSWER, Command, Result
 from agentless.model.images.transfer import Progress, Sent
+from agentless.model.text import Tail
 from agentless.remote.session import Stream
 from agentless.rules.images import layers
 
@@ -104,28 +105,31 @@ async def _drop(file: str, links: Sequence[Link]) -> None:
 async def _streamed(link: Link, command: Command) -> Result:
     """As `run`, on a leash: it takes long."""
     async with link.stream(command) as stream:
-        out = {1: b"", 2: b""}
+        out = {1: Tail(), 2: Tail()}
         try:
             async with asyncio.timeout(WITHIN):
                 async for fd, data in stream:
-                    out[fd] = (out[fd] + data)[-4000:]
+                    out[fd].add(data)
         except TimeoutError:
             raise Timeout(f"{link.node.name} did not take the image within {WITHIN / 3600:.0f} hours") from None
-    return Result(stream.exit_code or 0, out[1], out[2])
+    return Result(stream.exit_code or 0, bytes(out[1]), bytes(out[2]))
 
 
 async def _read(stream: Stream) -> tuple[list[str], str]:
     """The lines of its output, and the end of what it says on the other stream."""
-    out, err = b"", b""
+    out, err = b"", Tail()
     try:
         async with asyncio.timeout(WITHIN):
             async for fd, data in stream:
-                out, err = (out + data, err) if fd == 1 else (out, (err + data)[-4000:])
+                if fd != 1:
+                    err.add(data)
+                    continue
+                out += data
                 if len(out) > ANSWER:
                     raise TooMuch(f"the node said more than {ANSWER >> 20} MiB about the image; it was given up")
     except TimeoutError:
         raise Timeout(f"the image was not sent within {WITHIN / 3600:.0f} hours; it was given up") from None
-    return [line.strip() for line in out.decode("utf-8", "replace").splitlines()], err.decode("utf-8", "replace")
+    return [line.strip() for line in out.decode("utf-8", "replace").splitlines()], str(err)
 
 
 async def _taken(

@@ -143,7 +143,7 @@ class Delivery:
                 continue
             self._say(f"sending layer {at - self._kept} of {len(image.layers) - self._kept}")
             parcel = await self._depot.find(layer)
-            head = layers.file(layers.layer_file(layer), parcel.size)
+            head = layers.layer_header(layer, parcel.size)
             async for piece in self._offer(step, compressed.pack(self._packer, head)):
                 yield piece
             done, passed = self._done, 0

@@ -30,6 +30,7 @@ from agentless.model.nodes.node import Breakdown, EngineFacts, NodeConfig, unrea
 from agentless.model.tasks.claim import claim_of
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Task
+from agentless.model.text import Tail
 from agentless.ports import Clock, Probe, Runtime
 from agentless.remote import host_facts
 from agentless.remote.session import Allowance, Session, Stream, backoff
@@ -240,12 +241,12 @@ class Link:
 
     async def pull(self, image: str) -> None:
         """Have the node fetch a plain image; raises RuntimeFailed or NoAnswer."""
-        said = b""
+        tail = Tail()
         async with self.stream(self.runtime.pull(image)) as stream:
             async for _, data in stream:
-                said = (said + data)[-4000:]
+                tail.add(data)
         if stream.exit_code != 0:
-            why = self.runtime.complaint(said.decode("utf-8", "replace"))
+            why = self.runtime.complaint(str(tail))
             raise RuntimeFailed(f"image {image} is not on {self.node.name} and cannot be pulled: {why}")
 
     def failed(self, task: Task, error: NodeBroken) -> None:
@@ -463,12 +464,12 @@ class Link:
         early = -math.inf
         command = Command(_SAMPLES.format(every=every, body=body, end=_FRAME_END))
         async with self.session.stream(command, own=True, wait=False) as stream:
-            buffer, allowed, said = bytearray(), Allowance(*SAMPLE_BYTES), b""
+            buffer, allowed, tail = bytearray(), Allowance(*SAMPLE_BYTES), Tail(1000)
             async for fd, data in stream:
                 if allowed.take(len(data)) or len(buffer) > FRAME:
                     raise self._flooded(fd, f"more than {FRAME >> 20} MiB for a sample")
                 if fd != 1:
-                    said = (said + data)[-1000:]
+                    tail.add(data)
                     continue
                 start = max(0, len(buffer) - len(mark))
                 buffer += data
@@ -480,7 +481,7 @@ class Link:
                     continue  # one that came with another, or of a node that does not wait between them
                 early = time() + every / 2
                 self._sampled(frame)
-        why = f"; {self.runtime.complaint(words)}" if (words := said.decode("utf-8", "replace").strip()) else ""
+        why = f"; {self.runtime.complaint(words)}" if (words := str(tail).strip()) else ""
         raise Unreachable(f"{self.node.name} ended the stream of samples{why}")
 
     async def _events(self, *, followed: bool) -> None:

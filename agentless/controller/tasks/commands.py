@@ -21,6 +21,7 @@ from agentless.model.tasks.event import Queued, StopAsked
 from agentless.model.tasks.log_query import LogQuery, Place, Position
 from agentless.model.tasks.task import Assigning, Ended, Paused, Pending, Running, Scheduled, StopKind, Task
 from agentless.model.tasks.task_id import first_try, next_try, numbered
+from agentless.model.text import Tail
 from agentless.model.view import ScriptView, TaskView
 from agentless.ports import Reading
 from agentless.rules.nodes.cgroup_limits import in_words
@@ -277,7 +278,7 @@ class Actions:
             raise Unreachable(unreachable(link.node.name, link.observation.error))
         if query.since is not None and link.observation.engine:
             query = replace(query, since=query.since + link.observation.engine.clock)  # the engine's clock decides
-        words, came, runtime = b"", False, link.runtime_of(task)
+        tail, came, runtime = Tail(2000), False, link.runtime_of(task)
         reading = runtime.reading(query)
         count = _Counted(task, query, by_bytes=reading.place is None)
         async with link.followed(runtime.logs(task.container_ref, query), query.tail) as stream:
@@ -285,7 +286,7 @@ class Actions:
                 yield POSITION, self._begin(link, task, query, reading)
             async for fd, data in stream:
                 if fd == 2:
-                    words = (words + data)[-2000:]
+                    tail.add(data)
                 for frame in reading(fd, data):
                     came = True
                     for each in count(frame, reading.place):
@@ -293,7 +294,7 @@ class Actions:
         if query.resumable and task.live:
             await self._make_sure_of_its_end(link, task, is_failure=stream.exit_code != 0 and not came)
         if stream.exit_code != 0:
-            raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(words.decode('utf-8', 'replace'))}")
+            raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(str(tail))}")
 
     def _begin(self, link: Link, task: Task, query: LogQuery, reading: Reading) -> bytes:
         """Where to go on before anything has come; nothing, where that is to ask again."""

@@ -23,6 +23,7 @@ from agentless.model.tasks.container import Container
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.task import Task
+from agentless.model.text import Tail
 from agentless.rules.tasks.retention import LARGE_AT_ONCE, Chores, chores, cut_note, fetched_now, split_tail
 from agentless.stores.files.logs import LogStore, LogWriter
 
@@ -255,7 +256,7 @@ class Keeper:
         await asyncio.to_thread(self._logs.shrink, self.keep.logs)
 
     async def _copy(self, link: Link, task: Task, log: LogWriter) -> None:
-        words, runtime = b"", link.runtime_of(task)
+        tail, runtime = Tail(2000), link.runtime_of(task)
         reading = runtime.reading(LogQuery())
         async with link.stream(runtime.logs(task.container_ref, LogQuery()), own=True) as stream:
             async for fd, data in stream:
@@ -264,9 +265,9 @@ class Keeper:
                 if log.full:
                     return
                 if fd == 2:
-                    words = (words + data)[-2000:]
+                    tail.add(data)
         if stream.exit_code != 0:
-            raise RuntimeFailed(runtime.complaint(words.decode("utf-8", "replace")))
+            raise RuntimeFailed(runtime.complaint(str(tail)))
 
     async def _copy_end(self, link: Link, task: Task, log: LogWriter, cap: int) -> None:
         """The end of a log that is longer than what is kept: counted and cut on the node, to spare the link."""

@@ -9,7 +9,7 @@ import signal
 import socket
 from asyncio.subprocess import PIPE, Process
 
-from agentless.model.text import last_words
+from agentless.model.text import Tail, last_words
 
 LAST = 4096
 """Bytes that are remembered of what it complains of."""
@@ -25,7 +25,7 @@ class Proxy:
         self._process: Process | None = None
         self._socket: socket.socket | None = None
         self._hearing: asyncio.Task[None] | None = None
-        self._said = b""
+        self._said = Tail(LAST)
 
     async def start(self) -> socket.socket:
         """Start it; gives our end of it. Raises OSError."""
@@ -45,7 +45,7 @@ class Proxy:
         """What it has complained of, for a message: its end, in one line."""
         if self._hearing is not None:
             await asyncio.wait([self._hearing], timeout=LINGER)
-        return last_words(self._said)
+        return last_words(bytes(self._said))
 
     async def close(self) -> None:
         """End it. Never raises."""
@@ -62,4 +62,4 @@ class Proxy:
 
     async def _hear(self, complaints: asyncio.StreamReader | None) -> None:
         while complaints and (data := await complaints.read(LAST)):
-            self._said = (self._said + data)[-LAST:]
+            self._said.add(data)
