@@ -15,7 +15,7 @@ from agentless.controller.files.outputs import Outputs
 from agentless.controller.images.layer_spool import Depot
 from agentless.controller.in_thread import in_thread
 from agentless.model.files.task_files import Output
-from agentless.stores.files.arrivals import Arrival
+from agentless.stores.files.output_archive import Arrival
 from tests.pure.build import task
 
 

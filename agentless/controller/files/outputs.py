@@ -29,7 +29,8 @@ from agentless.model.view import OutputView
 from agentless.remote.session import Stream
 from agentless.rules.files.task_files import changed_paths
 from agentless.rules.tasks.retention import LARGE
-from agentless.stores.files.arrivals import Arrival, Placed, Unpacking, Unusable, ZerosAhead, arrive
+from agentless.stores.files.arrivals import Placed, arrive
+from agentless.stores.files.output_archive import Arrival, Unpacking, Unusable, ZerosAhead
 from agentless.stores.files.outputs import Brought, OutputStore, Wanted
 from agentless.stores.files.snapshots import SnapshotStore
 
