@@ -1,4 +1,4 @@
-"""What comes out of `templates/image-save.sh.j2`, taken apart and put into a depot."""
+"""The output of `image-save.sh.j2`, taken apart and put into a spool."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import re
 
-from agentless.controller.images.layer_spool import CHUNK, Depot
+from agentless.controller.images.layer_spool import CHUNK, LayerSpool
 from agentless.errors import Timeout
 from agentless.formats.tar_writing import padded, padding
 from agentless.model.text import Tail
@@ -15,7 +15,7 @@ from agentless.rules.images import compressed, layers
 from agentless.rules.images.layers import Image
 
 WHOLE = "archive"
-"""What a whole archive is called in a depot."""
+"""What a whole archive is called in a spool."""
 SMALL = 4 << 20
 SMALL_ONES, FILES = 128 << 20, 10_000
 """Bytes, and number, of the files in an archive that are small and not known by name: they are held in memory."""
@@ -95,8 +95,8 @@ class _Reader:
         return data
 
 
-async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, depot: Depot) -> None:
-    """Put into the depot what the stream brings of the layers above the lowest `kept`.
+async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, spool: LayerSpool) -> None:
+    """Put into the spool what the stream brings of the layers above the lowest `kept`.
 
     Raises BrokenOffError, NoAnswer or StateError.
     """
@@ -115,40 +115,40 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, dep
                 if len(small) > FILES or held > SMALL_ONES:
                     raise BrokenOffError("its archive has too many files whose names say nothing")
                 if hashlib.sha256(small[name]).hexdigest() == image.id.partition(":")[2]:
-                    depot.config = small[name]
+                    spool.config = small[name]
             else:
-                await _layer(reader, depot, known.get(name, name), size, packer, is_packed=kind == b"p")
-            if _is_all(image, kept, depot):
+                await _layer(reader, spool, known.get(name, name), size, packer, is_packed=kind == b"p")
+            if _is_all(image, kept, spool):
                 return
         for name, layer in layers.by_manifest(small.pop("manifest.json", b""), image).items():
-            depot.rename(name, layer)
-            if name in small and layer not in depot.parcels:
-                await _small(depot, layer, small[name], packer)
+            spool.rename(name, layer)
+            if name in small and layer not in spool.layers:
+                await _small(spool, layer, small[name], packer)
     except ValueError as error:
         raise BrokenOffError(f"its archive of the image cannot be read: {error}") from None
 
 
-async def fetch_whole(stream: Stream, image: Image, depot: Depot) -> None:
-    """Put into the depot what the stream brings as one parcel. Raises BrokenOffError, NoAnswer or StateError."""
-    parcel, output = depot.begin(WHOLE, image.size), _Output(stream)
+async def fetch_whole(stream: Stream, image: Image, spool: LayerSpool) -> None:
+    """Put into the spool what the stream brings, as one layer. Raises BrokenOffError, NoAnswer or StateError."""
+    spooled, output = spool.begin(WHOLE, image.size), _Output(stream)
     while (data := await output.more()) is not None:
-        await depot.put(parcel, data, min(parcel.stored, image.size))
+        await spool.put(spooled, data, min(spooled.stored, image.size))
     if "whole" not in output.said:
         raise BrokenOffError(output.said)
-    depot.end(parcel)
+    spool.end(spooled)
 
 
-def _is_all(image: Image, kept: int, depot: Depot) -> bool:
+def _is_all(image: Image, kept: int, spool: LayerSpool) -> bool:
     """Whether the rest of the archive is of no interest.
 
     Old engines name the top layer after the whole image. When all others have come, the one of an unknown name is that.
     """
-    missing = set(image.layers[kept:]).difference(depot.parcels)
-    strange = [name for name in depot.parcels if name.endswith("/layer.tar")]
-    if missing == {image.layers[-1]} and len(strange) == 1:
-        depot.rename(strange[0], image.layers[-1])
+    missing = set(image.layers[kept:]).difference(spool.layers)
+    unnamed = [name for name in spool.layers if name.endswith("/layer.tar")]
+    if missing == {image.layers[-1]} and len(unnamed) == 1:
+        spool.rename(unnamed[0], image.layers[-1])
         missing.clear()
-    return bool(depot.config) and not missing
+    return bool(spool.config) and not missing
 
 
 async def _all(reader: _Reader, size: int) -> bytes:
@@ -159,20 +159,22 @@ async def _all(reader: _Reader, size: int) -> bytes:
     return data[:size]
 
 
-async def _small(depot: Depot, layer: str, data: bytes, packer: str | None) -> None:
+async def _small(spool: LayerSpool, layer: str, data: bytes, packer: str | None) -> None:
     size = len(data)
-    parcel = depot.begin(layer, size)
-    await depot.put(parcel, compressed.pack(packer, data + padding(size)), size)
-    depot.end(parcel)
+    spooled = spool.begin(layer, size)
+    await spool.put(spooled, compressed.pack(packer, data + padding(size)), size)
+    spool.end(spooled)
 
 
-async def _layer(reader: _Reader, depot: Depot, name: str, size: int, packer: str | None, *, is_packed: bool) -> None:
+async def _layer(
+    reader: _Reader, spool: LayerSpool, name: str, size: int, packer: str | None, *, is_packed: bool
+) -> None:
     if packer and not is_packed:
         if size > SMALL:
             raise BrokenOffError("its answer cannot be read")
-        await _small(depot, name, (await _all(reader, padded(size)))[:size], packer)
+        await _small(spool, name, (await _all(reader, padded(size)))[:size], packer)
         return
-    parcel, piece = depot.begin(name, size), compressed.piece(packer, padded(size))
+    spooled, piece = spool.begin(name, size), compressed.piece(packer, padded(size))
     waiting: list[bytes] = []
     length = 0
     while not piece.over:
@@ -182,6 +184,6 @@ async def _layer(reader: _Reader, depot: Depot, name: str, size: int, packer: st
         length += taken
         reader.back(data[taken:])
         if length >= CHUNK // 2 or piece.over:
-            await depot.put(parcel, b"".join(waiting), min(piece.unpacked, size))
+            await spool.put(spooled, b"".join(waiting), min(piece.unpacked, size))
             waiting, length = [], 0
-    depot.end(parcel)
+    spool.end(spooled)

@@ -1,6 +1,6 @@
 """An image from one node to others: the source is read once, and each gets the layers that it lacks.
 
-Through the controller, layers lie in a `Depot` meanwhile, from which each node is served at its own pace. What a node
+Through the controller, layers lie in a `LayerSpool` meanwhile, from which each node reads at its own pace. What a node
 has taken when its link breaks is kept there as an image without a name, so that the next try goes on from it.
 """
 
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentless.controller.images.direct import Outcomes, reachable, shared, straight
-from agentless.controller.images.source import Supplies
-from agentless.controller.images.upload import Delivery, Job
+from agentless.controller.images.source import SharedReads
+from agentless.controller.images.upload import ImageUpload, Job
 from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.link_speed import Speeds
 from agentless.controller.nodes.registry import Core
@@ -50,7 +50,7 @@ class _Way:
     folder: str
 
 
-class Sync:
+class ImageDistribution:
     """Brings images from node to node."""
 
     def __init__(self, core: Core) -> None:
@@ -58,7 +58,7 @@ class Sync:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._going: dict[tuple[str, str], asyncio.Event] = {}
         self._speeds = Speeds()
-        self._supplies = Supplies()
+        self._reads = SharedReads()
         self._known: dict[tuple[str, str], Image] = {}
 
     async def send(
@@ -101,7 +101,7 @@ class Sync:
             waiting = {name: waiting[name] for name in (*again, *(lacking.keys() - sent.keys()))}
             if not waiting:
                 break
-        return found | {name: _unlucky(job, name) for name in waiting}
+        return found | {name: _contended(job, name) for name in waiting}
 
     # ------------------------------------------------------------------ looking
 
@@ -177,27 +177,27 @@ class Sync:
         self, job: Job, links: Mapping[str, Link], kept: Mapping[str, int], packer: str | None
     ) -> Outcomes:
         """Through the controller."""
-        async with self._supplies.take(job, min(kept.values()), packer) as supply:
-            deliveries = [Delivery(job, links[name], kept[name], packer, supply.depot) for name in kept]
-            sending = asyncio.gather(*(self._deliver(each, whole=job.image.containerd) for each in deliveries))
+        async with self._reads.take(job, min(kept.values()), packer) as read:
+            uploads = [ImageUpload(job, links[name], kept[name], packer, read.spool) for name in kept]
+            sending = asyncio.gather(*(self._upload(each, whole=job.image.containerd) for each in uploads))
             try:
-                both: set[asyncio.Future[Any]] = {supply.reading, sending}
+                both: set[asyncio.Future[Any]] = {read.reading, sending}
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-                if supply.failed and not sending.done():
+                if read.failed and not sending.done():
                     self._known.pop((job.source.node.name, job.image.id), None)
-                    supply.reading.result()
+                    read.reading.result()
                 return dict(zip(kept, await sending, strict=True))
             finally:
                 sending.cancel()
                 await asyncio.gather(sending, return_exceptions=True)
 
-    async def _deliver(self, delivery: Delivery, *, whole: bool) -> Sent | AgentlessError:
+    async def _upload(self, upload: ImageUpload, *, whole: bool) -> Sent | AgentlessError:
         async with self._slots:
             try:
-                return await (delivery.run_whole() if whole else delivery.run())
+                return await (upload.run_whole() if whole else upload.run())
             except AgentlessError as error:
                 if not isinstance(error, NoAnswer):
-                    await delivery.forget()
+                    await upload.forget()
                 return error
 
 
@@ -218,7 +218,7 @@ def _packer(image: Image, places: Mapping[str, Place], speed: float) -> str | No
     return "gzip" if "gzip" in everyone and speed < FAST else None
 
 
-def _unlucky(job: Job, node: str) -> Refused:
+def _contended(job: Job, node: str) -> Refused:
     return Refused(f"others were sending image {short(job.image.id)} to {node}, and did not end it; try again")
 
 

@@ -20,7 +20,7 @@ CHUNK = 1 << 20
 
 
 @dataclass(slots=True)
-class Parcel:
+class SpooledLayer:
     """A layer: `size` unpacked, `start` and `stored` its bytes in the file so far, of which `unpacked` are made."""
 
     size: int
@@ -34,8 +34,8 @@ class Parcel:
         return min(self.size, self.unpacked * at // self.stored) if self.stored else 0
 
 
-class Depot:
-    """The layers of one image, by diff id, and its configuration."""
+class LayerSpool:
+    """The layers of one image, by diff id, and its configuration. `layers` are those that have begun to come."""
 
     def __init__(self) -> None:
         try:
@@ -43,43 +43,38 @@ class Depot:
         except OSError as error:
             raise _full(error) from None
         self.config = b""
-        self._parcels: dict[str, Parcel] = {}
+        self.layers: dict[str, SpooledLayer] = {}
         self._end = 0
         self._news = asyncio.Event()
         self._error: AgentlessError | None = None
         self._complete = False
 
-    @property
-    def parcels(self) -> dict[str, Parcel]:
-        """What has begun to come."""
-        return self._parcels
-
-    def begin(self, name: str, size: int) -> Parcel:
+    def begin(self, name: str, size: int) -> SpooledLayer:
         """A layer begins to come. One at a time."""
-        parcel = self._parcels[name] = Parcel(size, self._end)
+        spooled = self.layers[name] = SpooledLayer(size, self._end)
         self._tell()
-        return parcel
+        return spooled
 
     def rename(self, name: str, layer: str) -> None:
         """A layer that came under a name of its own turns out to be this one."""
-        if name in self._parcels:
-            self._parcels.setdefault(layer, self._parcels.pop(name))
+        if name in self.layers:
+            self.layers.setdefault(layer, self.layers.pop(name))
             self._tell()
 
-    async def put(self, parcel: Parcel, data: bytes, unpacked: int) -> None:
+    async def put(self, spooled: SpooledLayer, data: bytes, unpacked: int) -> None:
         """More of it; `unpacked` is what is made of all that has come by now."""
         try:
             await in_thread(_write, self._file.fileno(), data, self._end)
         except OSError as error:
             raise _full(error) from None
         self._end += len(data)
-        parcel.stored += len(data)
-        parcel.unpacked = unpacked
+        spooled.stored += len(data)
+        spooled.unpacked = unpacked
         self._tell()
 
-    def end(self, parcel: Parcel) -> None:
+    def end(self, spooled: SpooledLayer) -> None:
         """It has come."""
-        parcel.whole, parcel.unpacked = True, parcel.size
+        spooled.whole, spooled.unpacked = True, spooled.size
         self._tell()
 
     def finish(self, error: AgentlessError | None = None) -> None:
@@ -87,11 +82,11 @@ class Depot:
         self._complete, self._error = True, error
         self._tell()
 
-    async def find(self, layer: str) -> Parcel:
-        """The parcel of a layer, as soon as it begins to come."""
-        while layer not in self._parcels:
+    async def find(self, layer: str) -> SpooledLayer:
+        """The layer with this id, as soon as it begins to come."""
+        while layer not in self.layers:
             await self._wait(f"the archive of the image lacks its layer {layer}")
-        return self._parcels[layer]
+        return self.layers[layer]
 
     async def configuration(self) -> bytes:
         """The configuration of the image."""
@@ -99,15 +94,15 @@ class Depot:
             await self._wait("the image that was read has another configuration than its id says; it was refused")
         return self.config
 
-    async def read(self, parcel: Parcel) -> AsyncIterator[bytes]:
-        """The bytes of a parcel as they come."""
+    async def read(self, spooled: SpooledLayer) -> AsyncIterator[bytes]:
+        """The bytes of a layer as they come."""
         at = 0
         while True:
-            size = min(CHUNK, parcel.stored - at)
+            size = min(CHUNK, spooled.stored - at)
             if size:
-                yield await in_thread(os.pread, self._file.fileno(), size, parcel.start + at)
+                yield await in_thread(os.pread, self._file.fileno(), size, spooled.start + at)
                 at += size
-            elif parcel.whole:
+            elif spooled.whole:
                 return
             else:
                 await self._wait("the archive of the image broke off")

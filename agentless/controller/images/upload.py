@@ -1,4 +1,4 @@
-"""One image to one node out of a depot: archive after archive, from its lowest layer up."""
+"""One image from a spool to one node: archive after archive, from its lowest layer up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentless.controller.images.archive_reader import WHOLE
-from agentless.controller.images.layer_spool import Depot
+from agentless.controller.images.layer_spool import LayerSpool
 from agentless.controller.nodes.connection import Link
 from agentless.errors import AgentlessError, Timeout
 from agentless.model.command import Result
@@ -55,12 +55,12 @@ class _Step:
         self.over: float | None = None
 
 
-class Delivery:
+class ImageUpload:
     """Sends what a node lacks: `kept` layers, from the bottom, it has."""
 
-    def __init__(self, job: Job, link: Link, kept: int, packer: str | None, depot: Depot) -> None:
+    def __init__(self, job: Job, link: Link, kept: int, packer: str | None, spool: LayerSpool) -> None:
         self._image, self._tags, self._tell = job.image, job.tags, job.tell
-        self._link, self._packer, self._depot = link, packer, depot
+        self._link, self._packer, self._spool = link, packer, spool
         self._kept = self._at = kept
         self._clock = asyncio.get_running_loop().time
         self._began = self._clock()
@@ -69,7 +69,7 @@ class Delivery:
         self._sent = self._done = 0
 
     async def run(self) -> Sent:
-        """Send it. Raises what went wrong on the node or on the way there, or what the depot says.
+        """Send it. Raises what went wrong on the node or on the way there, or what the spool says.
 
         While the node makes an image of one archive, the next one is already on its way.
         """
@@ -142,23 +142,23 @@ class Delivery:
             if layer in image.layers[begun : at - 1]:
                 continue
             self._say(f"sending layer {at - self._kept} of {len(image.layers) - self._kept}")
-            parcel = await self._depot.find(layer)
-            head = layers.layer_header(layer, parcel.size)
+            spooled = await self._spool.find(layer)
+            head = layers.layer_header(layer, spooled.size)
             async for piece in self._offer(step, compressed.pack(self._packer, head)):
                 yield piece
             done, passed = self._done, 0
-            async for data in self._depot.read(parcel):
+            async for data in self._spool.read(spooled):
                 async for piece in self._offer(step, data):
                     yield piece
                 passed += len(data)
-                self._done = done + parcel.unpacked_at(passed)
+                self._done = done + spooled.unpacked_at(passed)
                 self._say(f"sending layer {at - self._kept} of {len(image.layers) - self._kept}")
-            self._done = done + parcel.size
-            size += parcel.size
+            self._done = done + spooled.size
+            size += spooled.size
         self._at = at
         step.fed.set()
         last = at == len(image.layers)
-        config = await self._depot.configuration() if last else layers.partial(image, at)
+        config = await self._spool.configuration() if last else layers.partial(image, at)
         step.wanted = layers.id_of(config)
         if step.before is not None:
             await asyncio.wait({step.before})
@@ -171,13 +171,13 @@ class Delivery:
         step.over = self._clock()
 
     async def _copy(self, step: _Step) -> AsyncIterator[bytes]:
-        parcel = await self._depot.find(WHOLE)
+        spooled = await self._spool.find(WHOLE)
         passed = 0
-        async for data in self._depot.read(parcel):
+        async for data in self._spool.read(spooled):
             async for piece in self._offer(step, data):
                 yield piece
             passed += len(data)
-            self._done = parcel.unpacked_at(passed)
+            self._done = spooled.unpacked_at(passed)
             self._say("sending the whole archive")
         step.over = self._clock()
 
@@ -211,7 +211,7 @@ class Delivery:
 
     def _total(self) -> int | None:
         """Bytes of the layers that it lacks; before all have begun to come, about as the engine says of all of them."""
-        wanted, parcels = set(self._image.layers[self._kept :]), self._depot.parcels
-        if wanted <= parcels.keys():
-            return sum(parcels[layer].size for layer in wanted)
+        wanted, known = set(self._image.layers[self._kept :]), self._spool.layers
+        if wanted <= known.keys():
+            return sum(known[layer].size for layer in wanted)
         return None if self._kept else max(self._image.size, self._done)
