@@ -121,6 +121,17 @@ def date(text: str) -> str:
     return then.strftime("%m-%d %H:%M" if this_year else "%Y-%m-%d %H:%M")
 
 
+def gib(mib: float | None) -> str:
+    """Memory that is published in MiB: `61G`, `-` when it is not known."""
+    return "-" if mib is None else f"{mib / 1024:.0f}G"
+
+
+def memory_in_use(gpu: dict[str, Any]) -> str:
+    """How much of the memory of a GPU is in use: `61.2/80G`."""
+    used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
+    return "-" if used is None or total is None else f"{used / 1024:.1f}/{gib(total)}"
+
+
 def or_dash(value: object, unit: str = "") -> str:
     """The value with its unit, `-` when it is not known."""
     return "-" if value is None else f"{value}{unit}"

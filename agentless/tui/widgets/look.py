@@ -67,17 +67,6 @@ def memory_share(gpu: Row) -> float | None:
     return None if used is None or not total else used / total
 
 
-def gib(mib: float | None) -> str:
-    """`61G`."""
-    return "-" if mib is None else f"{mib / 1024:.0f}G"
-
-
-def memory(gpu: Row) -> str:
-    """`61.2/80G`."""
-    used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
-    return "-" if used is None or total is None else f"{used / 1024:.1f}/{total / 1024:.0f}G"
-
-
 def model(gpu: Row) -> str:
     """Its name without what all have."""
     return str(gpu["name"] or "-").removeprefix("NVIDIA ").removeprefix("GeForce ")
