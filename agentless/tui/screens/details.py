@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from agentless.client.client import Breaker, BrokenOff
-from agentless.client.words import gib, local, memory_in_use, process_words, ran, state, where, words
+from agentless.client.words import local, process_words, ran, state, where, words
 from agentless.errors import AgentlessError
 from agentless.model.text import printable
 from agentless.model.units import format_duration
@@ -143,7 +143,7 @@ class TaskDetails(Details):
             ("image", task["image"]),
             ("variables", ", ".join(task["env_names"])),
             ("cores", task["cores"]),
-            ("memory", gib(task["memory_bytes"] / 2**20) if task["memory_bytes"] else None),
+            ("memory", look.gib(task["memory_bytes"] / 2**20) if task["memory_bytes"] else None),
             ("time limit", format_duration(task["time_limit"]) if task["time_limit"] else None),
             ("priority", task["priority"] or None),
             ("batch", task["batch"] if task["batch"] != task["id"] else None),
@@ -245,7 +245,7 @@ class GpuDetails(Details):
                 ("UUID", gpu["uuid"]),
                 ("driver", gpu["driver"]),
                 ("utilisation", look.of(gpu["utilization_pct"], "%")),
-                ("memory", memory_in_use(gpu)),
+                ("memory", look.memory(gpu)),
                 ("temperature", look.of(gpu["temperature_c"], " C")),
                 ("power", power),
                 ("reserved", gpu["reserved"]),
@@ -314,7 +314,7 @@ class NodeDetails(Details):
             [
                 ("address", f"{node['address']} by {node['connection']}"),
                 ("cores", node["cores"]),
-                ("memory", gib(node["memory_mib"])),
+                ("memory", look.gib(node["memory_mib"])),
                 ("Docker", node["docker"]),
                 ("driver", node["driver"]),
                 ("labels", " ".join(f"{key}={value}" for key, value in node["labels"].items())),
@@ -326,7 +326,7 @@ class NodeDetails(Details):
             parts += [
                 f"  {gpu['index']} {printable(look.model(gpu))}  ",
                 (f"{gpu['state']:10}", _colour(gpu["state"])),
-                f"{look.of(gpu['utilization_pct'], '%'):>5} {memory_in_use(gpu):>10}  ",
+                f"{look.of(gpu['utilization_pct'], '%'):>5} {look.memory(gpu):>10}  ",
                 f"{printable(gpu['reason'])}\n",
             ]
         return parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentless.client.words import idle, memory_in_use, words
+from agentless.client.words import idle, words
 from agentless.tui.data.board import Board, Row, natural
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
@@ -29,7 +29,7 @@ class Gpus(View):
             Column("STATE", lambda gpu: state_of(gpu, self.board)),
             Column("UTIL", _utilization, lambda gpu: gpu["utilization_pct"], right=True),
             Column("TREND", self._trend, rank=5),
-            Column("MEMORY", memory_in_use, lambda gpu: gpu["memory_used_mib"], right=True),
+            Column("MEMORY", look.memory, lambda gpu: gpu["memory_used_mib"], right=True),
             Column("TEMP", _temperature, lambda gpu: gpu["temperature_c"], right=True, rank=1),
             Column("POWER", _power, lambda gpu: gpu["power_w"], right=True, rank=4),
             Column("WHO", self._who, flexible=True),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentless.client.words import gib
 from agentless.tui.data.board import Row, natural
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
@@ -25,7 +24,7 @@ class Nodes(View):
             Column("FREE", _free, lambda node: node["gpus_free"], right=True),
             Column("TASKS", lambda node: look.of(node["tasks"], ""), lambda node: node["tasks"], right=True),
             Column("CORES", lambda node: look.of(node["cores"], ""), lambda node: node["cores"], right=True, rank=1),
-            Column("MEMORY", lambda node: gib(node["memory_mib"]), lambda n: n["memory_mib"], right=True, rank=1),
+            Column("MEMORY", lambda node: look.gib(node["memory_mib"]), lambda n: n["memory_mib"], right=True, rank=1),
             Column("DOCKER", lambda node: node["docker"] or "-", rank=3),
             Column("DRIVER", lambda node: node["driver"] or "-", rank=4),
             Column("ADDRESS", lambda node: node["address"], rank=6),

@@ -15,7 +15,7 @@ from textual.geometry import Size
 from textual.widget import Widget
 from textual.widgets import Static
 
-from agentless.client.words import memory_in_use, ran, where
+from agentless.client.words import ran, where
 from agentless.model.text import printable
 from agentless.tui.data.board import Board, Row
 from agentless.tui.screens.gpus import state_of, who
@@ -120,7 +120,7 @@ class Overview(Container):
         if gpu is None:
             self._line.update("")
             return
-        numbers = f"{look.of(gpu['utilization_pct'], '%')} {memory_in_use(gpu)} {look.of(gpu['temperature_c'], 'C')}"
+        numbers = f"{look.of(gpu['utilization_pct'], '%')} {look.memory(gpu)} {look.of(gpu['temperature_c'], 'C')}"
         state, words = state_of(gpu, self.board)[0], who(gpu, self.board.holders(gpu))
         about = f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  {numbers}  {state}  {words}"
         self._line.update(printable(about))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from agentless.client import words
 from agentless.tui.data.board import Row
 from agentless.tui.widgets.lines import Piece
 
@@ -59,6 +60,9 @@ def sign(gpu: Row, *, silent: bool) -> str:
         return SIGNS["unknown"]
     usage = gpu["utilization_pct"]
     return SIGNS.get(gpu["state"]) or (UNMEASURED if usage is None else height(usage))
+
+
+gib, memory = words.gib, words.memory_in_use
 
 
 def memory_share(gpu: Row) -> float | None:

@@ -11,7 +11,6 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from agentless.client.words import memory_in_use
 from agentless.tui.data.board import Board, Row, is_bad
 from agentless.tui.screens.gpus import state_of, who
 from agentless.tui.widgets import look
@@ -175,7 +174,7 @@ class Tiles(Lines):
             value = gpu["utilization_pct"]
             return self._bar(None if value is None else value / 100, look.of(value, "%"), width, style)
         if part == 2:
-            return self._bar(look.memory_share(gpu), memory_in_use(gpu), width, style)
+            return self._bar(look.memory_share(gpu), look.memory(gpu), width, style)
         return [(fitted(who(gpu, self._board.holders(gpu)), width), ""), (" ", "")]
 
     def _row(self, at: int) -> list[Piece]:
@@ -189,7 +188,7 @@ class Tiles(Lines):
             *look.bar(None if used is None else used / 100, 8, style),
             (f"{look.of(used, '%'):>5}  ", ""),
             *look.bar(memory, 8, style),
-            (f"{memory_in_use(gpu):>10}", ""),
+            (f"{look.memory(gpu):>10}", ""),
             (f"{look.of(gpu['temperature_c'], 'C'):>5}  ", "bad" if hot else ""),
         ]
         words = who(gpu, self._board.holders(gpu)) or state
