@@ -298,7 +298,7 @@ class Client:
     def terminal(
         self, task: str, command: Sequence[str] = (), size: Size | None = None, *, of: str = "tasks"
     ) -> ProgramStream:
-        """Begin a command (none: a shell) in the container of a running task, and talk to it until it is closed.
+        """Begin a command (none: a shell) in the container of a running task; it ends when the stream is closed.
 
         With `of="envs"` it is the build container of the env of that name.
         Without a size it has no terminal: its two streams stay apart, and its input can end.

@@ -26,6 +26,7 @@ from agentless.model.nodes.sessions import Sessions
 from agentless.model.terminal import Size
 from agentless.model.text import last_words
 from agentless.ports import Shell, Terminal, Transport
+from agentless.remote.feeding import feed
 
 _T = TypeVar("_T")
 
@@ -471,7 +472,7 @@ class _Worker:
         try:
             # Only now: a shell may have read ahead while it was looking for the end of the line.
             ending = self._until(f"{number}>", command.most)
-            result = Result(*await (ending if data is None else self._fed(data, ending)))
+            result = Result(*await (ending if data is None else feed(self.shell, data, ending)))
             self.busy, self.idle = False, data is None
             return result
         except _Ended as end:
@@ -500,24 +501,6 @@ class _Worker:
         chunk = await self.shell.read()
         self.busy = self.busy and chunk is not None
         return chunk
-
-    async def _fed(self, data: AsyncIterator[bytes], ending: Coroutine[Any, Any, _T]) -> _T:
-        """What comes of `ending` while the data goes in; raises what goes wrong with the data."""
-        both = asyncio.create_task(ending), asyncio.create_task(self._feed(data))
-        try:
-            done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if both[0] not in done:
-                both[1].result()
-            return await both[0]
-        finally:
-            for task in both:
-                task.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
-
-    async def _feed(self, data: AsyncIterator[bytes]) -> None:
-        async for piece in data:
-            await self.shell.write(piece)
-        await self.shell.write_eof()
 
     async def _until(self, mark: str, most: int) -> tuple[int, bytes, bytes]:
         """Read up to the mark on both streams: the number in it, and what came before it on either.

@@ -1,6 +1,6 @@
-"""What an rsync here takes for ssh: it talks with the rsync of a node by way of the controller's connection to it.
+"""The program that an rsync here takes for ssh: it reaches the rsync of a node by the controller's connection.
 
-`agentless/copying` starts that rsync with `-e` and this program, and says in a variable of the environment which place
+`copier` starts that rsync with `-e` and this program, and says in a variable of the environment which place
 is meant. How it ended is written into a pipe that is open for it, as JSON.
 """
 

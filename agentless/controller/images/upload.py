@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentless.controller.images.archive_reader import WHOLE
-from agentless.controller.images.layer_spool import LayerSpool
+from agentless.controller.images.layer_spool import LayerSpool, SpooledLayer
 from agentless.controller.nodes.connection import Link
 from agentless.errors import AgentlessError, Timeout
 from agentless.model.command import Result
@@ -141,19 +141,14 @@ class ImageUpload:
             at += 1
             if layer in image.layers[begun : at - 1]:
                 continue
-            self._say(f"sending layer {at - self._kept} of {len(image.layers) - self._kept}")
+            words = f"sending layer {at - self._kept} of {len(image.layers) - self._kept}"
+            self._say(words)
             spooled = await self._spool.find(layer)
             head = layers.layer_header(layer, spooled.size)
             async for piece in self._offer(step, compressed.pack(self._packer, head)):
                 yield piece
-            done, passed = self._done, 0
-            async for data in self._spool.read(spooled):
-                async for piece in self._offer(step, data):
-                    yield piece
-                passed += len(data)
-                self._done = done + spooled.unpacked_at(passed)
-                self._say(f"sending layer {at - self._kept} of {len(image.layers) - self._kept}")
-            self._done = done + spooled.size
+            async for piece in self._content(step, spooled, words):
+                yield piece
             size += spooled.size
         self._at = at
         step.fed.set()
@@ -172,14 +167,19 @@ class ImageUpload:
 
     async def _copy(self, step: _Step) -> AsyncIterator[bytes]:
         spooled = await self._spool.find(WHOLE)
-        passed = 0
+        async for piece in self._content(step, spooled, "sending the whole archive"):
+            yield piece
+        step.over = self._clock()
+
+    async def _content(self, step: _Step, spooled: SpooledLayer, words: str) -> AsyncIterator[bytes]:
+        done, passed = self._done, 0
         async for data in self._spool.read(spooled):
             async for piece in self._offer(step, data):
                 yield piece
             passed += len(data)
-            self._done = spooled.unpacked_at(passed)
-            self._say("sending the whole archive")
-        step.over = self._clock()
+            self._done = done + spooled.unpacked_at(passed)
+            self._say(words)
+        self._done = done + spooled.size
 
     def _over(self, how: str) -> Sent:
         self._say("done", last=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterable, Callable
 
 from agentless.errors import RuntimeFailed, TooMuch
 from agentless.model.command import ANSWER, Result
 from agentless.model.text import last_words
 from agentless.ports import Shell
+from agentless.remote.feeding import feed
 from agentless.remote.session import GREETING
 
 
@@ -39,23 +39,13 @@ async def until_mark(shell: Shell, mark: str, flood: str) -> tuple[bytes, bytes]
 async def conversed(
     shell: Shell, mark: str, data: AsyncIterable[bytes], heard: Callable[[bytes], None] | None = None
 ) -> Result:
-    """Write to a script what it waits for once its mark has come, and give what it says after that.
+    """Write to a script what it waits for once its mark has come, and give its output after that.
 
-    With `heard` this is told as it comes, up to a second mark, and only what follows that one is given.
+    `heard` gets the output as it comes, up to a second mark; then only what follows that one is given.
     """
     reader = _Reader(shell, mark, heard)
     await reader.begin()
-    feeding = asyncio.create_task(_feed(shell, data))
-    reading = asyncio.create_task(reader.read())
-    try:
-        await asyncio.wait({feeding, reading}, return_when=asyncio.FIRST_COMPLETED)
-        if feeding.done():
-            feeding.result()
-        await reading
-    finally:
-        feeding.cancel()
-        reading.cancel()
-        await asyncio.gather(feeding, reading, return_exceptions=True)
+    await feed(shell, data, reader.read())
     return Result(await shell.wait(), reader.out, reader.err)
 
 
@@ -93,7 +83,7 @@ class _Reader:
         return chunk is not None
 
     def _hear(self) -> None:
-        """Tell what has come but for what may be the beginning of the mark."""
+        """Pass on what has come, without what may be the beginning of the mark."""
         if not self._heard:
             return
         wanted = f"{self._mark};".encode()
@@ -108,9 +98,3 @@ class _Reader:
 
 def _flood(most: int) -> str:
     return f"the node said more than {most >> 20} MiB about it, and it was given up"
-
-
-async def _feed(shell: Shell, data: AsyncIterable[bytes]) -> None:
-    async for chunk in data:
-        await shell.write(chunk)
-    await shell.write_eof()

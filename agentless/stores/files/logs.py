@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from agentless.errors import StateError
 from agentless.formats.frames import END, HEAD, NOTE, Frame, frame, parse_head, read_frames
+from agentless.stores import private
 
 _SUFFIX, _UNFINISHED = ".log", ".new"
 _BLOCK = 4096
@@ -182,11 +183,7 @@ class LogWriter:
         with _explained(self._path):
             size = self._file.tell()
             os.replace(self._unfinished, self._path)
-            folder = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            private.sync_folder(self._path.parent)
         self._take_in(size)
 
     def __enter__(self) -> Self:
