@@ -20,6 +20,7 @@ from typing import Any, Self
 from agentless import paths
 from agentless.client.client import Client
 from agentless.errors import ControllerError, UsageError
+from agentless.formats.contents import HEAD, content_head
 from agentless.model.files.task_files import INSTEAD, MAX_BYTES, MAX_FILES, UNFINISHED, Entry, Upload, rows_of
 from agentless.rules.files.gitignore import Ignored
 from agentless.rules.submit.options import Submission
@@ -66,7 +67,7 @@ def _send(served: Client, upload: Upload, say: Callable[[str], None]) -> str:
     places = {entry.content: path for path, entry in found.entries.items() if entry.kind == "file"}
     wanted = {content: places[content] for content in answer["missing"]}
     if wanted:
-        length = sum(80 + found.entries[path].size for path in wanted.values())
+        length = sum(HEAD + found.entries[path].size for path in wanted.values())
         served.post_bytes("/v1/contents", length, _bodies(Path(upload.source), wanted, found.entries))
     return str(answer["id"])
 
@@ -74,7 +75,7 @@ def _send(served: Client, upload: Upload, say: Callable[[str], None]) -> str:
 def _bodies(top: Path, wanted: Mapping[str, str], entries: Mapping[str, Entry]) -> Iterator[bytes]:
     for content, path in wanted.items():
         size = entries[path].size
-        yield f"{content}{size:016x}".encode()
+        yield content_head(content, size)
         try:
             with (top / path if path else top).open("rb") as file:
                 while size and (data := file.read(min(size, _PIECE))):
