@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from agentless.model.units import format_duration, format_indices
+from agentless.model.units import counted, format_duration, format_indices
 
 
 def state(task: dict[str, Any]) -> str:
@@ -49,7 +49,7 @@ def short(target: str) -> str:
 def ssh_sessions(sessions: dict[str, Any]) -> str:
     """How much of a node's SSH server is in use, and what it allows, as far as is known."""
     number, used = sessions["connections"], sessions["used"]
-    text = f"{number} connection{'s' * (number != 1)}, {used} session{'s' * (used != 1)} in use"
+    text = f"{counted(number, 'connection')}, {counted(used, 'session')} in use"
     if sessions["total"] is None:
         return text
     return f"{text} of {sessions['total']}; MaxSessions is {sessions['each']} there"

@@ -124,7 +124,7 @@ def _write_content(tar: Tar, member: Member, file: int, seen: Seen) -> Reading[N
                 seen(len(piece), b"")
             else:
                 seen(0, piece)
-                _write_at(file, offset + start, piece)
+                write_at(file, piece, offset + start)
 
     yield from tar.content(take)
     if member.size > end:
@@ -132,7 +132,8 @@ def _write_content(tar: Tar, member: Member, file: int, seen: Seen) -> Reading[N
     os.ftruncate(file, member.size)
 
 
-def _write_at(file: int, offset: int, data: bytes) -> None:
+def write_at(file: int, data: bytes, offset: int) -> None:
+    """Write all of the data."""
     left = memoryview(data)
     while left:
         written = os.pwrite(file, left, offset)

@@ -145,6 +145,11 @@ def format_indices(indices: Iterable[int]) -> str:
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
 
 
+def thousands(number: int, noun: str) -> str:
+    """The number of something there may be many of: `1 file`, `12,345 files`."""
+    return f"{number:,} {noun}" + "s" * (number != 1)
+
+
 def counted(number: float, noun: str) -> str:
     """So many of something: `1 core`, `0.5 cores`, `2 cores`."""
     return f"{number:g} {noun}" + "s" * (number != 1)

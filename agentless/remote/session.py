@@ -26,7 +26,7 @@ from agentless.model.nodes.sessions import Sessions
 from agentless.model.terminal import Size
 from agentless.model.text import last_words
 from agentless.ports import Shell, Terminal, Transport
-from agentless.remote.feeding import feed
+from agentless.remote.concurrency import feed
 
 _T = TypeVar("_T")
 

@@ -24,7 +24,7 @@ from agentless.formats import tar_writing
 from agentless.model.files.task_files import Entry, Prepared
 from agentless.model.tasks.task import Task
 from agentless.model.text import Tail
-from agentless.model.units import format_size
+from agentless.model.units import format_size, thousands
 from agentless.ports import Shell
 from agentless.remote.session import GREETING
 from agentless.rules.files.task_files import (
@@ -206,7 +206,7 @@ class Uploads:
         """Let the node make the image of what is sent to it. Raises RuntimeFailed with what the node said."""
         mark, tree = secrets.token_hex(16), way.tree
         script = link.runtime.workspace.make(way.base, image, mark, way.other or "", way.copies)
-        what = f"{_count(files_of(tree), 'file')}, {format_size(bytes_of(tree))}"
+        what = f"{thousands(files_of(tree), 'file')}, {format_size(bytes_of(tree))}"
         where = f"to {link.node.name}"
         tell(f"uploading {what} {where}")
         sent, told = 0, asyncio.get_running_loop().time()
@@ -341,7 +341,3 @@ def _check_seen(tree: Tree, tops: Iterable[str], what: str) -> None:
         hides = (path for path in tree if path.startswith(f"{top}/") or (path == top and tree[path].kind != "folder"))
         if hidden := next(hides, None):
             raise RuntimeFailed(f"{what} at {top}, which would hide {hidden}; choose another place, as PATH:DEST")
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"

@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from agentless.controller.envs.envs import Tell
 from agentless.errors import AgentlessError
+from agentless.remote.concurrency import cancel
 
 _log = logging.getLogger(__name__)
 Work = Callable[[Tell, AsyncIterator[bytes]], Awaitable[dict[str, Any]]]
@@ -44,9 +45,7 @@ class ProgressResponse(Response):
                 await send({"type": "http.response.body", "body": orjson.dumps(line) + b"\n", "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            leaving.cancel()
-            working.cancel()
-            await asyncio.gather(working, leaving, return_exceptions=True)
+            await cancel(leaving, working)
 
     async def _run(self, lines: asyncio.Queue[Mapping[str, Any] | None], body: AsyncIterator[bytes]) -> None:
         try:

@@ -20,6 +20,7 @@ from agentless.controller.tasks.exec import Program
 from agentless.errors import AgentlessError, ControllerError, UsageError
 from agentless.formats.frames import DATA, END, RESIZE, FrameDecoder, frame
 from agentless.model.terminal import Size
+from agentless.remote.concurrency import cancel
 
 
 class Duplex(Protocol):
@@ -81,9 +82,7 @@ async def _stream(program: Duplex, receive: Receive, send: Send, leaving: asynci
             typing.result()
         return None
     finally:
-        printing.cancel()
-        typing.cancel()
-        await asyncio.gather(printing, typing, return_exceptions=True)
+        await cancel(printing, typing)
 
 
 async def _send_output(program: Duplex, send: Send) -> None:

@@ -22,6 +22,7 @@ from agentless.engines.docker.images import LayerMissing, Place, short
 from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
 from agentless.model.images.transfer import Progress, Sent, Via
+from agentless.remote.concurrency import cancel
 from agentless.rules.images.layers import Image
 
 AT_ONCE = 8
@@ -188,8 +189,7 @@ class ImageDistribution:
                     read.reading.result()
                 return dict(zip(kept, await sending, strict=True))
             finally:
-                sending.cancel()
-                await asyncio.gather(sending, return_exceptions=True)
+                await cancel(sending)
 
     async def _upload(self, upload: ImageUpload, *, whole: bool) -> Sent | AgentlessError:
         async with self._slots:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from agentless.controller.in_thread import in_thread
 from agentless.errors import AgentlessError, RuntimeFailed, StateError
+from agentless.formats.tree import write_at
 
 CHUNK = 1 << 20
 
@@ -64,7 +65,7 @@ class LayerSpool:
     async def put(self, spooled: SpooledLayer, data: bytes, unpacked: int) -> None:
         """More of it; `unpacked` is what is made of all that has come by now."""
         try:
-            await in_thread(_write, self._file.fileno(), data, self._end)
+            await in_thread(write_at, self._file.fileno(), data, self._end)
         except OSError as error:
             raise _full(error) from None
         self._end += len(data)
@@ -121,13 +122,6 @@ class LayerSpool:
     def _tell(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
-
-
-def _write(fd: int, data: bytes, at: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, at)
-        view, at = view[written:], at + written
 
 
 def _folder() -> str:

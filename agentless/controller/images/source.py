@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from agentless.controller.images.archive_reader import BrokenOffError, fetch, fetch_whole
 from agentless.controller.images.layer_spool import LayerSpool
 from agentless.controller.images.upload import Job
+from agentless.remote.concurrency import cancel
 from agentless.rules.images import layers
 
 
@@ -51,8 +52,7 @@ class SharedReads:
             if not read.users:
                 if self._reads.get(key) is read:
                     del self._reads[key]
-                read.reading.cancel()
-                await asyncio.gather(read.reading, return_exceptions=True)
+                await cancel(read.reading)
                 read.spool.close()
 
 

@@ -14,6 +14,7 @@ from agentless.controller.nodes.connection import Link
 from agentless.errors import AgentlessError, Timeout
 from agentless.model.command import Result
 from agentless.model.images.transfer import Progress, Sent
+from agentless.remote.concurrency import cancel
 from agentless.rules.images import compressed, layers
 from agentless.rules.images.layers import Image
 
@@ -90,9 +91,7 @@ class ImageUpload:
             for load in loads[-1:]:
                 await load
         finally:
-            for load in loads:
-                load.cancel()
-            await asyncio.gather(*loads, return_exceptions=True)
+            await cancel(*loads)
         return self._over("layers" if self._kept else "whole")
 
     async def run_whole(self) -> Sent:
@@ -129,8 +128,7 @@ class ImageUpload:
                     )
             return task.result()
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel(task)
 
     async def _archive(self, step: _Step) -> AsyncIterator[bytes]:
         """An archive of the next layers, up to some size or to the last; its configuration and manifest come last."""

@@ -8,7 +8,7 @@ from agentless.errors import RuntimeFailed, TooMuch
 from agentless.model.command import ANSWER, Result
 from agentless.model.text import last_words
 from agentless.ports import Shell
-from agentless.remote.feeding import feed
+from agentless.remote.concurrency import feed
 from agentless.remote.session import GREETING
 
 

@@ -15,6 +15,7 @@ from agentless.demo.engine.engine import Complaint, Engine
 from agentless.demo.engine.words import Words
 from agentless.demo.processes.pipes import Reader, read, write
 from agentless.demo.processes.terminal import Terminal
+from agentless.remote.concurrency import cancel
 
 SIZES_EVERY = 0.05
 """Seconds between two looks at the size of a client's terminal: its signal reaches the client only."""
@@ -105,9 +106,7 @@ async def _beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*tasks)
 
 
 async def _copy(source: int, target: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentless.model.text import cut, shown
-from agentless.model.units import format_size
+from agentless.model.units import format_size, thousands
 from agentless.stores.files.output_archive import LISTED, REASONS, WORD, Arrival, Unusable
 from agentless.stores.files.outputs import OutputStore
 
@@ -110,7 +110,7 @@ class _Placing:
     def done(self) -> Placed:
         """What was done."""
         self._remember()
-        count = f"{self._files:,} file{'s' * (self._files != 1)}, {format_size(self._bytes)}"
+        count = f"{thousands(self._files, 'file')}, {format_size(self._bytes)}"
         words = [count if self._files else "nothing new"]
         if self._beside:
             words.append(

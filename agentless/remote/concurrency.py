@@ -1,4 +1,4 @@
-"""A script that reads its standard input while its output is read."""
+"""Tasks that run at the same time."""
 
 from __future__ import annotations
 
@@ -9,6 +9,13 @@ from typing import Any, TypeVar
 from agentless.ports import Shell
 
 T = TypeVar("T")
+
+
+async def cancel(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks, and wait until they are over, whatever comes of them."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def feed(shell: Shell, data: AsyncIterable[bytes], ending: Coroutine[Any, Any, T]) -> T:
@@ -23,9 +30,7 @@ async def feed(shell: Shell, data: AsyncIterable[bytes], ending: Coroutine[Any, 
             both[1].result()
         return await both[0]
     finally:
-        for task in both:
-            task.cancel()
-        await asyncio.gather(*both, return_exceptions=True)
+        await cancel(*both)
 
 
 async def _write(shell: Shell, data: AsyncIterable[bytes]) -> None:
