@@ -10,8 +10,6 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
@@ -21,6 +19,7 @@ from typing import Any, BinaryIO, Self
 from urllib.parse import quote, unquote
 
 from agentless import __version__, paths
+from agentless.client.connection import Connector
 from agentless.client.http import (
     LAST_CHUNK,
     RequestFailed,
@@ -32,13 +31,10 @@ from agentless.client.http import (
     whole,
 )
 from agentless.client.stream import ProgramStream
-from agentless.errors import AgentlessError, ControllerError, InventoryError, NoAnswer, Refused, StateError, UsageError
+from agentless.errors import AgentlessError, ControllerError, InventoryError, NoAnswer, Refused, UsageError
 from agentless.formats.frames import END, NOTE, POSITION, Frame, read_frames
 from agentless.model.tasks.task_id import first_try
 from agentless.model.terminal import Size
-
-_folder = Lock()
-"""Held while the process stands in the state folder: there is one working directory for all threads."""
 
 WAIT_TURN = 30.0
 """Seconds of one turn of waiting for a task."""
@@ -53,14 +49,8 @@ way and the next one, which finds the new controller while it starts."""
 EMPTY_TURN = 5.0
 """Seconds of one turn of waiting for a node: after each, a change can be shown."""
 
-SOCKET_PATH = 103
-"""Bytes that the path of a socket may have on every system; Linux takes 107."""
-
 TARGET = 12_000
 """Bytes that the target of a request may have: the server takes 16 KiB for its whole head."""
-
-START_WITHIN = 15.0
-"""Seconds that a controller which is starting, or ending, may keep another one from starting."""
 
 
 class Breaker:
@@ -118,6 +108,7 @@ class Client:
         self._state = state
         self._inventory = inventory
         self._owner = owner
+        self._controller = Connector(state, inventory)
         self.warnings: list[str] = []
 
     @classmethod
@@ -190,7 +181,7 @@ class Client:
         """Likewise, for a POST whose body is this data, however much it is."""
         way = ("Host: agentless", "Connection: close", "Content-Type: application/octet-stream")
         head = self._head(f"POST {target(path, query)} HTTP/1.1", *way, "Transfer-Encoding: chunked")
-        with self._connected() as connection:
+        with self._controller.connected() as connection:
             connection.sendall(head)
             # Refused in the middle of it: why is in the answer.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -264,7 +255,7 @@ class Client:
         """The JSON answer to a POST of so many bytes."""
         about = ("Content-Type: application/octet-stream", f"Content-Length: {length}")
         head = self._head(f"POST {target(path, {})} HTTP/1.0", *about)
-        with self._connected() as connection, whole():
+        with self._controller.connected() as connection, whole():
             connection.sendall(head)
             for data in body:
                 connection.sendall(data)
@@ -319,7 +310,7 @@ class Client:
         # One that is read while it is answered has to say where each part of it ends.
         way = ("Host: agentless", "Connection: close", "Transfer-Encoding: chunked")
         head = self._head(f"POST {wanted} HTTP/1.1", *way)
-        connection = self._connected()
+        connection = self._controller.connected()
         try:
             with whole():
                 return ProgramStream(connection, self._answer(connection, head), gone)
@@ -338,11 +329,7 @@ class Client:
 
     def is_running(self) -> bool:
         """Whether a controller answers on the socket."""
-        try:
-            self._connect().close()
-        except OSError:
-            return False
-        return True
+        return self._controller.is_running()
 
     # ------------------------------------------------------------------ inside
 
@@ -355,7 +342,7 @@ class Client:
         """Send a request and read the head of its answer; gives its body."""
         about = ("Content-Type: application/json", f"Content-Length: {len(body.encode())}")
         head = self._head(f"{method} {target(path, query)} HTTP/1.0", *about)
-        with self._connected() as connection:
+        with self._controller.connected() as connection:
             if breaker := BREAKER.get():
                 breaker.watch(connection)
             with whole():
@@ -379,81 +366,6 @@ class Client:
         if response.status >= 400:
             raise failure(response.body.read())
         return response.body
-
-    def _connect(self) -> socket.socket:
-        """Connect by the socket's path, or from within the state folder where that path is too long."""
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        path = os.fsencode(self._state / "controller.sock")
-        try:
-            if len(path) <= SOCKET_PATH:
-                connection.connect(path)
-            else:
-                self._connect_from_within(connection)
-        except OSError:
-            connection.close()
-            raise
-        return connection
-
-    def _connect_from_within(self, connection: socket.socket) -> None:
-        with _folder:
-            back = os.open(".", os.O_RDONLY)
-            try:
-                os.chdir(self._state)
-                connection.connect("controller.sock")
-            finally:
-                os.fchdir(back)
-                os.close(back)
-
-    def _connected(self) -> socket.socket:
-        """A connection to the controller, which is started if none answers."""
-        try:
-            return self._connect()
-        except (FileNotFoundError, ConnectionRefusedError):
-            self._start()
-        except OSError as error:
-            raise StateError(f"{self._state} cannot be used: {error.strerror}") from None
-        try:
-            return self._connect()
-        except OSError as error:
-            raise ControllerError(f"the controller started but does not answer: {error}") from None
-
-    def _start(self) -> None:
-        """Start a controller in the background, as tmux starts its server, and wait until it answers."""
-        deadline = time.monotonic() + START_WITHIN
-        while problem := self._try_to_start():
-            if problem.error != "ControllerError" or time.monotonic() > deadline:
-                raise problem
-            # Another one is starting, or ending: soon it answers, or makes room.
-            time.sleep(0.1)
-            if self.is_running():
-                return
-
-    def _try_to_start(self) -> RequestFailed | None:
-        """None once a controller answers, else why it ended at its start."""
-        if self._inventory is None:
-            raise ControllerError("no controller runs and no inventory is found; write one with: agentless init")
-        reader, writer = os.pipe()
-        command = [sys.executable, "-m", "agentless.controller", str(self._state), str(self._inventory), str(writer)]
-        try:
-            subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[writer],
-                start_new_session=True,
-                cwd="/",
-            )
-            os.close(writer)
-            with os.fdopen(reader) as answer:
-                said = answer.read()
-        except OSError as error:
-            raise ControllerError(f"the controller cannot be started: {error}") from None
-        if said == "ready" or self.is_running():
-            return None
-        if said:
-            return failure(said.encode())
-        raise ControllerError(f"the controller ended at its start; {self._state}/controller.log says why")
 
 
 def _reported(answer: Iterable[bytes]) -> Iterator[dict[str, Any]]:
