@@ -189,7 +189,7 @@ class Client:
                     connection.sendall(chunk(piece))
                 connection.sendall(LAST_CHUNK)
             with whole():
-                yield from _reported(chunked_lines(self._answer(connection, b"")))
+                yield from _reported(chunked_lines(self._answer(connection)))
 
     def frames(self, path: str, **query: object) -> Iterator[Frame]:
         """The frames of a log but the last, as (1, 2 or NOTE, bytes); raises what that one says."""
@@ -259,7 +259,7 @@ class Client:
             connection.sendall(head)
             for data in body:
                 connection.sendall(data)
-            return json.loads(self._answer(connection, b"").read())
+            return json.loads(self._answer(connection).read())
 
     def until_empty(self, node: str) -> Iterator[dict[str, Any]]:
         """The drained node, turn by turn, until no task lives there any more; raises Refused when it was resumed."""
@@ -313,7 +313,8 @@ class Client:
         connection = self._controller.connected()
         try:
             with whole():
-                return ProgramStream(connection, self._answer(connection, head), gone)
+                connection.sendall(head)
+                return ProgramStream(connection, self._answer(connection), gone)
         except BaseException:
             connection.close()
             raise
@@ -346,7 +347,8 @@ class Client:
             if breaker := BREAKER.get():
                 breaker.watch(connection)
             with whole():
-                yield self._answer(connection, head + body.encode())
+                connection.sendall(head + body.encode())
+                yield self._answer(connection)
 
     def _head(self, *lines: str) -> bytes:
         """The head of a request, with who asks and for what."""
@@ -357,9 +359,8 @@ class Client:
             head.append(f"X-Agentless-Owner: {self._owner}")
         return "\r\n".join([*head, "", ""]).encode()
 
-    def _answer(self, connection: socket.socket, request: bytes) -> BinaryIO:
-        """The body of the answer to a request; raises what it says when that is an error."""
-        connection.sendall(request)
+    def _answer(self, connection: socket.socket) -> BinaryIO:
+        """The body of the answer to the request that was sent; raises what it says when that is an error."""
         response = Response(connection)
         if warning := response.headers.get("x-agentless-warning"):
             self.warned(unquote(warning))
