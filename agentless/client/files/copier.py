@@ -15,19 +15,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from agentless.client.client import Client
 from agentless.client.files.rsync_shell import VARIABLE
+from agentless.client.files.transfer import ByteCount, Ended, Incoming, Meter, Outgoing
 from agentless.client.http import RequestFailed
 from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError, CopyFailed, UsageError
 from agentless.formats.archive import Unpacker, forbidden_bits, pack
 from agentless.model.files.location import PARTIAL, Kind, Place, encoded, split, there
-from agentless.model.text import Tail
 from agentless.rules.files.copy_errors import LEFT_OUT, is_good_rsync, sentences
 from agentless.rules.files.destination import Landing, check_source, check_target, landings
 
@@ -35,19 +34,6 @@ _PROGRESS = re.compile(rb"\s*([0-9,.]+) +[0-9]+% ")
 _NO_ROOM = 11
 """What rsync ends with when a file cannot be written."""
 _PATTERN = re.compile(r"[*?\[\\]")
-
-
-class Meter(Protocol):
-    """Shows the progress of a copy."""
-
-    def begin(self, name: str) -> None:
-        """The next one of what is copied."""
-
-    def reached(self, size: int) -> None:
-        """So many bytes of its files are copied."""
-
-    def end(self, moved: int) -> None:
-        """It is copied; so many bytes went over the link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +114,11 @@ class Copier:
     def _fetch(self, landing: Landing, at: str, far: _Found, *, exists: bool) -> None:
         """From there."""
         folder, name = (landing.target or ".", ".") if exists else _split_here(landing.target)
-        counted = _Sum(self._meter)
+        counted = ByteCount(self._meter)
         strip = 1 if far.container or not landing.is_folder else 0
         unpacker = Unpacker(folder, name, strip, counted.add)
-        with self._transfer(at, "send", landing.source.path, landing) as terminal:
-            stream = _Incoming(terminal)
+        with self._transfer(at, "send", landing.source.path, landing) as program:
+            stream = Incoming(program)
             failure: CopyFailed | None = None
             try:
                 members = unpacker.unpack(stream)
@@ -145,8 +131,8 @@ class Copier:
         if not members:
             raise CopyFailed("; ".join(complaints[:3]) or str(failure or f"nothing came of {landing.source}"))
         self.notes += unpacker.notes
-        if terminal.exit_code:
-            self.notes += complaints or [f"{landing.source}: not all of it came (tar ended with {terminal.exit_code})"]
+        if program.exit_code:
+            self.notes += complaints or [f"{landing.source}: not all of it came (tar ended with {program.exit_code})"]
         else:
             self._warn(at, complaints)
         self._meter.end(stream.received)
@@ -154,20 +140,20 @@ class Copier:
     def _bring(self, landing: Landing, at: str, far: _Found) -> None:
         """To there."""
         base = landing.target.rstrip("/").rpartition("/")[2]
-        with self._transfer(at, "receive", landing.target, landing) as terminal:
-            sink = _Outgoing(terminal, _Sum(self._meter))
+        with self._transfer(at, "receive", landing.target, landing) as program:
+            sink = Outgoing(program, ByteCount(self._meter))
             notes: list[str] = []
             try:
                 if far.container:
                     notes = pack(sink, landing.source.path, base or ".")
                 else:
                     notes = pack(sink, landing.source.path, "t", whole="whole")
-                terminal.write_eof()
-            except _Over:
+                program.write_eof()
+            except Ended:
                 pass
             sink.wait()  # raises what broke it off
         complaints = sentences(sink.words, at, there=True, name=base)
-        if terminal.exit_code:
+        if program.exit_code:
             raise CopyFailed("; ".join(complaints[:3]) or f"{at} did not take {landing.source}; try again")
         self.notes += notes
         self._warn(at, complaints)
@@ -288,96 +274,6 @@ def _open_pipe() -> Iterator[tuple[BinaryIO, BinaryIO]]:
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as ours, os.fdopen(writer, "wb", buffering=0) as theirs:
         yield ours, theirs
-
-
-class _Sum:
-    """Bytes that come in pieces."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._meter, self._sum = meter, 0
-
-    def add(self, size: int) -> None:
-        """So many more."""
-        self._sum += size
-        self._meter.reached(self._sum)
-
-
-class _Incoming:
-    """What a transfer prints, as a file."""
-
-    def __init__(self, terminal: ProgramStream) -> None:
-        self.received = 0
-        self._errors = Tail(20_000)
-        self._terminal = terminal
-        self._rest = b""
-
-    def read(self, size: int) -> bytes:
-        """At most so many bytes, nothing at the end."""
-        while not self._rest:
-            chunk = self._terminal.read_stream()
-            if chunk is None:
-                return b""
-            if chunk[0] == 2:
-                self._errors.add(chunk[1])
-            else:
-                self.received += len(chunk[1])
-                self._rest = chunk[1]
-        data, self._rest = self._rest[:size], self._rest[size:]
-        return data
-
-    @property
-    def words(self) -> str:
-        """The end of its standard error, in which names of files may be no UTF-8."""
-        return bytes(self._errors).decode("utf-8", "surrogateescape")
-
-    def drain(self) -> None:
-        """Read up to its end."""
-        while self.read(1 << 20):
-            pass
-
-
-class _Over(Exception):
-    """The other side has ended."""
-
-
-class _Outgoing:
-    """Where a transfer takes from, as a file; a thread reads what it says meanwhile."""
-
-    def __init__(self, terminal: ProgramStream, counted: _Sum) -> None:
-        self.sent = 0
-        self._terminal, self._counted = terminal, counted
-        self._said = _Incoming(terminal)
-        self._failure: AgentlessError | None = None
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._listen, daemon=True)
-        self._thread.start()
-
-    @property
-    def words(self) -> str:
-        """Its standard error."""
-        return self._said.words
-
-    def write(self, data: bytes) -> int:
-        """Send it; raises _Over when nobody takes it any more."""
-        if self._ended.is_set():
-            raise _Over
-        self._terminal.write(data)
-        self.sent += len(data)
-        self._counted.add(len(data))
-        return len(data)
-
-    def wait(self) -> None:
-        """Wait for the end of the other side."""
-        self._thread.join()
-        if self._failure:
-            raise self._failure
-
-    def _listen(self) -> None:
-        try:
-            self._said.drain()
-        except AgentlessError as error:
-            self._failure = error
-        self._ended.set()
 
 
 def _good_rsync() -> str | None:

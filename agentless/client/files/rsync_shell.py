@@ -37,9 +37,9 @@ def main() -> int:
     arguments = [encoded(word) for word in sys.argv[2:]]  # the first one is the name of a host
     report: dict[str, object] = {"sent": 0, "received": 0}
     try:
-        with client.transfer(setting["place"], way="rsync", argument=arguments, **setting["what"]) as terminal:
-            threading.Thread(target=_send, args=(terminal, report), daemon=True).start()
-            return _receive(terminal, report)
+        with client.transfer(setting["place"], way="rsync", argument=arguments, **setting["what"]) as program:
+            threading.Thread(target=_send, args=(program, report), daemon=True).start()
+            return _receive(program, report)
     except AgentlessError as error:
         report |= {"message": str(error), "exit_code": error.exit_code}
         return 255
@@ -49,19 +49,19 @@ def main() -> int:
         os.write(setting["report"], json.dumps(report).encode())
 
 
-def _send(terminal: ProgramStream, report: dict[str, object]) -> None:
+def _send(program: ProgramStream, report: dict[str, object]) -> None:
     sent = 0
     with contextlib.suppress(OSError):  # what it has ended with, its other end hears
         while data := os.read(0, CHUNK):
-            terminal.write(data)
+            program.write(data)
             sent += len(data)
             report["sent"] = sent
-    terminal.write_eof()
+    program.write_eof()
 
 
-def _receive(terminal: ProgramStream, report: dict[str, object]) -> int:
+def _receive(program: ProgramStream, report: dict[str, object]) -> int:
     received = 0
-    while chunk := terminal.read_stream():
+    while chunk := program.read_stream():
         fd, data = chunk
         received += len(data)
         report["received"] = received
@@ -70,7 +70,7 @@ def _receive(terminal: ProgramStream, report: dict[str, object]) -> int:
                 data = data[os.write(fd, data) :]
         except OSError:  # the rsync here has ended, and says why
             return 255
-    return terminal.exit_code if terminal.exit_code is not None else 255
+    return program.exit_code if program.exit_code is not None else 255
 
 
 if __name__ == "__main__":
