@@ -54,7 +54,7 @@ TARGET = 12_000
 
 
 class Breaker:
-    """Breaks off, from another thread, the requests of the context that has it as `BREAKER`."""
+    """Cancels, from another thread, the requests of the context that has it as `BREAKER`."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -62,7 +62,7 @@ class Breaker:
         self._open: socket.socket | None = None
 
     def watch(self, connection: socket.socket) -> None:
-        """Break off this one, from now on."""
+        """Cancel this connection's request too, once cancelled."""
         with self._lock:
             self._open = connection
             if self._broken:
@@ -70,7 +70,7 @@ class Breaker:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Break off what is asked in here."""
+        """Make the requests in this block cancellable."""
         before = BREAKER.set(self)
         try:
             yield
@@ -78,7 +78,7 @@ class Breaker:
             BREAKER.reset(before)
 
     def break_off(self) -> None:
-        """End the request under way, and refuse those that would follow. What was asked for goes on."""
+        """End the current request and refuse later ones. The controller goes on with what it has begun."""
         with self._lock:
             self._broken = True
             if self._open:
@@ -87,21 +87,21 @@ class Breaker:
 
 
 def coming(task: dict[str, Any]) -> bool:
-    """Whether outputs of an ended task are on their way."""
+    """Whether outputs of an ended task are still being copied."""
     return any(output["state"] == "coming" for output in task.get("outputs") or ())
 
 
 class BrokenOff(Exception):
-    """Nobody waits for this request any more."""
+    """The request was cancelled by a Breaker."""
 
 
 BREAKER: ContextVar[Breaker | None] = ContextVar("breaker", default=None)
 
 
 class Client:
-    """The controller of one state folder. `inventory` is what it has to serve, None: whatever it serves.
+    """Requests to the controller of one state folder.
 
-    `owner` is who asks, None: the controller's own.
+    `inventory` is the one that it must serve; None accepts any. `owner` is the user who asks; None is the controller's.
     """
 
     def __init__(self, state: Path, inventory: Path | None, owner: str | None = None) -> None:
@@ -113,7 +113,7 @@ class Client:
 
     @classmethod
     def found(cls, inventory: Path | None, owner: str | None = None) -> Self:
-        """The client for the inventory that is named, or found: in the environment, here, in the config folder."""
+        """The client for an inventory, given or found: in the environment, here, or in the config folder."""
         state = paths.state_dir()
         try:
             return cls(state, paths.find_inventory(inventory), owner)
@@ -124,7 +124,7 @@ class Client:
             return served
 
     def another(self) -> Self:
-        """One more client of the same controller, for another thread."""
+        """Another client of the same controller, for another thread."""
         return type(self)(self._state, self._inventory, self._owner)
 
     def submit(self, request: dict[str, Any]) -> Any:
@@ -152,7 +152,7 @@ class Client:
         return self._json("GET", path, query)
 
     def asked(self, path: str, **query: object) -> Any:
-        """Likewise, asked again when the controller dies and comes back meanwhile."""
+        """The JSON answer to a GET, repeated if the controller dies and another one starts."""
         for _ in range(TRIES - 1):
             with contextlib.suppress(ControllerError):
                 return self.get(path, **query)
@@ -167,7 +167,7 @@ class Client:
         return self._json("DELETE", path, query)
 
     def lines(self, path: str, **query: object) -> Iterator[Any]:
-        """The JSON objects of an endless answer, as they arrive."""
+        """The JSON objects of an answer without an end, as they arrive."""
         with self._open("GET", path, query) as answer:
             for line in answer:
                 yield json.loads(line)
@@ -178,7 +178,7 @@ class Client:
             yield from _reported(answer)
 
     def upload(self, path: str, data: Iterable[bytes], **query: object) -> Iterator[dict[str, Any]]:
-        """Likewise, for a POST whose body is this data, however much it is."""
+        """The same for a POST with a body of any length."""
         way = ("Host: agentless", "Connection: close", "Content-Type: application/octet-stream")
         head = self._head(f"POST {target(path, query)} HTTP/1.1", *way, "Transfer-Encoding: chunked")
         with self._controller.connected() as connection:
@@ -192,7 +192,7 @@ class Client:
                 yield from _reported(chunked_lines(self._answer(connection)))
 
     def frames(self, path: str, **query: object) -> Iterator[Frame]:
-        """The frames of a log but the last, as (1, 2 or NOTE, bytes); raises what that one says."""
+        """The frames of a log without its END, as (1, 2 or NOTE, bytes); raises the error in the END."""
         with self._open("GET", path, query) as answer:
             for kind, data in read_frames(answer):
                 if kind == END:
@@ -203,10 +203,10 @@ class Client:
         raise ControllerError("the controller went away before the end of the log; the task runs on: ask again")
 
     def followed(self, path: str, *, patient: bool = False, **query: object) -> Iterator[Frame]:
-        """The frames of a log until its task has ended, as those of `frames`.
+        """The frames of a log until its task has ended, like those of `frames`.
 
-        Where the node or the controller goes away, and comes back, it goes on with the next byte; that it waits for a
-        node is a NOTE. With `patient` it waits for the first answer as well.
+        If the node or the controller goes away and comes back, the log continues with the next byte. A NOTE says when
+        it waits for a node. With `patient` it waits for the first answer, too.
         """
         position, begun, failures, noted = None, patient, 0, ""
         while True:
@@ -252,7 +252,7 @@ class Client:
                 task = first_try(found["id"])  # a name may soon be another task's, and the number of a try changes
 
     def post_bytes(self, path: str, length: int, body: Iterator[bytes]) -> Any:
-        """The JSON answer to a POST of so many bytes."""
+        """The JSON answer to a POST with a body of known length."""
         about = ("Content-Type: application/octet-stream", f"Content-Length: {length}")
         head = self._head(f"POST {target(path, {})} HTTP/1.0", *about)
         with self._controller.connected() as connection, whole():
@@ -262,7 +262,7 @@ class Client:
             return json.loads(self._answer(connection).read())
 
     def until_empty(self, node: str) -> Iterator[dict[str, Any]]:
-        """The drained node, turn by turn, until no task lives there any more; raises Refused when it was resumed."""
+        """The drained node every few seconds, until it has no live task; raises Refused if it was resumed."""
         while True:
             found = self.asked(f"/v1/nodes/{node}/empty", within=EMPTY_TURN)
             if not found["drained"]:
@@ -272,7 +272,7 @@ class Client:
                 return
 
     def events(self, *, follow: bool, **query: object) -> Iterator[Any]:
-        """What has happened; with `follow` without an end, also over a controller that dies and comes back."""
+        """The events; with `follow` without an end, even if the controller dies and another one starts."""
         failures = 0
         while True:
             try:
@@ -291,8 +291,8 @@ class Client:
     ) -> ProgramStream:
         """Begin a command (none: a shell) in the container of a running task; it ends when the stream is closed.
 
-        With `of="envs"` it is the build container of the env of that name.
-        Without a size it has no terminal: its two streams stay apart, and its input can end.
+        With `of="envs"` in the build container of an env. Without a size the command has no terminal: its two output
+        streams stay apart, and its input can end.
         """
         wanted = target(f"/v1/{of}/{task}/terminal", {"command": command, "size": size})
         if len(wanted) > TARGET:
@@ -320,12 +320,12 @@ class Client:
             raise
 
     def setting(self) -> dict[str, str | None]:
-        """What another program needs to ask the same controller, in the name of the same owner."""
+        """What another program needs to send requests to the same controller as the same user."""
         inventory = None if self._inventory is None else str(self._inventory)
         return {"state": str(self._state), "inventory": inventory, "owner": self._owner}
 
     def warned(self, text: str) -> None:
-        """Take down what the controller wants said along with an answer."""
+        """Keep a warning that came with an answer."""
         self.warnings.append(text)
 
     def is_running(self) -> bool:
@@ -340,7 +340,7 @@ class Client:
 
     @contextlib.contextmanager
     def _open(self, method: str, path: str, query: dict[str, object], body: str = "") -> Iterator[BinaryIO]:
-        """Send a request and read the head of its answer; gives its body."""
+        """Send a request; gives the body of its answer."""
         about = ("Content-Type: application/json", f"Content-Length: {len(body.encode())}")
         head = self._head(f"{method} {target(path, query)} HTTP/1.0", *about)
         with self._controller.connected() as connection:
@@ -351,7 +351,7 @@ class Client:
                 yield self._answer(connection)
 
     def _head(self, *lines: str) -> bytes:
-        """The head of a request, with who asks and for what."""
+        """The head of a request, with the user and the inventory."""
         head = [*lines, f"X-Agentless-Version: {__version__}"]
         if self._inventory is not None:
             head.append(f"X-Agentless-Inventory: {quote(str(self._inventory))}")
@@ -360,7 +360,7 @@ class Client:
         return "\r\n".join([*head, "", ""]).encode()
 
     def _answer(self, connection: socket.socket) -> BinaryIO:
-        """The body of the answer to the request that was sent; raises what it says when that is an error."""
+        """The body of the answer to the request that was sent; raises its error."""
         response = Response(connection)
         if warning := response.headers.get("x-agentless-warning"):
             self.warned(unquote(warning))

@@ -1,4 +1,4 @@
-"""The way to the controller: its socket, and its start where none runs."""
+"""Connections to the controller, which is started if none runs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from agentless.client.http import RequestFailed, failure
 from agentless.errors import ControllerError, StateError
 
 _folder = Lock()
-"""Held while the process stands in the state folder: there is one working directory for all threads."""
+"""Held while the state folder is the working directory, of which there is one for all threads."""
 SOCKET_PATH = 103
 """Bytes that the path of a socket may have on every system; Linux takes 107."""
 START_WITHIN = 15.0
-"""Seconds that a controller which is starting, or ending, may keep another one from starting."""
+"""Seconds to wait for another controller that is starting or ending."""
 
 
 class Connector:
-    """Connects to the controller of one state folder. `inventory` is what a new one has to serve."""
+    """Connects to the controller of one state folder. `inventory` is for one that it starts."""
 
     def __init__(self, state: Path, inventory: Path | None) -> None:
         self._state, self._inventory = state, inventory
@@ -36,7 +36,7 @@ class Connector:
         return True
 
     def connect(self) -> socket.socket:
-        """Connect by the socket's path, or from within the state folder where that path is too long."""
+        """Connect by the path of the socket, or from the state folder if that path is too long."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         path = os.fsencode(self._state / "controller.sock")
         try:
@@ -73,18 +73,18 @@ class Connector:
                 os.close(back)
 
     def _start(self) -> None:
-        """Start a controller in the background, as tmux starts its server, and wait until it answers."""
+        """Start a controller in the background, like tmux its server, and wait until it answers."""
         deadline = time.monotonic() + START_WITHIN
         while problem := self._try_to_start():
             if problem.error != "ControllerError" or time.monotonic() > deadline:
                 raise problem
-            # Another one is starting, or ending: soon it answers, or makes room.
+            # Another one is starting or ending.
             time.sleep(0.1)
             if self.is_running():
                 return
 
     def _try_to_start(self) -> RequestFailed | None:
-        """None once a controller answers, else why it ended at its start."""
+        """None once a controller answers, else the error it ended with."""
         if self._inventory is None:
             raise ControllerError("no controller runs and no inventory is found; write one with: agentless init")
         reader, writer = os.pipe()

@@ -14,7 +14,7 @@ from agentless.model.text import lines_of
 
 
 class RequestFailed(AgentlessError):
-    """The controller's own sentence, with its exit code; `error` is the name of what it raised."""
+    """An error in an answer of the controller: its message and exit code; `error` is the name of its class."""
 
     def __init__(self, message: str, exit_code: int, error: str = "") -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class RequestFailed(AgentlessError):
 
 
 class Response:
-    """An answer: its status and headers (names in lower case), then its body as a file. Ends with the connection."""
+    """An answer: its status, its headers (names in lower case), and its body as a file."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.body = connection.makefile("rb")
@@ -65,7 +65,7 @@ def chunked_lines(body: BinaryIO) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def whole() -> Iterator[None]:
-    """Raises ControllerError for no answer, or half of one."""
+    """Raises ControllerError for a missing or incomplete answer."""
     try:
         yield
     except (OSError, IndexError, ValueError):
@@ -75,14 +75,14 @@ def whole() -> Iterator[None]:
 
 
 def target(path: str, query: Mapping[str, object]) -> str:
-    """What a request is for. What is no UTF-8 in an argument goes over as it came, and names nothing there."""
+    """The target of a request. Bytes of arguments that are no UTF-8 pass unchanged."""
     given = {key: _text(value) for key, value in query.items() if value is not None}
     words = urlencode(given, doseq=True, errors="surrogateescape")
     return quote(path, errors="surrogateescape") + (f"?{words}" if words else "")
 
 
 def failure(body: bytes) -> RequestFailed:
-    """What a body says that is an error."""
+    """The error in the body of an answer."""
     try:
         problem = json.loads(body)
         text = "\n".join(lines_of(problem["message"]))

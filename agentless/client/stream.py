@@ -1,4 +1,4 @@
-"""A program on a node or in a container, from this side: it is read and written at the same time."""
+"""A program on a node or in a container, from the side of the client: read and written at the same time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from agentless.model.terminal import Size
 
 
 class ProgramStream:
-    """The program that `Client.terminal` has begun. One thread may read while others write, resize and close.
+    """A running program. One thread may read while others write, resize and close.
 
-    `gone` is what to say when the controller goes away.
-    `exit_code` is its own, once `read` has given None; it stays None when the terminal was closed before.
+    `gone` is the message if the controller goes away. `exit_code` is known once `read` has returned None, unless the
+    stream was closed before.
     """
 
     def __init__(self, connection: socket.socket, answer: BinaryIO, gone: str) -> None:
@@ -33,12 +33,12 @@ class ProgramStream:
         self._closed = False
 
     def read(self) -> bytes | None:
-        """What it prints next; None when it has ended, or was closed. Raises what broke it off."""
+        """The next output; None if the program has ended or the stream was closed. Raises the error that ended it."""
         found = self.read_stream()
         return None if found is None else found[1]
 
     def read_stream(self) -> tuple[int, bytes] | None:
-        """Likewise, with the stream (1 or 2), which are apart without a terminal only."""
+        """The next output with its stream, 1 or 2. On a terminal all of it is 1."""
         while self.exit_code is None and not self._closed:
             if not self._arrived:
                 self._receive()
@@ -53,22 +53,22 @@ class ProgramStream:
         return None
 
     def write(self, data: bytes) -> None:
-        """Type; waits while the program takes nothing. Dropped once it has ended."""
+        """Write input; blocks while the program reads nothing. Input after its end is dropped."""
         for start in range(0, len(data), MOST):
             self._send(frame(DATA, data[start : start + MOST]))
 
     def write_eof(self) -> None:
-        """End its input. A terminal has no such end: there it is a key."""
+        """Close its input. Without effect on a terminal, where a key does that."""
         self._send(frame(END))
 
     def resize(self, columns: int, rows: int) -> None:
-        """Give its terminal another size."""
+        """Change the size of its terminal."""
         self._send(frame(RESIZE, str(Size(columns, rows)).encode()))
 
     def close(self) -> None:
-        """Hang up: what still runs there is ended. A thread that reads gets None."""
+        """Disconnect, which ends the program. A thread that reads gets None."""
         self._closed = True
-        with contextlib.suppress(OSError):  # the other side was faster
+        with contextlib.suppress(OSError):  # it was disconnected already
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
@@ -79,7 +79,7 @@ class ProgramStream:
         self.close()
 
     def _send(self, data: bytes) -> None:
-        # That it does not arrive any more is for the reader to hear.
+        # The reader gets the error.
         with self._writing, contextlib.suppress(OSError):
             self._connection.sendall(chunk(data))
 

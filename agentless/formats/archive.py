@@ -23,14 +23,14 @@ Notes = list[str]
 
 
 class Reader:
-    """A file of a known size as a tar wants it: exactly that many bytes, whatever happens to it meanwhile."""
+    """Reads exactly `size` bytes of a file, even if it becomes shorter or longer meanwhile."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
         self._file, self._left = file, size
         self.is_short = False
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes; zeros when it has become shorter."""
+        """The next bytes; zeros if the file has become shorter."""
         size = self._left if size < 0 else min(size, self._left)
         data = b"" if self.is_short else self._file.read(size)
         self._left -= size
@@ -79,7 +79,7 @@ def _walk(source: str, name: str, notes: Notes) -> Iterator[tuple[str, str]]:
 
 
 def _inside(folder: str, name: str, notes: Notes) -> Iterator[tuple[str, str, bool]]:
-    """What is in a folder: its path, its name in the archive, and whether it is a folder."""
+    """The entries of a folder: path, name in the archive, and whether it is a folder."""
     found: list[os.DirEntry[str]] = []
     try:
         with os.scandir(folder) as entries:
@@ -107,7 +107,7 @@ def _add(archive: tarfile.TarFile, path: str, inner: str, notes: Notes, *, is_na
 
 
 def _forget(archive: tarfile.TarFile) -> None:
-    """It would remember all its members, which may be millions."""
+    """Keep tarfile from remembering all members, which may be millions."""
     archive.members = []  # type: ignore[attr-defined]
 
 
@@ -132,7 +132,7 @@ class Unpacker:
         self._mode = _MODE & ~forbidden_bits()
 
     def unpack(self, stream: Any) -> int:
-        """Read to the end; how many members there were. Raises CopyFailed, and whatever the stream raises."""
+        """Read to the end; gives the number of members. Raises CopyFailed, and errors of the stream."""
         try:
             return pulled(self._unpack(Tar()), stream.read)
         except Incomplete as error:
@@ -184,20 +184,20 @@ class Unpacker:
         self._count(hole + len(data))
 
     def _parts(self, name: str) -> Parts:
-        """Where a member goes, from the folder on; raises CopyFailed for one that would get out of it."""
+        """The path of a member below the folder; raises CopyFailed for one that leads out of it."""
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if ".." in parts or "\0" in name or (name.startswith("/") and not self._strip):
             raise CopyFailed(f"what came has a member {name[:80]!r}, that leads out of {self._folder}; ended there")
         return (self._name, *parts[self._strip :])
 
     def _put_same(self, parts: Parts, source: Parts, path: str) -> None:
-        """Another name of a file that was put here before."""
+        """Make a hard link to a file of the same archive."""
         if source not in self._written:
             raise CopyFailed(f"what came has a link from {shown(path)} to a file that it has not brought; ended there")
         self._tree.hard_link(parts, source)
 
     def _finish_folder(self, parts: Parts, member: Member | None) -> None:
-        """The mode and the time of a folder that was made: not before all that belongs into it is there."""
+        """Set the mode and time of a new folder, after everything in it was written."""
         with self._at(os.path.join(self._folder, *parts)):
             folder = self._tree.folder(parts)
             os.fchmod(folder, (member.mode if member else 0o755) & self._mode)
@@ -216,7 +216,7 @@ class Unpacker:
 
 
 def forbidden_bits() -> int:
-    """What the umask of this process keeps group and others from: here only to write, since a copy keeps the rest."""
+    """The write bits for group and others that the umask of this process forbids. A copy keeps all other bits."""
     umask = os.umask(0o077)
     os.umask(umask)
     return umask & 0o022
@@ -224,7 +224,7 @@ def forbidden_bits() -> int:
 
 @contextlib.contextmanager
 def _noting(notes: Notes, path: str) -> Iterator[None]:
-    """What cannot be read here is noted, and the rest goes on; what goes wrong elsewhere is no concern of this one."""
+    """Note what cannot be read here, and go on. Errors of the sink have no file name, and are raised."""
     try:
         yield
     except OSError as error:

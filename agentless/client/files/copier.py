@@ -32,7 +32,7 @@ from agentless.rules.files.destination import Landing, check_source, check_targe
 
 _PROGRESS = re.compile(rb"\s*([0-9,.]+) +[0-9]+% ")
 _NO_ROOM = 11
-"""What rsync ends with when a file cannot be written."""
+"""The exit code of rsync if a file cannot be written."""
 _PATTERN = re.compile(r"[*?\[\\]")
 
 
@@ -46,10 +46,7 @@ class _Found:
 
 
 class Copier:
-    """Copies; `notes` is what was left out, in sentences: then not all was copied.
-
-    `warnings` is what programs on the nodes have said, although all was copied.
-    """
+    """Copies files. `notes` are sentences about what was left out; `warnings` those of programs when all was copied."""
 
     def __init__(self, client: Client, meter: Meter) -> None:
         self.notes: list[str] = []
@@ -59,7 +56,7 @@ class Copier:
         self._rsync = _good_rsync()
 
     def copy(self, sources: Sequence[Place], destination: Place) -> None:
-        """Copy all sources; raises CopyFailed for the first one that fails, and whatever the controller says."""
+        """Copy all sources; raises CopyFailed for the first one that fails, and errors of the controller."""
         self._check_sides(sources, destination)
         ours = {at: self._look(at, [s.path for s in sources if s.at == at]) for at in {s.at for s in sources}}
         kinds = [(source, ours[source.at].kinds[source.path]) for source in sources]
@@ -112,7 +109,7 @@ class Copier:
     # --------------------------------------------------------------------- tar
 
     def _fetch(self, landing: Landing, at: str, far: _Found, *, exists: bool) -> None:
-        """From there."""
+        """Copy to this machine by tar."""
         folder, name = (landing.target or ".", ".") if exists else _split_here(landing.target)
         counted = ByteCount(self._meter)
         strip = 1 if far.container or not landing.is_folder else 0
@@ -138,7 +135,7 @@ class Copier:
         self._meter.end(stream.received)
 
     def _bring(self, landing: Landing, at: str, far: _Found) -> None:
-        """To there."""
+        """Copy from this machine by tar."""
         base = landing.target.rstrip("/").rpartition("/")[2]
         with self._transfer(at, "receive", landing.target, landing) as program:
             sink = Outgoing(program, ByteCount(self._meter))
@@ -160,7 +157,7 @@ class Copier:
         self._meter.end(sink.sent)
 
     def _warn(self, at: str, words: Sequence[str]) -> None:
-        """Take down what was said of a copy that succeeded: tar also says so what it leaves out."""
+        """Keep the messages of a copy that succeeded. Some of tar's are about what it left out."""
         self.notes += [line for line in words if line.endswith(LEFT_OUT)]
         self.warnings += [f"{at}: {line}" for line in words if not line.endswith(LEFT_OUT)]
 
@@ -170,7 +167,7 @@ class Copier:
     # ------------------------------------------------------------------- rsync
 
     def _by_rsync(self, landing: Landing, at: str, *, is_coming: bool, exists: bool) -> None:
-        """Either way. Of a folder that exists the own mode stays: then what is copied is not it, but what is in it."""
+        """Copy in either direction. A folder that exists keeps its mode, since only what is in it is copied."""
         path = landing.source.path if is_coming else landing.target
         what = {"path": encoded(path), "folder": landing.is_folder}
         forbidden = forbidden_bits()
@@ -244,7 +241,7 @@ class Copier:
         self._meter.end(int(end.get("sent", 0)) + int(end.get("received", 0)))
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Tell how far it is, by what it prints again and again on one line."""
+        """Report the progress that rsync prints, again and again on one line."""
         rest = b""
         while process.stdout and (data := os.read(process.stdout.fileno(), 65536)):
             *lines, rest = re.split(rb"[\r\n]", rest + data)
@@ -257,7 +254,7 @@ class Copier:
 
 
 def _drop_partial(path: str) -> None:
-    """A copy goes on where it was when its link broke, but not when there was no room for it."""
+    """Remove partial files. They are kept after a broken link, to continue, but not after a full disk."""
     if not path.endswith("/"):
         partial = os.path.join(os.path.dirname(path), PARTIAL)
         with contextlib.suppress(OSError):
@@ -277,7 +274,7 @@ def _open_pipe() -> Iterator[tuple[BinaryIO, BinaryIO]]:
 
 
 def _good_rsync() -> str | None:
-    """The rsync here, if it is one that will do."""
+    """The local rsync, if its version is new enough."""
     program = shutil.which("rsync")
     if program is None:
         return None

@@ -24,7 +24,7 @@ CHUNK = 256 * 1024
 
 
 def main() -> int:
-    """Be the connection; the exit code is that of the rsync at the other end.
+    """Carry both directions; the exit code is that of the rsync at the other end.
 
     An rsync that fails ends what it takes for ssh with SIGUSR1, and by that would keep the node from saying why.
     """

@@ -33,7 +33,7 @@ _SETTLED = 2.0
 
 @dataclass
 class Scan:
-    """What was found in a folder, or of a file. `notes` are what a person should know of it, in words."""
+    """The files of an upload. `notes` are sentences for the user."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Scan:
 
 
 def sent(served: Client, asked: Submission, say: Callable[[str], None] = lambda _: None) -> Submission:
-    """The submission with a snapshot of all that is uploaded, which the controller has by then."""
+    """The submission with a snapshot of each upload, which the controller has received."""
     if not asked.spec.uploads:
         return asked
     done = tuple(replace(each, snapshot=_surely(served, each, say)) for each in asked.spec.uploads)
@@ -49,7 +49,7 @@ def sent(served: Client, asked: Submission, say: Callable[[str], None] = lambda 
 
 
 def _surely(served: Client, upload: Upload, say: Callable[[str], None]) -> str:
-    """Once more when the controller goes away meanwhile: another one begins, and has what had come."""
+    """Send it, and again if the controller dies: the next one has what had arrived."""
     try:
         return _send(served, upload, say)
     except ControllerError:
@@ -88,7 +88,7 @@ def _bodies(top: Path, wanted: Mapping[str, str], entries: Mapping[str, Entry]) 
 
 
 def scan(top: Path, known: _Known) -> Scan:
-    """What is there now, as `Snapshot` has it. Raises UsageError for what cannot be read or is too large."""
+    """Read a folder or file for a snapshot. Raises UsageError for what cannot be read or is too large."""
     found = Scan()
     try:
         mode = top.stat().st_mode
@@ -106,7 +106,7 @@ def scan(top: Path, known: _Known) -> Scan:
 
 
 def _folder(top: Path, below: str, prefix: str, ignored: Ignored, found: Scan, known: _Known) -> None:
-    """All of a folder; `below` is its path from `top` on, and `prefix` the path of `top` for the rules."""
+    """Read a folder; `below` is its path below `top`, `prefix` the path of `top` within its repository."""
     here = top / below
     ignored = _with_rules(ignored, here, prefix + below + "/" * bool(below))
     with os.scandir(here) as listing:
@@ -147,7 +147,7 @@ def _file(place: Path, path: str, found: Scan, known: _Known) -> None:
 
 
 def _rules_above(top: Path) -> tuple[Ignored, str]:
-    """The rules of the repository that a folder is in, and its path there with a slash at its end.
+    """The ignore rules of the repository around a folder, and its path there with a trailing slash.
 
     Rules that leave out the folder itself are not meant for somebody who has named it.
     """
@@ -179,7 +179,7 @@ def _lines(path: Path) -> list[str]:
 
 
 class _Known:
-    """What files had in them when they were read last: by path their size, times and SHA-256. It is only a memory."""
+    """A cache of digests: by path the size, times and SHA-256 of files that were read before."""
 
     def __init__(self, source: str) -> None:
         name = hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -205,7 +205,7 @@ class _Known:
             unfinished.replace(self._path)
 
     def digest(self, place: Path, path: str, status: os.stat_result) -> tuple[str, int]:
-        """The SHA-256 of a file, and how many bytes that is of."""
+        """The SHA-256 and the size of a file."""
         mark = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
         had = self._had.get(path)
         if had and had[:4] == mark:

@@ -14,29 +14,29 @@ class Meter(Protocol):
     """Shows the progress of a copy."""
 
     def begin(self, name: str) -> None:
-        """The next one of what is copied."""
+        """The next source is copied."""
 
     def reached(self, size: int) -> None:
-        """So many bytes of its files are copied."""
+        """This many bytes of its files are copied."""
 
     def end(self, moved: int) -> None:
-        """It is copied; so many bytes went over the link."""
+        """The source is copied; `moved` bytes went over the link."""
 
 
 class ByteCount:
-    """Bytes that come in pieces."""
+    """Adds up pieces, for a Meter."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter, self._sum = meter, 0
 
     def add(self, size: int) -> None:
-        """So many more."""
+        """Add a piece."""
         self._sum += size
         self._meter.reached(self._sum)
 
 
 class Incoming:
-    """What a transfer prints, as a file."""
+    """The output of a transfer, as a file."""
 
     def __init__(self, program: ProgramStream) -> None:
         self.received = 0
@@ -45,7 +45,7 @@ class Incoming:
         self._rest = b""
 
     def read(self, size: int) -> bytes:
-        """At most so many bytes, nothing at the end."""
+        """At most `size` bytes; nothing at the end."""
         while not self._rest:
             chunk = self._program.read_stream()
             if chunk is None:
@@ -60,11 +60,11 @@ class Incoming:
 
     @property
     def words(self) -> str:
-        """The end of its standard error, in which names of files may be no UTF-8."""
+        """The last part of its standard error. File names in it may be no UTF-8."""
         return bytes(self._errors).decode("utf-8", "surrogateescape")
 
     def drain(self) -> None:
-        """Read up to its end."""
+        """Read to the end."""
         while self.read(1 << 20):
             pass
 
@@ -74,7 +74,7 @@ class Ended(Exception):
 
 
 class Outgoing:
-    """Where a transfer takes from, as a file; a thread reads what it says meanwhile."""
+    """The input of a transfer, as a file; a thread reads its output meanwhile."""
 
     def __init__(self, program: ProgramStream, counted: ByteCount) -> None:
         self.sent = 0
@@ -91,7 +91,7 @@ class Outgoing:
         return self._said.words
 
     def write(self, data: bytes) -> int:
-        """Send it; raises Ended when nobody takes it any more."""
+        """Send data; raises Ended if the other side has ended."""
         if self._ended.is_set():
             raise Ended
         self._program.write(data)

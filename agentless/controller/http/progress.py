@@ -61,7 +61,7 @@ class ProgressResponse(Response):
 
 
 class _Body:
-    """The body of a request, and whether the one who sent it is still there."""
+    """The body of a request, and whether its client is still connected."""
 
     def __init__(self, receive: Receive, *, ended: bool) -> None:
         self._receive = receive
@@ -71,7 +71,7 @@ class _Body:
             self._ended.set()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Its parts as they come; never ends when the sender has gone before the end, which ends everything."""
+        """The body as it arrives. Never ends if the client disconnects in the middle, which cancels everything."""
         more = not self._ended.is_set()
         while more:
             message = await self._receive()
@@ -83,7 +83,7 @@ class _Body:
         self._ended.set()
 
     async def gone(self) -> None:
-        """Until nobody waits for the answer any more."""
+        """Return when the client has disconnected."""
         ended, left = asyncio.create_task(self._ended.wait()), asyncio.create_task(self._left.wait())
         try:
             await asyncio.wait({ended, left}, return_when=asyncio.FIRST_COMPLETED)

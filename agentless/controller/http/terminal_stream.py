@@ -24,7 +24,7 @@ from agentless.remote.concurrency import cancel
 
 
 class Duplex(Protocol):
-    """A program that runs."""
+    """A running program that is read and written."""
 
     async def read(self) -> tuple[int, bytes] | None:
         """As `Shell.read`."""
@@ -70,7 +70,7 @@ class TerminalStream(Response):
 
 
 async def _stream(program: Duplex, receive: Receive, send: Send, leaving: asyncio.Task[None]) -> dict[str, Any] | None:
-    """How the program ended; None when it was hung up on, or the controller is leaving."""
+    """How the program ended; None if the client disconnected, or the controller is stopping."""
     printing = asyncio.create_task(_send_output(program, send))
     typing = asyncio.create_task(_receive_input(program, receive))
     try:
@@ -86,13 +86,13 @@ async def _stream(program: Duplex, receive: Receive, send: Send, leaving: asynci
 
 
 async def _send_output(program: Duplex, send: Send) -> None:
-    """Until it has ended."""
+    """Send output until the program ends."""
     while chunk := await program.read():
         await send({"type": "http.response.body", "body": frame(*chunk), "more_body": True})
 
 
 async def _receive_input(program: Duplex, receive: Receive) -> None:
-    """Until the one who types has gone."""
+    """Pass on input until the client disconnects."""
     frames = FrameDecoder()
     while (message := await receive())["type"] == "http.request":
         for kind, data in frames.feed(message.get("body", b"")):

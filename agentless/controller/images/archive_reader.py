@@ -27,7 +27,7 @@ _LINE = re.compile(rb"([pr]) (\d+) ([\w./-]+)")
 
 
 class BrokenOffError(Exception):
-    """The source ended in the middle; `words` is what it said about that."""
+    """The source ended before the archive did; `words` is the end of its standard error."""
 
     def __init__(self, words: str) -> None:
         super().__init__(words)
@@ -35,10 +35,7 @@ class BrokenOffError(Exception):
 
 
 class _Output:
-    """The standard output of a stream as it comes, None at its end; `said` is the end of what else it said.
-
-    Raises Timeout when nothing comes any more.
-    """
+    """The standard output of a stream; `said` is the end of its standard error. Raises Timeout if nothing comes."""
 
     def __init__(self, stream: Stream) -> None:
         self.said = ""
@@ -47,7 +44,7 @@ class _Output:
         self._patience = FIRST_SILENCE
 
     async def more(self) -> bytes | None:
-        """The next bytes."""
+        """The next bytes, None at the end."""
         while True:
             try:
                 async with asyncio.timeout(self._patience):
@@ -71,7 +68,7 @@ class _Reader:
         self._data = b""
 
     async def line(self) -> bytes:
-        """Up to the next newline."""
+        """The bytes up to the next newline."""
         while b"\n" not in self._data:
             if len(self._data) > 4096:
                 raise BrokenOffError("its answer cannot be read")
@@ -85,7 +82,7 @@ class _Reader:
         return data
 
     def back(self, data: bytes) -> None:
-        """Bytes that were too many."""
+        """Give back bytes, to be read next."""
         self._data = data
 
     async def _more(self) -> bytes:
@@ -96,7 +93,7 @@ class _Reader:
 
 
 async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, spool: LayerSpool) -> None:
-    """Put into the spool what the stream brings of the layers above the lowest `kept`.
+    """Write the layers of the stream above the lowest `kept` into the spool.
 
     Raises BrokenOffError, NoAnswer or StateError.
     """
@@ -129,7 +126,7 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, spo
 
 
 async def fetch_whole(stream: Stream, image: Image, spool: LayerSpool) -> None:
-    """Put into the spool what the stream brings, as one layer. Raises BrokenOffError, NoAnswer or StateError."""
+    """Write the whole stream into the spool, as one layer. Raises BrokenOffError, NoAnswer or StateError."""
     spooled, output = spool.begin(WHOLE, image.size), _Output(stream)
     while (data := await output.more()) is not None:
         await spool.put(spooled, data, min(spooled.stored, image.size))
@@ -139,7 +136,7 @@ async def fetch_whole(stream: Stream, image: Image, spool: LayerSpool) -> None:
 
 
 def _is_all(image: Image, kept: int, spool: LayerSpool) -> bool:
-    """Whether the rest of the archive is of no interest.
+    """Whether the rest of the archive is not needed.
 
     Old engines name the top layer after the whole image. When all others have come, the one of an unknown name is that.
     """

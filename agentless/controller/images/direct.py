@@ -1,4 +1,4 @@
-"""Ways for an image that do not go through the controller: from node to node, or through a folder that both have.
+"""Transfers of images without the controller in between: from node to node, or through a shared folder.
 
 What travels is one archive without the layers that all of them have; a try that breaks begins anew.
 """
@@ -27,7 +27,7 @@ Outcomes = dict[str, Sent | AgentlessError]
 
 
 async def reachable(source: Link, targets: Sequence[Link]) -> list[Link]:
-    """Those that the source reaches by itself."""
+    """The nodes that the source can reach by ssh."""
     images = source.runtime.images
     direct = [link for link in targets if link.node.connection != "local" and not link.node.jump]
     if not direct:
@@ -38,7 +38,7 @@ async def reachable(source: Link, targets: Sequence[Link]) -> list[Link]:
 
 
 async def straight(job: Job, links: Sequence[Link], kept: int, packer: str | None) -> Outcomes:
-    """From the source to the others by its own ssh; raises what goes wrong with the source."""
+    """Send from the source to the others by its own ssh. Raises errors of the source."""
     began = asyncio.get_running_loop().time()
     source, image = job.source, job.image
     near = await reachable(source, links)
@@ -64,7 +64,7 @@ async def straight(job: Job, links: Sequence[Link], kept: int, packer: str | Non
 
 
 async def shared(job: Job, links: Sequence[Link], kept: int, packer: str | None, folder: str) -> Outcomes:
-    """Through a folder that all of them have; raises what goes wrong with the source."""
+    """Send through a folder that all of them have. Raises errors of the source."""
     began = asyncio.get_running_loop().time()
     source, image = job.source, job.image
     file = f"{folder.rstrip('/')}/agentless-{short(image.id)}-{secrets.token_hex(8)}.tar{_SUFFIX[packer]}"
@@ -95,7 +95,7 @@ _SUFFIX: Mapping[str | None, str] = {None: "", "zstd": ".zst", "gzip": ".gz"}
 
 
 async def _drop(file: str, links: Sequence[Link]) -> None:
-    """Remove it, from whichever node still answers."""
+    """Remove the file, by the first node that answers."""
     for link in links:
         with contextlib.suppress(AgentlessError):
             await link.run(link.runtime.images.drop(file))
@@ -103,7 +103,7 @@ async def _drop(file: str, links: Sequence[Link]) -> None:
 
 
 async def _streamed(link: Link, command: Command) -> Result:
-    """As `run`, on a leash: it takes long."""
+    """Run a command that takes long; it ends with the link."""
     async with link.stream(command) as stream:
         out = {1: Tail(), 2: Tail()}
         try:
@@ -116,7 +116,7 @@ async def _streamed(link: Link, command: Command) -> Result:
 
 
 async def _read(stream: Stream) -> tuple[list[str], str]:
-    """The lines of its output, and the end of what it says on the other stream."""
+    """The lines of its standard output, and the end of its standard error."""
     out, err = b"", Tail()
     try:
         async with asyncio.timeout(WITHIN):
@@ -135,7 +135,7 @@ async def _read(stream: Stream) -> tuple[list[str], str]:
 async def _taken(
     job: Job, link: Link, result: Result, what: tuple[int, int, str], began: float
 ) -> Sent | AgentlessError:
-    """How it ended on a node, which gets the tags now."""
+    """The outcome on a node, which gets the tags now."""
     images, image = link.runtime.images, job.image
     sent, kept, how = what
     try:

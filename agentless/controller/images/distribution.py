@@ -45,14 +45,14 @@ def _silent(_: Progress) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """What was asked for; `folder` is the one that all nodes have, "" without one."""
+    """The requested way; `folder` is the shared folder, "" if there is none."""
 
     via: Via
     folder: str
 
 
 class ImageDistribution:
-    """Brings images from node to node."""
+    """Copies images from node to node."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -135,7 +135,7 @@ class ImageDistribution:
     async def _round(
         self, job: Job, way: _Way, links: Mapping[str, Link], places: Mapping[str, Place], whole: set[str]
     ) -> Outcomes:
-        """Send to those that lack something. Who is being sent the same by another request is waited for instead."""
+        """Send to the nodes that lack layers. Where another request is sending the same image, wait for that."""
         busy = [self._going[job.image.id, name] for name in places if (job.image.id, name) in self._going]
         mine = {name: place for name, place in places.items() if (job.image.id, name) not in self._going}
         ended = asyncio.Event()
@@ -154,7 +154,7 @@ class ImageDistribution:
     async def _send(
         self, job: Job, way: _Way, links: Mapping[str, Link], places: Mapping[str, Place], kept: Mapping[str, int]
     ) -> Outcomes:
-        """By the way that was asked for, or the best one."""
+        """Send by the requested way, or the best one."""
         targets, least = [links[name] for name in places], min(kept.values())
         if way.via == "shared":
             return await shared(job, targets, least, _packer(job.image, places, SLOW), way.folder)
@@ -177,7 +177,7 @@ class ImageDistribution:
     async def _through(
         self, job: Job, links: Mapping[str, Link], kept: Mapping[str, int], packer: str | None
     ) -> Outcomes:
-        """Through the controller."""
+        """Send through the controller."""
         async with self._reads.take(job, min(kept.values()), packer) as read:
             uploads = [ImageUpload(job, links[name], kept[name], packer, read.spool) for name in kept]
             sending = asyncio.gather(*(self._upload(each, whole=job.image.containerd) for each in uploads))
@@ -211,7 +211,7 @@ def _present(job: Job, node: str, place: Place, seconds: float) -> Sent:
 
 
 def _packer(image: Image, places: Mapping[str, Place], speed: float) -> str | None:
-    """What both ends have, and what is faster than the network: zstd is faster than any."""
+    """A compressor that all nodes have and that is faster than the network. zstd is faster than any network."""
     everyone = image.packers.intersection(*(place.packers for place in places.values()))
     if "zstd" in everyone:
         return "zstd"

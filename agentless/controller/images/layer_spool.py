@@ -22,7 +22,7 @@ CHUNK = 1 << 20
 
 @dataclass(slots=True)
 class SpooledLayer:
-    """A layer: `size` unpacked, `start` and `stored` its bytes in the file so far, of which `unpacked` are made."""
+    """A layer of `size` bytes unpacked: `stored` bytes in the file from `start` on, which unpack to `unpacked`."""
 
     size: int
     start: int
@@ -31,7 +31,7 @@ class SpooledLayer:
     whole: bool = False
 
     def unpacked_at(self, at: int) -> int:
-        """About how much of it is in its first bytes."""
+        """About how many unpacked bytes its first `at` bytes hold."""
         return min(self.size, self.unpacked * at // self.stored) if self.stored else 0
 
 
@@ -51,19 +51,19 @@ class LayerSpool:
         self._complete = False
 
     def begin(self, name: str, size: int) -> SpooledLayer:
-        """A layer begins to come. One at a time."""
+        """Begin a layer. One at a time."""
         spooled = self.layers[name] = SpooledLayer(size, self._end)
         self._tell()
         return spooled
 
     def rename(self, name: str, layer: str) -> None:
-        """A layer that came under a name of its own turns out to be this one."""
+        """Give a layer that came under another name its id."""
         if name in self.layers:
             self.layers.setdefault(layer, self.layers.pop(name))
             self._tell()
 
     async def put(self, spooled: SpooledLayer, data: bytes, unpacked: int) -> None:
-        """More of it; `unpacked` is what is made of all that has come by now."""
+        """Append to a layer; `unpacked` is its unpacked size so far."""
         try:
             await in_thread(write_at, self._file.fileno(), data, self._end)
         except OSError as error:
@@ -74,17 +74,17 @@ class LayerSpool:
         self._tell()
 
     def end(self, spooled: SpooledLayer) -> None:
-        """It has come."""
+        """Complete a layer."""
         spooled.whole, spooled.unpacked = True, spooled.size
         self._tell()
 
     def finish(self, error: AgentlessError | None = None) -> None:
-        """All has come, or nothing more will."""
+        """Say that no more layers will come, because of an error if there is one."""
         self._complete, self._error = True, error
         self._tell()
 
     async def find(self, layer: str) -> SpooledLayer:
-        """The layer with this id, as soon as it begins to come."""
+        """Wait until the layer with this id has begun."""
         while layer not in self.layers:
             await self._wait(f"the archive of the image lacks its layer {layer}")
         return self.layers[layer]
@@ -96,7 +96,7 @@ class LayerSpool:
         return self.config
 
     async def read(self, spooled: SpooledLayer) -> AsyncIterator[bytes]:
-        """The bytes of a layer as they come."""
+        """The bytes of a layer, as they arrive."""
         at = 0
         while True:
             size = min(CHUNK, spooled.stored - at)
@@ -109,7 +109,7 @@ class LayerSpool:
                 await self._wait("the archive of the image broke off")
 
     def close(self) -> None:
-        """Let go of the file, and so of its bytes."""
+        """Delete the file."""
         self._file.close()
 
     async def _wait(self, otherwise: str) -> None:
@@ -125,7 +125,7 @@ class LayerSpool:
 
 
 def _folder() -> str:
-    """Of the machine's two folders for such files the one that is no memory."""
+    """The folder for temporary files: /var/tmp, since /tmp may be in memory."""
     large = "/var/tmp"  # noqa: S108 - a file without a name
     return large if os.access(large, os.W_OK) and "TMPDIR" not in os.environ else tempfile.gettempdir()
 

@@ -1,4 +1,4 @@
-"""Reading an image from its node: once, for however many requests want it at that time."""
+"""Reads an image from its node, once for all requests that want it at the same time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agentless.rules.images import layers
 
 @dataclass(slots=True)
 class SharedRead:
-    """The layers of an image above the lowest `kept`, as they come. `users` are the requests that they are for."""
+    """The layers of an image above the lowest `kept`, as they arrive. `users` is the number of requests."""
 
     spool: LayerSpool
     reading: asyncio.Task[None]
@@ -25,7 +25,7 @@ class SharedRead:
 
     @property
     def failed(self) -> bool:
-        """Whether no more will come of it than has."""
+        """Whether the reading has ended with an error."""
         return self.reading.done() and (self.reading.cancelled() or self.reading.exception() is not None)
 
 

@@ -34,7 +34,7 @@ RATE_AFTER = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be sent, from where, with which tags; and who hears how far it is."""
+    """An image to send, its source and its tags; `tell` gets the progress."""
 
     image: Image
     source: Link
@@ -57,7 +57,7 @@ class _Step:
 
 
 class ImageUpload:
-    """Sends what a node lacks: `kept` layers, from the bottom, it has."""
+    """Sends the layers that a node lacks; it has the lowest `kept`."""
 
     def __init__(self, job: Job, link: Link, kept: int, packer: str | None, spool: LayerSpool) -> None:
         self._image, self._tags, self._tell = job.image, job.tags, job.tell
@@ -70,7 +70,7 @@ class ImageUpload:
         self._sent = self._done = 0
 
     async def run(self) -> Sent:
-        """Send it. Raises what went wrong on the node or on the way there, or what the spool says.
+        """Send layer by layer. Raises errors of the node, of the link, and of the spool.
 
         While the node makes an image of one archive, the next one is already on its way.
         """
@@ -95,7 +95,7 @@ class ImageUpload:
         return self._over("layers" if self._kept else "whole")
 
     async def run_whole(self) -> Sent:
-        """Send the archive as it came. Raises as `run`."""
+        """Send the archive as it came. Raises the same as `run`."""
         self._say("waiting for the whole archive")
         step, images = _Step(None), self._link.runtime.images
         feeding = self._link.session.feed(images.load(self._image.id, self._packer), self._copy(step))
@@ -104,7 +104,7 @@ class ImageUpload:
         return self._over("whole")
 
     async def forget(self) -> None:
-        """Remove from the node what a try that failed has left there."""
+        """Remove what a failed try has left on the node."""
         with contextlib.suppress(AgentlessError):
             await self._link.run(self._link.runtime.images.forget(self._image.id))
 
@@ -114,7 +114,7 @@ class ImageUpload:
         images.check_load(step.wanted, await self._watched(step, self._link.session.feed(command, self._archive(step))))
 
     async def _watched(self, step: _Step, feeding: Coroutine[Any, Any, Result]) -> Result:
-        """What comes of it, unless the node does nothing for too long."""
+        """The result; raises Timeout if the node does nothing for too long."""
         task = asyncio.create_task(feeding)
         try:
             while not (await asyncio.wait({task}, timeout=LOOK_EVERY))[0]:
@@ -208,7 +208,7 @@ class ImageUpload:
         self._tell(Progress(self._link.node.name, step, self._done, total, self._sent, rate, eta))
 
     def _total(self) -> int | None:
-        """Bytes of the layers that it lacks; before all have begun to come, about as the engine says of all of them."""
+        """Bytes to send; an estimate of the engine until all layers have begun to arrive."""
         wanted, known = set(self._image.layers[self._kept :]), self._spool.layers
         if wanted <= known.keys():
             return sum(known[layer].size for layer in wanted)

@@ -1,4 +1,4 @@
-"""Unpacked outputs, put in their places: what is somebody's own is never written over."""
+"""Moves unpacked outputs to their places. A file that is neither uploaded nor an output is never overwritten."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """What was put in its place, in words and numbers."""
+    """What was stored, in words and numbers."""
 
     words: str
     files: int
@@ -47,7 +47,7 @@ def arrive(
 
 
 class _Placing:
-    """Puts files in their places, one after the other."""
+    """Moves files to their places, one after the other."""
 
     def __init__(self, local: Path, task: str, store: OutputStore, known: Mapping[str, str]) -> None:
         self._local, self._task, self._store, self._known = str(local), task, store, known
@@ -58,12 +58,12 @@ class _Placing:
         self._blocked: dict[str, str | None] = {"": None}
 
     def take_over(self, arrival: Arrival) -> None:
-        """What was left out before."""
+        """Add what the archive left out."""
         self._left.left_out += arrival.left_out
         self._left.left_out_count += arrival.left_out_count
 
     def make_folders(self, top: Path) -> None:
-        """Those that came, as far as nothing else is there."""
+        """Make the folders of the output, where nothing else is in the way."""
         for folder, _, _ in os.walk(top):
             path = os.path.relpath(folder, top)
             place = self._local if path == "." else os.path.join(self._local, path)
@@ -76,7 +76,7 @@ class _Placing:
                 os.chmod(place, stat.S_IMODE(os.stat(folder).st_mode))
 
     def place(self, source: str, path: str, digest: str) -> None:
-        """One file or link."""
+        """Move one file or link."""
         place = os.path.join(self._local, path) if path else self._local
         if path and (above := self._in_the_way(posixpath.dirname(path))):
             self._left.leave_out(path, f"since {shown(above)} is no folder here")
@@ -108,7 +108,7 @@ class _Placing:
             self._remember()
 
     def done(self) -> Placed:
-        """What was done."""
+        """Finish, and describe what was done."""
         self._remember()
         count = f"{thousands(self._files, 'file')}, {format_size(self._bytes)}"
         words = [count if self._files else "nothing new"]
@@ -125,7 +125,7 @@ class _Placing:
         self._placed = {}
 
     def _in_the_way(self, folder: str) -> str | None:
-        """The first of the folders on the way to this one and itself that is none, or only a link to one."""
+        """The first folder on this path that is not a folder, or only a link to one."""
         if folder not in self._blocked:
             place, found = os.path.join(self._local, folder), self._in_the_way(posixpath.dirname(folder))
             if found is None and (os.path.islink(place) or (os.path.exists(place) and not os.path.isdir(place))):
@@ -135,7 +135,7 @@ class _Placing:
 
 
 def _digest(path: str) -> str | None:
-    """What stands there, as `Arrival` has it; None when nothing does."""
+    """The digest of what is at a path, as in `Arrival`; None if nothing is."""
     try:
         mode = os.lstat(path).st_mode
         if stat.S_ISLNK(mode):

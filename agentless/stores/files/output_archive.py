@@ -1,4 +1,4 @@
-"""The archive of an output, unpacked apart; `arrivals` puts what comes of it in its place.
+"""The archive of an output, unpacked into a folder of its own; `arrivals` moves the files to their places.
 
 What a container sends is anybody's words: see `tree`. What leads elsewhere, devices and the like are left out, links
 are made after all files and only if they stay inside, and of modes there are only the bits of ordinary files.
@@ -47,7 +47,7 @@ REASONS = {
 
 
 class Unusable(RuntimeFailed):
-    """What came can never be put in its place: to fetch it again would give the same."""
+    """The output can never be stored: fetching it again would give the same."""
 
 
 class ZerosAhead(Exception):
@@ -68,7 +68,7 @@ class Arrival:
     zeros: int = 0
 
     def leave_out(self, name: str, why: str) -> None:
-        """Take down that this does not come."""
+        """Record a name that is left out."""
         self.left_out_count += 1
         if len(self.left_out) < LISTED:
             self.left_out.append(f"{cut(shown(name), WORD)}, {why}")
@@ -91,7 +91,7 @@ class Unpacking:
         self._links: list[tuple[str, str]] = []
 
     def reading(self) -> Reading[None]:
-        """May run in threads. Raises Unusable, RuntimeFailed for half an archive, ZerosAhead, and OSError."""
+        """Unpack. May run in threads. Raises Unusable, RuntimeFailed for half an archive, ZerosAhead, and OSError."""
         tar = Tar()
         root = os.open(self._top.parent, os.O_RDONLY | os.O_DIRECTORY)
         self._tree = Tree(root)
@@ -135,14 +135,14 @@ class Unpacking:
                 self.arrival.leave_out(path or member.name, "which is no file")
 
     def _path(self, name: str) -> str | None:
-        """Where it goes from the top on, empty for the top itself; None when it leads elsewhere."""
+        """The path below the top, empty for the top itself; None if it leads elsewhere."""
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if name.startswith("/") or ".." in parts or "\0" in name:
             return None
         return posixpath.join(self._below, *(parts if name.startswith("./") else parts[1:]))
 
     def _parts(self, path: str) -> Parts:
-        """Where it is from the folder of the top on."""
+        """The path below the folder that the top is in."""
         parts = (self._top.name, *path.split("/")) if path else (self._top.name,)
         if len(parts) > MOST_LEVELS:
             raise OSError(errno.ENAMETOOLONG, "too many folders")
@@ -150,7 +150,7 @@ class Unpacking:
 
     @contextlib.contextmanager
     def _leaving_out(self, path: str) -> Iterator[None]:
-        """Without this one, if it is what cannot be here."""
+        """Leave out a name that this file system cannot have."""
         try:
             yield
         except OSError as error:
@@ -172,7 +172,7 @@ class Unpacking:
         return seen.digest.hexdigest()
 
     def zeros(self, count: int, run: int) -> None:
-        """So many more are holes now, `run` of them in a row."""
+        """Count zeros that became holes, `run` of them in a row."""
         self.arrival.zeros += count
         if self._zeros + self.arrival.zeros > MOST_ZEROS:
             raise Unusable(
@@ -182,7 +182,7 @@ class Unpacking:
             raise ZerosAhead
 
     def _same(self, path: str, target: str) -> None:
-        """Another name of a file that came before."""
+        """Make a hard link to a file of the same archive."""
         first, parts = self._path(target), self._parts(path)
         if first is None or self.arrival.digests.get(first) is None:
             self.arrival.leave_out(path, f"a link to {cut(shown(target), WORD)}, which did not come")
@@ -209,14 +209,14 @@ class Unpacking:
 
 
 class _Seen:
-    """Sees the content of a file go by: what it is, and how much of it is zeros."""
+    """Hashes the content of a file, and counts its zeros."""
 
     def __init__(self, unpacking: Unpacking) -> None:
         self.digest = hashlib.sha256()
         self._unpacking, self._run = unpacking, 0
 
     def __call__(self, hole: int, data: bytes) -> None:
-        """The next of it: a hole of this length, else these bytes."""
+        """Take the next content: a hole of this length, else these bytes."""
         if data:
             self._run = 0
             self.digest.update(data)
