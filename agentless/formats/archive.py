@@ -14,7 +14,8 @@ from typing import IO, Any
 
 from agentless.errors import CopyFailed
 from agentless.formats.tar import CHUNK, BadArchive, Incomplete, Member, Reading, Tar, pulled
-from agentless.formats.tree import MOST_LEVELS, NotAFolder, Parts, Tree
+from agentless.formats.tree import NotAFolder, Parts, Tree
+from agentless.model.files.task_files import MOST_LEVELS
 from agentless.model.text import shown
 
 _MODE = 0o777
@@ -188,7 +189,8 @@ class Unpacker:
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if ".." in parts or "\0" in name or (name.startswith("/") and not self._strip):
             raise CopyFailed(f"what came has a member {name[:80]!r}, that leads out of {self._folder}; ended there")
-        return (self._name, *parts[self._strip :])
+        # Of `folder/.` an engine sends `./file` and no name of the folder, which would be one part.
+        return (self._name, *parts[0 if name.startswith("./") else self._strip :])
 
     def _put_same(self, parts: Parts, source: Parts, path: str) -> None:
         """Make a hard link to a file of the same archive."""
@@ -236,7 +238,9 @@ def _noting(notes: Notes, path: str) -> Iterator[None]:
 def _sentence(error: Exception, path: str) -> str:
     number = getattr(error, "errno", None)
     words = getattr(error, "strerror", None) or str(error)
-    if number in (errno.ELOOP, errno.ENOTDIR):
+    if isinstance(error, UnicodeEncodeError):
+        words = "this locale has no such name; try again with LC_ALL=C.UTF-8"
+    elif number in (errno.ELOOP, errno.ENOTDIR):
         words = "is in the way: it is no folder"
     elif number in (errno.ENOSPC, errno.EDQUOT):
         words = "there is no room left on the disk here"

@@ -31,10 +31,13 @@ def parse_head(head: bytes | bytearray) -> tuple[int, int]:
 
 
 def read_frames(file: BinaryIO) -> Iterator[Frame]:
-    """The frames in a file, up to the first END, which is among them. A file that breaks off has none."""
+    """The complete frames in a file, up to the first END, which is among them. A file that breaks off has none."""
     while len(head := file.read(HEAD)) == HEAD:
         kind, size = parse_head(head)
-        yield kind, file.read(size)
+        data = file.read(size)
+        if len(data) < size:
+            return
+        yield kind, data
         if kind == END:
             return
 

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator
 
 from agentless.formats.tar import Member, Reading, Tar
 
-MOST_LEVELS = 256
-"""Folders below each other: longer paths than those of some thousand characters can hardly be named any more."""
 _HOLE = 1 << 16
 """Bytes that are left out of a file where they are zero."""
 _ZEROS = bytes(_HOLE)
@@ -87,6 +85,8 @@ class _Folders:
 
     def open(self, parts: Parts) -> int:
         """The folder that these parts lead to, made if it is missing, until the next call."""
+        if ".." in parts:
+            raise NotAFolder(errno.EINVAL, "leads elsewhere", "/".join(parts))
         if self._opened >= 0 and parts[: len(self._parts)] != self._parts:
             self.close()
         for depth in range(len(self._parts) + 1, len(parts) + 1):

@@ -6,6 +6,9 @@ begins a line that looks like one of ours. Only what a task itself printed is sh
 
 from __future__ import annotations
 
+_END = 2000
+"""Bytes that are kept of either end of what a program complains of."""
+
 
 def printable(text: str) -> str:
     """The text in one line: blanks for tabs and breaks, � for what else is no visible character.
@@ -38,15 +41,20 @@ def cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-class Tail:
-    """The last bytes of an output that may have no end; as a string, with � for what is no UTF-8."""
+class Excerpt:
+    """The first and the last bytes of an output, without the middle of a long one. As a string it is decoded.
 
-    def __init__(self, length: int = 4000) -> None:
-        self._length, self._data = length, b""
+    A program that crashes names the cause first and then the state of each thread; one that gives up names it last.
+    """
+
+    def __init__(self, first: int = _END, last: int = _END) -> None:
+        self._first, self._last, self._data = first, last, b""
 
     def add(self, data: bytes) -> None:
         """The next bytes of the output."""
-        self._data = (self._data + data)[-self._length :]
+        self._data += data
+        if len(self._data) > self._first + self._last:
+            self._data = self._data[: self._first] + self._data[-self._last :]
 
     def __bytes__(self) -> bytes:
         return self._data

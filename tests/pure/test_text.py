@@ -15,7 +15,7 @@ from agentless.cli import common, complete
 from agentless.cli.app import complain
 from agentless.client.http import failure
 from agentless.controller.log import Lines
-from agentless.model.text import Tail, cut, lines_of, printable, printable_lines
+from agentless.model.text import Excerpt, cut, lines_of, printable, printable_lines
 
 CONTROLS = "".join(map(chr, (*range(32), *range(127, 160)))) + "\u2028\u2029\u202e\u2066\u200f\ufeff\ud800\U000e0041"
 """C0, DEL, C1, separators of lines, marks of direction, half a character, an invisible one."""
@@ -127,10 +127,20 @@ def test_what_is_said_of_them_is_nothing_that_a_shell_evaluates(tasks):
         assert not set(words) & set("\\$`'\"[]\n\x1b")
 
 
-def test_of_an_endless_output_the_last_bytes_are_kept() -> None:
-    tail = Tail(5)
-    for data in (b"much", b"", "é and mo".encode(), b"re"):
-        tail.add(data)
-    assert (bytes(tail), str(tail)) == (b" more", " more")
-    tail.add("…"[:1].encode()[:2])
-    assert str(tail) == "ore\ufffd"
+def test_of_a_long_complaint_both_ends_are_kept_however_it_comes():
+    said, short = Excerpt(), Excerpt()
+    for piece in (b"the cause", *[b"thread" * 50] * 200, b"the end"):
+        said.add(piece)
+    assert (bytes(said)[:9], bytes(said)[-7:], len(bytes(said))) == (b"the cause", b"the end", 4000)
+    for piece in (b"all ", b"of it"):
+        short.add(piece)
+    assert str(short) == "all of it"
+
+
+def test_of_an_output_may_be_kept_the_end_alone():
+    end = Excerpt(0, 5)
+    for piece in (b"much", b"", "é and mo".encode(), b"re"):
+        end.add(piece)
+    assert (bytes(end), str(end)) == (b" more", " more")
+    end.add("…".encode()[:1])
+    assert str(end) == "more\ufffd"

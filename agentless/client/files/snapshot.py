@@ -21,7 +21,16 @@ from agentless import paths
 from agentless.client.client import Client
 from agentless.errors import ControllerError, UsageError
 from agentless.formats.contents import HEAD, content_head
-from agentless.model.files.task_files import INSTEAD, MAX_BYTES, MAX_FILES, UNFINISHED, Entry, Upload, rows_of
+from agentless.model.files.task_files import (
+    INSTEAD,
+    MAX_BYTES,
+    MAX_FILES,
+    MOST_LEVELS,
+    UNFINISHED,
+    Entry,
+    Upload,
+    rows_of,
+)
 from agentless.rules.files.gitignore import Ignored
 from agentless.rules.submit.options import Submission
 from agentless.stores import private
@@ -74,16 +83,17 @@ def _send(served: Client, upload: Upload, say: Callable[[str], None]) -> str:
 
 def _bodies(top: Path, wanted: Mapping[str, str], entries: Mapping[str, Entry]) -> Iterator[bytes]:
     for content, path in wanted.items():
-        size = entries[path].size
+        size, digest = entries[path].size, hashlib.sha256()
         yield content_head(content, size)
         try:
             with (top / path if path else top).open("rb") as file:
                 while size and (data := file.read(min(size, _PIECE))):
                     size -= len(data)
+                    digest.update(data)
                     yield data
         except OSError as error:
             raise UsageError(f"{top / path} cannot be read: {error.strerror}") from None
-        if size:
+        if size or digest.hexdigest() != content:
             raise UsageError(f"{top / path} changed while it was read; submit it again")
 
 
@@ -107,6 +117,8 @@ def scan(top: Path, known: _Known) -> Scan:
 
 def _folder(top: Path, below: str, prefix: str, ignored: Ignored, found: Scan, known: _Known) -> None:
     """Read a folder; `below` is its path below `top`, `prefix` the path of `top` within its repository."""
+    if below.count("/") >= MOST_LEVELS:
+        raise UsageError(f"--upload {top}: there are more than {MOST_LEVELS} folders below each other in it; {INSTEAD}")
     here = top / below
     ignored = _with_rules(ignored, here, prefix + below + "/" * bool(below))
     with os.scandir(here) as listing:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError
-from agentless.model.text import Tail
+from agentless.model.text import Excerpt
 
 
 class Meter(Protocol):
@@ -40,7 +40,7 @@ class Incoming:
 
     def __init__(self, program: ProgramStream) -> None:
         self.received = 0
-        self._errors = Tail(20_000)
+        self._errors = Excerpt(0, 20_000)
         self._program = program
         self._rest = b""
 

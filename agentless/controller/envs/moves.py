@@ -28,7 +28,7 @@ from agentless.model.images.env import (
 )
 from agentless.model.images.transfer import Progress, Sent, Via
 from agentless.model.nodes.node import unreachable
-from agentless.model.text import Tail
+from agentless.model.text import Excerpt
 from agentless.rules.images.envs import next_number, version_named
 
 
@@ -137,7 +137,7 @@ class Moves:
         return ref, self._archive(self._envs.holder(ref, version.id), version.id)
 
     async def _archive(self, link: Link, image: str) -> AsyncIterator[tuple[int, bytes]]:
-        tail = Tail()
+        tail = Excerpt()
         async with link.stream(link.runtime.envs.export(image)) as stream:
             async for fd, data in stream:
                 if fd == 1:

@@ -22,8 +22,9 @@ from agentless.engines.docker.volumes import LOCAL_TEMP
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError, Timeout, UsageError
 from agentless.formats import tar_writing
 from agentless.model.files.task_files import Entry, Prepared
+from agentless.model.nodes.cluster import Observation
 from agentless.model.tasks.task import Task
-from agentless.model.text import Tail
+from agentless.model.text import Excerpt
 from agentless.model.units import format_size, thousands
 from agentless.ports import Shell
 from agentless.remote.session import GREETING
@@ -53,6 +54,8 @@ HELPER_KEPT = 24 * 3600.0
 """Seconds after which a container that an image was to be made of is none any more that somebody is at work on."""
 TIDY_EVERY = 3600.0
 BEGIN_WITHIN = 60.0
+BEFORE_TASKS = 3.0
+"""Seconds by which uploaded files are older than their upload."""
 TELL_EVERY = 3.0
 """Seconds between two words about how far an upload is."""
 _PIECE = 1 << 20
@@ -151,7 +154,7 @@ class Uploads:
         mine = [image for image in images if image.line == line]
         found = next((image for image in mine if image.key == key), None)
         if found is None:
-            found = FilesImage(line, key, int(self._core.clock.now()))
+            found = FilesImage(line, key, upload_time(self._core.clock.now(), link.observation))
             await self._make(link, found, mine, tree, facts.id, user, tell)
             await self._remove_old(link, [str(image) for image in mine])
         return Prepared(str(found), workdir)
@@ -211,9 +214,9 @@ class Uploads:
         tell(f"uploading {what} {where}")
         sent, told = 0, asyncio.get_running_loop().time()
         async with link.session.dialogue(script) as shell:
-            tail = Tail()
+            tail = Excerpt()
             if await _begun(shell, mark, link, tail):
-                stream = packed(tree, owner, self.store.content, int(self._core.clock.now()))
+                stream = packed(tree, owner, self.store.content, upload_time(self._core.clock.now(), link.observation))
                 while data := await asyncio.to_thread(next, stream, b""):
                     await shell.write(data if sent else b"\n" + data)
                     sent += len(data)
@@ -268,7 +271,7 @@ async def _quietly(work: object) -> None:
         _log.info("tidying up after uploads: %s", error)
 
 
-async def _begun(shell: Shell, mark: str, link: Link, tail: Tail) -> bool:
+async def _begun(shell: Shell, mark: str, link: Link, tail: Excerpt) -> bool:
     """Wait for the mark; False when it never comes, with what was printed instead in `tail`."""
     flood = f"{link.node.name} said more than {GREETING >> 20} MiB before it took the files; try again"
     try:
@@ -280,6 +283,14 @@ async def _begun(shell: Shell, mark: str, link: Link, tail: Tail) -> bool:
         tail.add(end.out + end.err)
         return False
     return True
+
+
+def upload_time(now: float, observation: Observation) -> int:
+    """The time that uploaded files get: by the node's clock, and before anything that a task can write.
+
+    `docker diff` passes over a changed file whose size and second are the same.
+    """
+    return int(now + (observation.engine.clock if observation.engine else 0.0) - BEFORE_TASKS)
 
 
 def packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ import re
 from agentless.controller.images.layer_spool import CHUNK, LayerSpool
 from agentless.errors import Timeout
 from agentless.formats.tar_writing import padded, padding
-from agentless.model.text import Tail
+from agentless.model.text import Excerpt
 from agentless.remote.session import Stream
 from agentless.rules.images import compressed, layers
 from agentless.rules.images.layers import Image
@@ -40,7 +40,7 @@ class _Output:
     def __init__(self, stream: Stream) -> None:
         self.said = ""
         self._stream = stream
-        self._err = Tail()
+        self._err = Excerpt()
         self._patience = FIRST_SILENCE
 
     async def more(self) -> bytes | None:

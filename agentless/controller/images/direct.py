@@ -16,7 +16,7 @@ from agentless.engines.docker.images import short
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Timeout, TooMuch
 from agentless.model.command import ANSWER, Command, Result
 from agentless.model.images.transfer import Progress, Sent
-from agentless.model.text import Tail
+from agentless.model.text import Excerpt
 from agentless.remote.session import Stream
 from agentless.rules.images import layers
 
@@ -105,7 +105,7 @@ async def _drop(file: str, links: Sequence[Link]) -> None:
 async def _streamed(link: Link, command: Command) -> Result:
     """Run a command that takes long; it ends with the link."""
     async with link.stream(command) as stream:
-        out = {1: Tail(), 2: Tail()}
+        out = {1: Excerpt(0, 4000), 2: Excerpt(0, 4000)}
         try:
             async with asyncio.timeout(WITHIN):
                 async for fd, data in stream:
@@ -117,7 +117,7 @@ async def _streamed(link: Link, command: Command) -> Result:
 
 async def _read(stream: Stream) -> tuple[list[str], str]:
     """The lines of its standard output, and the end of its standard error."""
-    out, err = b"", Tail()
+    out, err = b"", Excerpt()
     try:
         async with asyncio.timeout(WITHIN):
             async for fd, data in stream:

@@ -23,7 +23,7 @@ from agentless.model.tasks.container import Container
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.task import Task
-from agentless.model.text import Tail
+from agentless.model.text import Excerpt
 from agentless.rules.tasks.retention import LARGE_AT_ONCE, Chores, chores, cut_note, fetched_now, split_tail
 from agentless.stores.files.logs import LogStore, LogWriter
 
@@ -256,7 +256,7 @@ class Keeper:
         await asyncio.to_thread(self._logs.shrink, self.keep.logs)
 
     async def _copy(self, link: Link, task: Task, log: LogWriter) -> None:
-        tail, runtime = Tail(2000), link.runtime_of(task)
+        tail, runtime = Excerpt(), link.runtime_of(task)
         reading = runtime.reading(LogQuery())
         async with link.stream(runtime.logs(task.container_ref, LogQuery()), own=True) as stream:
             async for fd, data in stream:

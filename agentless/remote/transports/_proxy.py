@@ -9,7 +9,7 @@ import signal
 import socket
 from asyncio.subprocess import PIPE, Process
 
-from agentless.model.text import Tail, last_words
+from agentless.model.text import Excerpt, last_words
 
 LAST = 4096
 """Bytes that are remembered of what it complains of."""
@@ -25,7 +25,7 @@ class Proxy:
         self._process: Process | None = None
         self._socket: socket.socket | None = None
         self._hearing: asyncio.Task[None] | None = None
-        self._said = Tail(LAST)
+        self._said = Excerpt(0, LAST)
 
     async def start(self) -> socket.socket:
         """Start it; gives our end of it. Raises OSError."""

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from agentless.errors import RuntimeFailed
 from agentless.formats.tar import BadArchive, Incomplete, Member, Reading, Tar
-from agentless.formats.tree import MOST_LEVELS, Parts, Tree
+from agentless.formats.tree import Parts, Tree
+from agentless.model.files.task_files import MOST_LEVELS
 from agentless.model.text import cut, shown
 from agentless.model.units import format_size
 from agentless.rules.files.task_files import is_junk
@@ -42,6 +43,8 @@ REASONS = {
     errno.ELOOP: "which is not in a folder",
     errno.EEXIST: "which is not in a folder",
     errno.EISDIR: "which is a file and a folder",
+    errno.EMLINK: "which has too many names here",
+    errno.EFBIG: "which is too large for the disk here",
 }
 """Why a file is left out, by what the system says: another try would end the same. All else is a fault of the disk."""
 
@@ -146,6 +149,8 @@ class Unpacking:
         parts = (self._top.name, *path.split("/")) if path else (self._top.name,)
         if len(parts) > MOST_LEVELS:
             raise OSError(errno.ENAMETOOLONG, "too many folders")
+        if ".." in parts:  # of where it is unpacked; the names in the archive were looked at
+            raise OSError(errno.EINVAL, "leads elsewhere")
         return parts
 
     @contextlib.contextmanager
@@ -157,6 +162,8 @@ class Unpacking:
             if error.errno not in REASONS:
                 raise
             self.arrival.leave_out(path or "it", REASONS[error.errno])
+        except UnicodeEncodeError:  # the locale has no such character
+            self.arrival.leave_out(path or "it", REASONS[errno.EILSEQ])
 
     def _write(self, tar: Tar, member: Member, parts: Parts) -> Reading[str]:
         disk = os.fstatvfs(self._tree.folder(parts[:-1]))
@@ -197,7 +204,7 @@ class Unpacking:
         down = list(dropwhile(lambda part: part in ("..", "."), target.split("/")))
         inside = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
         leads_out = ".." in down or target.startswith("/") or inside == ".." or inside.startswith("../")
-        if not path or not target or leads_out:
+        if not path or not target or "\0" in target or leads_out:
             self.arrival.leave_out(path or "it", f"a link to {cut(repr(target), WORD)}, which leads elsewhere")
             return
         parts = self._parts(path)
