@@ -1,4 +1,4 @@
-"""A program that is the way to a machine; see ProxyCommand in ssh_config(5)."""
+"""A program that connects to a machine; see ProxyCommand in ssh_config(5)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINGER = 0.5
 
 
 class Proxy:
-    """Such a program, which leads a process group of its own."""
+    """A proxy program in a process group of its own."""
 
     def __init__(self, command: str) -> None:
         self._command = command
@@ -42,7 +42,7 @@ class Proxy:
         return self._socket
 
     async def last_words(self) -> str:
-        """What it has complained of, for a message: its end, in one line."""
+        """The end of its standard error in one line, for a message."""
         if self._hearing is not None:
             await asyncio.wait([self._hearing], timeout=LINGER)
         return last_words(bytes(self._said))
