@@ -34,9 +34,10 @@ from agentless.controller.http import api
 from agentless.controller.http.metrics_port import Port, only_metrics
 from agentless.controller.http.server import Server
 from agentless.controller.images.distribution import ImageDistribution
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.exclusion import Gate
 from agentless.controller.nodes.host_keys import Trust
+from agentless.controller.nodes.link.engines import NodeEngines
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Core
 from agentless.controller.scheduling.idle import IdleWatch
 from agentless.controller.scheduling.reservations import Reservations
@@ -306,18 +307,19 @@ class Controller:
         await asyncio.gather(*(_closed(name, link.close) for name, link in before.items() if name not in kept))
         await self.port.follow(inventory.metrics)
 
-    def _link(self, node: NodeConfig) -> Link:
+    def _link(self, node: NodeConfig) -> NodeLink:
         files = SshFiles(home=Path.home(), known_hosts=self._known_hosts)
         transport = plugins.load("remote.transports", node.connection).make(node, files)
-        return Link(
+        return NodeLink(
             node,
             Session(transport, node.name),
             Nvidia(),
-            (Podman if node.has_podman else Docker)(node, self._renderer, self._signer),
-            Systemd(node, self._renderer, self._signer),
+            NodeEngines(
+                (Podman if node.has_podman else Docker)(node, self._renderer, self._signer),
+                Systemd(node, self._renderer, self._signer),
+            ),
             self._clock,
-            self.core.node_changed,
-            self.core.sighted,
+            self.core,
         )
 
 

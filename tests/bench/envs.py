@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agentless.controller.app import Controller
 from agentless.controller.images.distribution import ImageDistribution
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError
 from agentless.model.images.transfer import Sent
 from tests.bench.houses import real_nodes
@@ -83,7 +83,7 @@ def bench(runs: int) -> list[Row]:
 
 
 @contextlib.contextmanager
-def _controller(lab: Lab, runner: asyncio.Runner) -> Iterator[tuple[ImageDistribution, dict[str, Link]]]:
+def _controller(lab: Lab, runner: asyncio.Runner) -> Iterator[tuple[ImageDistribution, dict[str, NodeLink]]]:
     """What sends, as the controller has it, in this process."""
     state, home = lab.root / "state", os.environ.get("HOME", "")
     state.mkdir()
@@ -103,7 +103,7 @@ def _controller(lab: Lab, runner: asyncio.Runner) -> Iterator[tuple[ImageDistrib
         os.environ["HOME"] = home
 
 
-async def _awake(links: Iterable[Link]) -> None:
+async def _awake(links: Iterable[NodeLink]) -> None:
     """All nodes answer. While the others had their turn nothing here did, and sshd closes such connections."""
     for link in links:
         async with asyncio.timeout(60):

@@ -51,7 +51,7 @@ def node(controller, name="n1"):
 def later(desk, seconds):
     """Let the controller believe that so much time has passed."""
     for link in desk.controller.core.links.values():
-        link._clock = desk.clock
+        link.cache._clock = desk.clock
     desk.clock.ahead += seconds
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from agentless.controller.nodes import connection as links
+from agentless.controller.nodes.link import sampler
 from agentless.controller.tasks.submission import Submit
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
@@ -17,13 +17,13 @@ from tests.fleet.client import until
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Samples come quickly: what is waited for is the next one."""
-    monkeypatch.setattr(links, "SAMPLE_EVERY", 0.05)
+    monkeypatch.setattr(sampler, "SAMPLE_EVERY", 0.05)
 
 
 async def start(desk, controller, command=("sleep", "600"), target="n1::0,1", *, idle=True):
     """A task on two GPUs of n1, all of whose GPUs are idle from then on."""
     for link in controller.core.links.values():
-        link._clock = desk.clock
+        link.cache._clock = desk.clock
     spec = TaskSpec(command, needs=parse_target(target))
     (started,) = await controller.intake.submit(Submit((spec,), {}))
     await until(lambda: controller.core.find(started.task.id).state == "running")
@@ -130,7 +130,7 @@ async def test_the_time_begins_anew_with_a_new_controller(desk):
     async with desk.running() as controller:
         controller.idle.policy = IdlePolicy(report=60)
         for link in controller.core.links.values():
-            link._clock = desk.clock
+            link.cache._clock = desk.clock
         desk.clock.ahead = 60.0
         await pass_time(desk, controller, 50)
         assert events(controller, task) == []

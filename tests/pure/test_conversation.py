@@ -10,7 +10,7 @@ import pytest
 
 from agentless.controller.nodes.conversation import NoMark, conversed, until_mark
 from agentless.errors import RuntimeFailed, TooMuch, Unreachable
-from agentless.remote.session import GREETING
+from agentless.remote.worker import GREETING
 
 Chunk = tuple[int, bytes]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from agentless.controller.guarded import guarded_item
 from agentless.controller.in_thread import in_thread
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Core
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError
 from agentless.formats.tar import CHUNK, Fed
@@ -26,7 +26,7 @@ from agentless.model.tasks.task_id import first_try, next_try
 from agentless.model.text import Excerpt
 from agentless.model.units import format_size
 from agentless.model.view import OutputView
-from agentless.remote.session import Stream
+from agentless.remote.streams import Stream
 from agentless.rules.files.task_files import changed_paths
 from agentless.rules.tasks.retention import LARGE
 from agentless.stores.files.arrivals import Placed, arrive
@@ -122,7 +122,7 @@ class Outputs:
         """Whether somebody who waits for the task should wait for its outputs, too."""
         return any(each.state == "coming" for each in self.view(task))
 
-    async def bring(self, link: Link, task: Task, may_be_large: Callable[[], bool]) -> None:
+    async def bring(self, link: NodeLink, task: Task, may_be_large: Callable[[], bool]) -> None:
         """Fetch all outputs of an ended task, and put them in their places. Raises what went wrong.
 
         Once they are known to be large `may_be_large` is asked; if they may not, PutOff is raised.
@@ -187,7 +187,7 @@ class Outputs:
             return "coming", f"waits for {words}"
         return "coming", "on its way"
 
-    def _in_front(self, link: Link) -> str:
+    def _in_front(self, link: NodeLink) -> str:
         """Whose outputs are fetched from this node at present, in words."""
         tasks = [task for task, coming in self._coming.items() if coming.node == link.node.name]
         words = ", ".join(f"task {task}{self._so_far(task)}" for task in tasks[:_NAMED])
@@ -209,7 +209,7 @@ class Outputs:
         return None if there else "its container was removed before it was brought"
 
     async def _one(
-        self, link: Link, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
+        self, link: NodeLink, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
     ) -> Brought:
         try:
             return await self._fetched(link, task, output, uploads, may_be_large)
@@ -225,7 +225,7 @@ class Outputs:
             raise StateError(f"the outputs of task {task.id} cannot be written: {where}: {error.strerror}") from None
 
     async def _fetched(
-        self, link: Link, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
+        self, link: NodeLink, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
     ) -> Brought:
         files, container = link.runtime.workspace, task.container_ref
         folder, gone = task.spec.workdir or "/", "its container was removed before it was brought"
@@ -281,7 +281,7 @@ class Outputs:
 
     async def _fetch(
         self,
-        link: Link,
+        link: NodeLink,
         task: Task,
         path: str,
         unpacking: Callable[[bool], Unpacking],
@@ -295,7 +295,7 @@ class Outputs:
 
     async def _unpacked(
         self,
-        link: Link,
+        link: NodeLink,
         task: Task,
         path: str,
         unpacking: Unpacking,

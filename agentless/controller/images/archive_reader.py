@@ -10,7 +10,7 @@ from agentless.controller.images.layer_spool import CHUNK, LayerSpool
 from agentless.errors import Timeout
 from agentless.formats.tar_writing import padded, padding
 from agentless.model.text import Excerpt
-from agentless.remote.session import Stream
+from agentless.remote.streams import Stream
 from agentless.rules.images import compressed, layers
 from agentless.rules.images.layers import Image
 

@@ -15,8 +15,8 @@ from typing import Any
 from agentless.controller.images.direct import Outcomes, reachable, shared, straight
 from agentless.controller.images.source import SharedReads
 from agentless.controller.images.upload import ImageUpload, Job
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.link_speed import Speeds
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Core
 from agentless.engines.docker.images import LayerMissing, Place, short
 from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed
@@ -65,8 +65,8 @@ class ImageDistribution:
     async def send(
         self,
         image: str,
-        source: Link,
-        targets: Sequence[Link],
+        source: NodeLink,
+        targets: Sequence[NodeLink],
         *,
         tags: Sequence[str],
         tell: Tell = _silent,
@@ -106,7 +106,7 @@ class ImageDistribution:
 
     # ------------------------------------------------------------------ looking
 
-    async def _describe(self, image: str, source: Link) -> Image:
+    async def _describe(self, image: str, source: NodeLink) -> Image:
         key = source.node.name, image
         if key not in self._known:
             images = source.runtime.images
@@ -116,8 +116,8 @@ class ImageDistribution:
             self._known[key] = found
         return self._known[key]
 
-    async def _look(self, job: Job, links: Mapping[str, Link]) -> dict[str, Place | AgentlessError]:
-        async def look(link: Link) -> Place | AgentlessError:
+    async def _look(self, job: Job, links: Mapping[str, NodeLink]) -> dict[str, Place | AgentlessError]:
+        async def look(link: NodeLink) -> Place | AgentlessError:
             images = link.runtime.images
             try:
                 place = images.parse_look(job.image, await _run(link, images.look(job.image, job.tags)))
@@ -133,7 +133,7 @@ class ImageDistribution:
     # ------------------------------------------------------------------ sending
 
     async def _round(
-        self, job: Job, way: _Way, links: Mapping[str, Link], places: Mapping[str, Place], whole: set[str]
+        self, job: Job, way: _Way, links: Mapping[str, NodeLink], places: Mapping[str, Place], whole: set[str]
     ) -> Outcomes:
         """Send to the nodes that lack layers. Where another request is sending the same image, wait for that."""
         busy = [self._going[job.image.id, name] for name in places if (job.image.id, name) in self._going]
@@ -152,7 +152,7 @@ class ImageDistribution:
         return sent
 
     async def _send(
-        self, job: Job, way: _Way, links: Mapping[str, Link], places: Mapping[str, Place], kept: Mapping[str, int]
+        self, job: Job, way: _Way, links: Mapping[str, NodeLink], places: Mapping[str, Place], kept: Mapping[str, int]
     ) -> Outcomes:
         """Send by the requested way, or the best one."""
         targets, least = [links[name] for name in places], min(kept.values())
@@ -175,7 +175,7 @@ class ImageDistribution:
         return done
 
     async def _through(
-        self, job: Job, links: Mapping[str, Link], kept: Mapping[str, int], packer: str | None
+        self, job: Job, links: Mapping[str, NodeLink], kept: Mapping[str, int], packer: str | None
     ) -> Outcomes:
         """Send through the controller."""
         async with self._reads.take(job, min(kept.values()), packer) as read:
@@ -201,7 +201,7 @@ class ImageDistribution:
                 return error
 
 
-async def _run(link: Link, command: Command) -> Result:
+async def _run(link: NodeLink, command: Command) -> Result:
     await link.ready()
     return await link.run(command)
 
@@ -222,7 +222,7 @@ def _contended(job: Job, node: str) -> Refused:
     return Refused(f"others were sending image {short(job.image.id)} to {node}, and did not end it; try again")
 
 
-def _other_store(job: Job, link: Link, place: Place) -> RuntimeFailed:
+def _other_store(job: Job, link: NodeLink, place: Place) -> RuntimeFailed:
     source, target = job.source.node.name, link.node.name
     one, other = (target, source) if place.containerd else (source, target)
     return RuntimeFailed(

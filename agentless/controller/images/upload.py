@@ -10,7 +10,7 @@ from typing import Any
 
 from agentless.controller.images.archive_reader import WHOLE
 from agentless.controller.images.layer_spool import LayerSpool, SpooledLayer
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Timeout
 from agentless.model.command import Result
 from agentless.model.images.transfer import Progress, Sent
@@ -37,7 +37,7 @@ class Job:
     """An image to send, its source and its tags; `tell` gets the progress."""
 
     image: Image
-    source: Link
+    source: NodeLink
     tags: tuple[str, ...]
     tell: Callable[[Progress], None]
 
@@ -59,7 +59,7 @@ class _Step:
 class ImageUpload:
     """Sends the layers that a node lacks; it has the lowest `kept`."""
 
-    def __init__(self, job: Job, link: Link, kept: int, packer: str | None, spool: LayerSpool) -> None:
+    def __init__(self, job: Job, link: NodeLink, kept: int, packer: str | None, spool: LayerSpool) -> None:
         self._image, self._tags, self._tell = job.image, job.tags, job.tell
         self._link, self._packer, self._spool = link, packer, spool
         self._kept = self._at = kept

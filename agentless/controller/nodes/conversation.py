@@ -9,7 +9,7 @@ from agentless.model.command import ANSWER, Result
 from agentless.model.text import last_words
 from agentless.ports import Shell
 from agentless.remote.concurrency import feed
-from agentless.remote.session import GREETING
+from agentless.remote.worker import GREETING
 
 
 class NoMark(Exception):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Core
 from agentless.errors import Refused, StateError, UsageError
 from agentless.model.nodes.cluster import Node
@@ -59,7 +59,7 @@ class Gate:
         after, lifted = resumed(record, gpu, there, seen.xids, self.policy)
         if lifted:
             self._keep(node, after)
-        if gpu is None and (broken := link.mended()):
+        if gpu is None and (broken := link.breakdowns.mended()):
             lifted = (*lifted, f"was degraded: {broken}")
         if lifted:
             core.note_node(node, "resumed", f"by {by or core.owner}; {'; '.join(lifted)}")
@@ -75,7 +75,7 @@ class Gate:
         await self._core.hub.until(is_over, within)
         return self._node(name)
 
-    def examine(self, link: Link) -> Iterable[tuple[str, str]]:
+    def examine(self, link: NodeLink) -> Iterable[tuple[str, str]]:
         """Look at the health of a node's GPUs; what has happened to them, each as an event and its cause."""
         core, node, seen = self._core, link.node.name, link.observation
         if seen.error is not None or seen.sample is None:

@@ -9,13 +9,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from agentless.controller.guarded import guarded, guarded_item
-from agentless.controller.nodes.connection import Link, Sighting
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.state.events import Hub
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import NotFound, StateError
 from agentless.model.nodes.cluster import Cluster, Node
 from agentless.model.nodes.exclusion import NodeRecord
 from agentless.model.nodes.node import naming
+from agentless.model.nodes.sighting import Sighting
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.claim import Claim, claim_of, task_of
 from agentless.model.tasks.container import Container
@@ -24,7 +25,7 @@ from agentless.model.tasks.task import Assigning, Lost, Paused, Running, Task
 from agentless.model.tasks.task_id import first_try, is_task_id, next_try, numbered
 from agentless.model.view import TaskView
 from agentless.ports import Clock
-from agentless.remote.session import Allowance
+from agentless.remote.token_bucket import TokenBucket
 from agentless.rules.nodes.survey import describe, survey
 from agentless.rules.nodes.twins import marks, may_have, taken, twin_words
 from agentless.rules.tasks.identity import called, is_adoptable
@@ -59,7 +60,7 @@ class Core(Ledger):
     def __init__(
         self, owner: str, store: TaskStore, history: History, secrets: SecretStore, hub: Hub, clock: Clock
     ) -> None:
-        self.links: dict[str, Link] = {}
+        self.links: dict[str, NodeLink] = {}
         super().__init__(owner, store, history, secrets, hub, clock)
         self.shared_dir: str | None = None
         self.image: str | None = None
@@ -69,12 +70,12 @@ class Core(Ledger):
         self.launching: set[str] = set()
         self.records: dict[str, NodeRecord] = {}
         self.homes: dict[str, str] = {}
-        self.examine: Callable[[Link], Iterable[tuple[str, str]]] = lambda _: ()
-        self.sampled: list[Callable[[Link], None]] = []
+        self.examine: Callable[[NodeLink], Iterable[tuple[str, str]]] = lambda _: ()
+        self.sampled: list[Callable[[NodeLink], None]] = []
         self._behind = False  # something that a node has said could not be written
         self._gists: dict[str, object] = {}
         self._states: dict[str, tuple[str, str]] = {}
-        self._told: dict[str, Allowance] = {}
+        self._told: dict[str, TokenBucket] = {}
 
     # ----------------------------------------------------------------- reading
 
@@ -216,7 +217,7 @@ class Core(Ledger):
             for wait in late:
                 wait.cancel()
 
-    def link(self, node: str) -> Link:
+    def link(self, node: str) -> NodeLink:
         """The link to a node; raises NotFound with the nearest name."""
         if node not in self.links:
             hint = nearest(node, self.links)
@@ -225,7 +226,7 @@ class Core(Ledger):
 
     # -------------------------------------------------------------- from nodes
 
-    def node_changed(self, link: Link) -> None:
+    def node_changed(self, link: NodeLink) -> None:
         """Something new is known of a node; publishes it when it is more than fresh numbers."""
         if self.links.get(link.node.name) is not link:
             return  # the inventory has changed
@@ -250,7 +251,7 @@ class Core(Ledger):
         self._watch_gpus(node)
         before, now = self._states.get(node.name), (node.state, node.reason)
         news = {"kind": "node", "at": self.clock.now(), "node": node.name, "state": node.state, "reason": node.reason}
-        allowance = self._told.setdefault(node.name, Allowance(*TOLD))
+        allowance = self._told.setdefault(node.name, TokenBucket(*TOLD))
         if before != now and (before or node.state != "online") and not allowance.take(1):
             self.tell(news)
         else:
@@ -259,7 +260,7 @@ class Core(Ledger):
         for event, cause in happened:
             self.tell({**news, "event": event, "cause": cause})
 
-    def _settle_in(self, link: Link) -> None:
+    def _settle_in(self, link: NodeLink) -> None:
         """What a node says of itself that nobody else has, or has any more, is its own."""
         named = marks(link.observation)
         for mark in named:
@@ -284,7 +285,7 @@ class Core(Ledger):
         news = {"kind": "node", "at": self.clock.now(), "node": name, "state": node.state, "reason": node.reason}
         self.tell({**news, "event": event, "cause": cause})
 
-    def sighted(self, link: Link, sighting: Sighting) -> None:
+    def sighted(self, link: NodeLink, sighting: Sighting) -> None:
         """Bring the tasks of a node to what it said of its containers, and take in those that nobody remembers."""
         if self.links.get(link.node.name) is not link:
             return  # the inventory has changed
@@ -295,7 +296,7 @@ class Core(Ledger):
                     unseen = (sighting.blind and task.spec.on_node_itself) or _is_another(task, sighting)
                     if container is not None or not (unseen or _is_newer(task, sighting)):
                         with guarded_item(f"task {task.id}"):
-                            self._settle(task, container, link.booted_at)
+                            self._settle(task, container, link.cache.booted_at)
             for container in sighting.containers:
                 with guarded_item(f"{link.node.name}: container {container.short_id}"):
                     self._take_in(link.node.name, container)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from agentless.controller.guarded import guarded_item
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Core
 from agentless.model.tasks.event import StopAsked
 from agentless.model.tasks.task import Running, Task
@@ -41,7 +41,7 @@ class IdleWatch:
 
     # ------------------------------------------------------------------ inside
 
-    def _sampled(self, link: Link) -> None:
+    def _sampled(self, link: NodeLink) -> None:
         name = link.node.name
         self._still[name] = follow(self._still.get(name, Still()), link.observation)
 

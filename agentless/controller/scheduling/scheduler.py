@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from agentless import plugins
-from agentless.controller.nodes.connection import SAMPLE_SOON
+from agentless.controller.nodes.link.sampler import SAMPLE_SOON
 from agentless.controller.nodes.registry import Core
 from agentless.controller.scheduling.run_history import Past
 from agentless.errors import AgentlessError, Refused, StateError, Unreachable, UsageError

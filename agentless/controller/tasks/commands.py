@@ -11,7 +11,7 @@ from typing import Any
 
 from agentless.controller.files.outputs import Outputs
 from agentless.controller.files.uploads import Uploads
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Core
 from agentless.errors import AgentlessError, NoAnswer, NoSession, Refused, RuntimeFailed, Unreachable
 from agentless.formats.frames import POSITION, Frame
@@ -312,14 +312,14 @@ class Actions:
         if stream.exit_code != 0:
             raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(str(tail))}")
 
-    def _begin(self, link: Link, task: Task, query: LogQuery, reading: Reading) -> bytes:
+    def _begin(self, link: NodeLink, task: Task, query: LogQuery, reading: Reading) -> bytes:
         """Where to go on before anything has come; nothing, where that is to ask again."""
         engine = link.observation.engine
         if query.tail != 0 or query.position or not engine or reading.place is None:
             return b""
         return str(Position(task.id, place=Place.at(self._core.clock.now() + engine.clock))).encode()
 
-    async def _make_sure_of_its_end(self, link: Link, task: Task, *, is_failure: bool) -> None:
+    async def _make_sure_of_its_end(self, link: NodeLink, task: Task, *, is_failure: bool) -> None:
         """Raises NoAnswer when the log of a task has ended, and the task has not: an engine was restarted."""
         live = self._core.tasks
         await self._core.hub.until(lambda: task.id not in live, END_WITHIN)
@@ -417,7 +417,7 @@ class Actions:
         await self._do(link, task, command(task.container_ref))
         return self._core.view(self._core.task(task.id))
 
-    async def _do(self, link: Link, task: Task, command: Command) -> None:
+    async def _do(self, link: NodeLink, task: Task, command: Command) -> None:
         """Run an engine command, then look: the answer is what the node says afterwards."""
         await link.ready()
         result = await link.run(command)
@@ -425,7 +425,7 @@ class Actions:
         if not result.ok and not self._is_over(task.id):
             link.runtime_of(task).check(result)
 
-    def _link(self, task: Task) -> Link:
+    def _link(self, task: Task) -> NodeLink:
         if task.node is None:
             raise Refused(f"task {task.id} is {task.state}: it is on no node yet")
         if task.node not in self._core.links:

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.conversation import NoMark, until_mark
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Core
 from agentless.engines.client_warnings import WithoutWarnings
 from agentless.engines.docker.engine import AsItIs
@@ -19,7 +19,7 @@ from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.task import Running
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
-from agentless.remote.session import GREETING
+from agentless.remote.worker import GREETING
 
 BEGIN_WITHIN = 20.0
 """Seconds in which the program must have begun: an engine under load is slow, a `sudo` that asks waits for ever."""
@@ -98,7 +98,7 @@ class Terminals:
 
 
 @asynccontextmanager
-async def started(link: Link, container: str, command: Sequence[str], size: Size | None) -> AsyncIterator[Program]:
+async def started(link: NodeLink, container: str, command: Sequence[str], size: Size | None) -> AsyncIterator[Program]:
     """A program that has begun in this container."""
     await link.ready()
     if not link.online:
@@ -117,7 +117,7 @@ async def started(link: Link, container: str, command: Sequence[str], size: Size
             yield program
 
 
-async def _begin(link: Link, program: Program, mark: str) -> None:
+async def _begin(link: NodeLink, program: Program, mark: str) -> None:
     try:
         async with asyncio.timeout(BEGIN_WITHIN):
             await program.begin(mark)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from agentless.controller.envs.moves import Moves
 from agentless.controller.files.uploads import Uploads
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Core
 from agentless.controller.state.group_commit import Together
 from agentless.controller.tasks.launch_scripts import Launches
@@ -160,10 +160,10 @@ class Launcher:
             except ImageMissing:
                 await self._provide(link, task)
                 container = await self._try(link, task)
-            link.succeeded(task)
+            link.breakdowns.succeeded(task)
             await self._answered(link, task, container)
         except NodeBroken as error:
-            link.failed(task, error)
+            link.breakdowns.failed(task, error)
             raise
         except NodeUnfit as error:
             if self._is_unfit_everywhere(task):
@@ -181,7 +181,7 @@ class Launcher:
         rest = task.spec.without(task.node or "")
         return never(self._core.cluster(), rest, task.owner) is not None
 
-    async def _answered(self, link: Link, task: Task, container: str) -> None:
+    async def _answered(self, link: NodeLink, task: Task, container: str) -> None:
         program = "systemd-run" if task.spec.on_node_itself else "docker run"
         try:
             await self._together.apply(task.id, Launched(container), f"{program} on {link.node.name} answered")
@@ -193,7 +193,7 @@ class Launcher:
         if task_id in self._core.tasks:
             self._core.apply(task_id, event, cause)
 
-    async def _try(self, link: Link, task: Task) -> str:
+    async def _try(self, link: NodeLink, task: Task) -> str:
         if task.placement is None:
             raise AssertionError("a task is placed before it is launched")
         prepared = None
@@ -212,7 +212,7 @@ class Launcher:
                 await link.refresh()
             raise
 
-    async def _provide(self, link: Link, task: Task) -> None:
+    async def _provide(self, link: NodeLink, task: Task) -> None:
         """Bring the image to the node. What is called like one of ours comes from a node that has it, never else."""
         spec = task.spec
         if spec.container is not None and spec.image_id is not None:
@@ -227,7 +227,7 @@ class Launcher:
         else:
             await self._pull(link, task, missing=True)
 
-    async def _bring(self, link: Link, task: Task, ref: EnvRef, image: str) -> None:
+    async def _bring(self, link: NodeLink, task: Task, ref: EnvRef, image: str) -> None:
         told = 0.0
 
         def tell(progress: Progress) -> None:
@@ -251,7 +251,7 @@ class Launcher:
             words = f"{ref} came to {link.node.name}: {format_size(sent.sent)} in {sent.seconds:.1f} s"
             self._settle(task.id, Step(words), f"sent from {sent.how}" if sent.how == "shared" else "sent")
 
-    async def _pull(self, link: Link, task: Task, *, missing: bool) -> None:
+    async def _pull(self, link: NodeLink, task: Task, *, missing: bool) -> None:
         image = task.spec.image or ""
         if is_ours(image):
             return
@@ -319,7 +319,7 @@ def in_words(progress: Progress, ref: EnvRef) -> str:
     return f"{begun}, {format_size(progress.done)}{of}{rate}{left}"
 
 
-async def _look(link: Link, task: str, runtime: Runtime) -> None:
+async def _look(link: NodeLink, task: str, runtime: Runtime) -> None:
     await link.ready()
     try:
         await link.look(task, runtime)

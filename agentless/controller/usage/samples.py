@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Core
 from agentless.errors import NotFound, StateError, UsageError
 from agentless.model.nodes.cluster import Gpu
@@ -74,7 +74,7 @@ class Samples:
 
     # ------------------------------------------------------------------ inside
 
-    def _sampled(self, link: Link) -> None:
+    def _sampled(self, link: NodeLink) -> None:
         seen, name = link.observation, link.node.name
         at, sample = seen.sampled_at, seen.sample
         if sample is None or at is None or at == self._sampled_at.get(name):

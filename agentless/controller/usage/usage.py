@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Core
 from agentless.errors import StateError, UsageError
 from agentless.model.tasks.task import Paused, Running
@@ -85,7 +85,7 @@ class Usage:
 
     # ------------------------------------------------------------------ inside
 
-    def _sampled(self, link: Link) -> None:
+    def _sampled(self, link: NodeLink) -> None:
         core, seen, name = self._core, link.observation, link.node.name
         at, sample, before = seen.sampled_at, seen.sample, self._sampled_at.get(name)
         if sample is None or at is None or at == before:

@@ -12,8 +12,8 @@ from pydantic import FiniteFloat
 
 from agentless.controller.http.schemas import DrainRequest, ResumeRequest, TrustRequest
 from agentless.controller.http.services import Asking, House
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.host_keys import HostKey
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Core
 from agentless.model.nodes.cluster import Gpu
 from agentless.model.view import (
@@ -33,7 +33,7 @@ def add_to(app: FastAPI, house: House) -> None:
     """Add them."""
     core = house.core
 
-    def named(nodes: Iterable[str]) -> list[Link]:
+    def named(nodes: Iterable[str]) -> list[NodeLink]:
         """The links to these nodes, each once; to all where none is named."""
         return list(dict.fromkeys(core.link(node) for node in nodes)) or list(core.links.values())
 
