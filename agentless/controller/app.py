@@ -33,7 +33,7 @@ from agentless.controller.guarded import guarded
 from agentless.controller.http import api
 from agentless.controller.http.metrics_port import Port, only_metrics
 from agentless.controller.http.server import Server
-from agentless.controller.images.distribution import Sync
+from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.nodes.exclusion import Gate
 from agentless.controller.nodes.host_keys import Trust
 from agentless.controller.nodes.link.engines import NodeEngines
@@ -129,7 +129,7 @@ class Controller:
         self.core = Core(owner, store, history, SecretStore(state / "secrets"), Hub(), self._clock)
         self.gate = Gate(self.core, GateStore(store.storage))
         self.envs = Envs(self.core, EnvStore(store.storage))
-        self.moves = Moves(self.envs, Sync(self.core))
+        self.moves = Moves(self.envs, ImageDistribution(self.core))
         self.builds = Builds(self.envs, self.moves)
         self.tidy = Tidy(self.envs, self.moves)
         outputs = OutputStore(state / "outputs.sqlite")

@@ -14,14 +14,14 @@ from agentless.controller.files.uploads import Uploads
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Core
 from agentless.errors import AgentlessError, NoAnswer, NoSession, Refused, RuntimeFailed, Unreachable
+from agentless.formats.frames import POSITION, Frame
 from agentless.model.command import Command
 from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.event import Queued, StopAsked
 from agentless.model.tasks.log_query import LogQuery, Place, Position
 from agentless.model.tasks.task import Assigning, Ended, Paused, Pending, Running, Scheduled, StopKind, Task
 from agentless.model.tasks.task_id import first_try, next_try, numbered
-from agentless.model.terminal import POSITION
-from agentless.model.text import both_ends
+from agentless.model.text import Excerpt
 from agentless.model.view import ScriptView, TaskView
 from agentless.ports import Reading
 from agentless.rules.nodes.cgroup_limits import in_words
@@ -29,7 +29,7 @@ from agentless.rules.tasks.due import within_limit
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND, container_of
 from agentless.rules.tasks.retry import fresh_try
 from agentless.rules.views.publish import address_of
-from agentless.stores.files.logs import Frame, LogStore
+from agentless.stores.files.logs import LogStore
 
 FOREIGN_GRACE = 10.0
 """Seconds between SIGTERM and SIGKILL for what this controller did not start, unless who asks says otherwise."""
@@ -294,7 +294,7 @@ class Actions:
             raise Unreachable(unreachable(link.node.name, link.observation.error))
         if query.since is not None and link.observation.engine:
             query = replace(query, since=query.since + link.observation.engine.clock)  # the engine's clock decides
-        words, came, runtime = b"", False, link.runtime_of(task)
+        tail, came, runtime = Excerpt(), False, link.runtime_of(task)
         reading = runtime.reading(query)
         count = _Counted(task, query, by_bytes=reading.place is None)
         async with link.followed(runtime.logs(task.container_ref, query), query.tail) as stream:
@@ -302,7 +302,7 @@ class Actions:
                 yield POSITION, self._begin(link, task, query, reading)
             async for fd, data in stream:
                 if fd == 2:
-                    words = both_ends(words, data)
+                    tail.add(data)
                 for frame in reading(fd, data):
                     came = True
                     for each in count(frame, reading.place):
@@ -310,7 +310,7 @@ class Actions:
         if query.resumable and task.live:
             await self._make_sure_of_its_end(link, task, is_failure=stream.exit_code != 0 and not came)
         if stream.exit_code != 0:
-            raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(words.decode('utf-8', 'replace'))}")
+            raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(str(tail))}")
 
     def _begin(self, link: NodeLink, task: Task, query: LogQuery, reading: Reading) -> bytes:
         """Where to go on before anything has come; nothing, where that is to ask again."""

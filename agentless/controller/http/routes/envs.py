@@ -1,4 +1,4 @@
-"""The requests about envs. What may take long is answered by lines, see `told`."""
+"""The requests about envs. What may take long is answered by lines, see `progress`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Response
-from fastapi.responses import StreamingResponse
 
 from agentless.controller.envs.builds import Wish
-from agentless.controller.http.routes.talk import Talk
-from agentless.controller.http.routes.tasks import frames
-from agentless.controller.http.routes.told import Told
+from agentless.controller.http.framed import framed
+from agentless.controller.http.progress import ProgressResponse
 from agentless.controller.http.schemas import (
     CreateEnvRequest,
     PruneEnvsRequest,
@@ -20,6 +18,7 @@ from agentless.controller.http.schemas import (
     SaveEnvRequest,
 )
 from agentless.controller.http.services import Asking, House
+from agentless.controller.http.terminal_stream import TerminalStream
 from agentless.model.images.env import parse_ref
 from agentless.model.terminal import Size
 from agentless.model.view import EnvView
@@ -46,11 +45,15 @@ def add_to(app: FastAPI, house: House) -> None:
     @app.post("/v1/env/import")
     async def take_in(me: Asking, env: str | None = None, node: str | None = None) -> Response:
         """The body is an archive as `docker save` writes it, with one image and without names."""
-        return Told(lambda tell, body: house.moves.take_in(env, node, me or core.owner, body, tell), upload=True)
+        return ProgressResponse(
+            lambda tell, body: house.moves.take_in(env, node, me or core.owner, body, tell), upload=True
+        )
 
     @app.post("/v1/envs/{env}")
     async def create(env: str, request: CreateEnvRequest, me: Asking) -> Response:
-        return Told(lambda tell, _: house.builds.create(env, request.image, request.node, me or core.owner, tell))
+        return ProgressResponse(
+            lambda tell, _: house.builds.create(env, request.image, request.node, me or core.owner, tell)
+        )
 
     @app.post("/v1/envs/{env}/build")
     async def build(
@@ -63,7 +66,9 @@ def add_to(app: FastAPI, house: House) -> None:
     ) -> Response:
         """The body is the context, as a tar archive."""
         wish = Wish(dockerfile, base, node, message)
-        return Told(lambda tell, body: house.builds.build(env, wish, me or core.owner, body, tell), upload=True)
+        return ProgressResponse(
+            lambda tell, body: house.builds.build(env, wish, me or core.owner, body, tell), upload=True
+        )
 
     @app.post("/v1/envs/{env}/terminal")
     async def terminal(
@@ -71,28 +76,31 @@ def add_to(app: FastAPI, house: House) -> None:
     ) -> Response:
         """A program in the build container, as in that of a task."""
         opening = house.builds.open(env, command, None if size is None else Size.parse(size), me)
-        return Talk(house, opening, "the controller was stopped, and the terminal with it; the env is as it was left")
+        return TerminalStream(
+            house, opening, "the controller was stopped, and the terminal with it; the env is as it was left"
+        )
 
     @app.post("/v1/envs/{env}/save")
     async def save(env: str, request: SaveEnvRequest, me: Asking) -> Response:
-        return Told(lambda tell, _: house.builds.save(env, request.message, me or core.owner, tell))
+        return ProgressResponse(lambda tell, _: house.builds.save(env, request.message, me or core.owner, tell))
 
     @app.post("/v1/envs/{env}/rollback")
     async def rollback(env: str, request: RollbackEnvRequest, me: Asking) -> Response:
-        ref = parse_ref(env)
-        return Told(lambda tell, _: house.builds.rollback(ref, me or core.owner, tell, force=request.force))
+        ref, by = parse_ref(env), me or core.owner
+        return ProgressResponse(lambda tell, _: house.builds.rollback(ref, by, tell, force=request.force))
 
     @app.post("/v1/envs/{env}/push")
     async def push(env: str, request: PushEnvRequest, me: Asking) -> Response:
         ref = parse_ref(env)
-        return Told(lambda tell, _: house.moves.push(ref, request.nodes, request.via, me or core.owner, tell))
+        return ProgressResponse(
+            lambda tell, _: house.moves.push(ref, request.nodes, request.via, me or core.owner, tell)
+        )
 
     @app.get("/v1/envs/{env}/export")
     async def export(env: str) -> Response:
         """The archive in frames, like a log."""
         ref, archive = await house.moves.export(parse_ref(env))
-        headers = {"x-agentless-env": str(ref)}
-        return StreamingResponse(frames(archive), media_type="application/octet-stream", headers=headers)
+        return framed(archive, {"x-agentless-env": str(ref)})
 
     @app.delete("/v1/envs/{env}")
     async def remove(env: str, me: Asking) -> dict[str, Any]:

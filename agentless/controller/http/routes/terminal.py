@@ -1,4 +1,4 @@
-"""The request for a terminal: see `talk` for what goes both ways."""
+"""The request for a terminal; `terminal_stream` has the frames of both directions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import FastAPI, Query, Response
 
-from agentless.controller.http.routes.talk import Talk
 from agentless.controller.http.services import Asking, House
+from agentless.controller.http.terminal_stream import TerminalStream
 from agentless.model.terminal import Size
 
 
@@ -20,4 +20,4 @@ def add_to(app: FastAPI, house: House) -> None:
     ) -> Response:
         """A program in the container of a running task; without a `size` it has no terminal."""
         opening = house.terminals.open(task, command, None if size is None else Size.parse(size), me)
-        return Talk(house, opening, "the controller was stopped, and the terminal with it; the task runs on")
+        return TerminalStream(house, opening, "the controller was stopped, and the terminal with it; the task runs on")
