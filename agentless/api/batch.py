@@ -11,7 +11,7 @@ from agentless.api.task import Task
 from agentless.api.verb import Verb
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task import FAILED
-from agentless.rules.submit.options import seconds
+from agentless.rules.submit.kinds import seconds
 
 _AT_ONCE = 32
 

@@ -34,8 +34,10 @@ from agentless.model.view import (
     ResumeView,
     ShareView,
 )
-from agentless.rules.submit.options import Options, Outside, Submission, submission, texts
+from agentless.rules.submit.kinds import texts
+from agentless.rules.submit.options import Options
 from agentless.rules.submit.run import in_folder, needs_nothing
+from agentless.rules.submit.submission import Outside, Submission, submission
 from agentless.rules.usage.periods import periods
 
 _log = logging.getLogger("agentless")

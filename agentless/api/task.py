@@ -17,7 +17,7 @@ from agentless.errors import UsageError
 from agentless.model.moment import parse_moment, parse_past
 from agentless.model.tasks.task_id import first_try, numbered
 from agentless.model.view import EventView, ExplainView, TaskView
-from agentless.rules.submit.options import seconds
+from agentless.rules.submit.kinds import seconds
 
 
 @dataclass(frozen=True, slots=True)

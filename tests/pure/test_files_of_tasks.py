@@ -37,8 +37,9 @@ from agentless.rules.files.task_files import (
     reused,
     tree_of,
 )
-from agentless.rules.submit.options import Options, Outside, Submission, submission
+from agentless.rules.submit.options import Options
 from agentless.rules.submit.run import in_folder, needs_nothing
+from agentless.rules.submit.submission import Outside, Submission, submission
 from agentless.stores.files.arrivals import Arrival, Unpacking, arrive
 from agentless.stores.files.outputs import OutputStore
 from agentless.stores.files.snapshots import SnapshotStore

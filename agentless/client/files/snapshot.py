@@ -22,7 +22,7 @@ from agentless.client.client import Client
 from agentless.errors import ControllerError, UsageError
 from agentless.model.files.task_files import INSTEAD, MAX_BYTES, MAX_FILES, UNFINISHED, Entry, Upload, rows_of
 from agentless.rules.files.gitignore import Ignored
-from agentless.rules.submit.options import Submission
+from agentless.rules.submit.submission import Submission
 from agentless.stores import private
 
 _PIECE = 1 << 20

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentless.model.files.task_files import Output, Upload
 from agentless.rules.files.task_files import WORKDIR, brought_to
-from agentless.rules.submit.options import Submission
+from agentless.rules.submit.submission import Submission
 
 
 def needs_nothing(options: Mapping[str, Any], targets: object) -> bool:

@@ -26,7 +26,8 @@ from agentless.errors import AgentlessError, UsageError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.text import lines_of, printable
 from agentless.model.units import short_size
-from agentless.rules.submit.options import Options, Outside, Submission, submission
+from agentless.rules.submit.options import Options
+from agentless.rules.submit.submission import Outside, Submission, submission
 from agentless.tui.data.board import Board, Row
 from agentless.tui.screens.ask import Ask
 from agentless.tui.screens.details import Part, explained

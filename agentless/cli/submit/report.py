@@ -1,0 +1,151 @@
+"""What became of a submit, said as it was asked for: the script, the ids, the output, the end of each task."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from collections import Counter
+from typing import Any
+
+from agentless.cli.app import complain
+from agentless.cli.common import own_code, print_json, print_line, say, tell_end, tell_outputs
+from agentless.cli.submit.batch import show_results, tell, wait_for_batch, worst
+from agentless.cli.submit.steps import showing
+from agentless.cli.tasks.logs import copy_log
+from agentless.client.client import Client
+from agentless.client.words import local
+from agentless.errors import AgentlessError
+from agentless.model.tasks.task_id import first_try
+from agentless.model.text import lines_of
+from agentless.rules.submit.submission import Submission
+
+
+def report(
+    served: Client,
+    asked: Submission,
+    starts: list[dict[str, Any]],
+    *,
+    wait: bool,
+    follow: bool,
+    as_json: bool,
+    dry_run: bool,
+) -> int:
+    """Say what has become of each, wait for what was started if that is wanted, and give the exit code.
+
+    That is 3 or 4 only for what was not started. What may run, as where a node has not answered, counts as started.
+    """
+    for message, count in Counter(start["message"] for start in starts if start["message"]).items():
+        complain(message + (f" ({count} tasks)" if count > 1 else ""))
+    if dry_run:
+        return _rehearsed(asked, starts)
+    tasks = [start["task"] for start in starts if start["task"]]
+    # A short one may be over already.
+    started = [task for task in tasks if task["ended_at"] is None or task["container"]]
+    code = _worst(start["exit_code"] for start in starts if start["task"] not in started)
+    if len(starts) > 1 and started and started[0]["parameters"]:
+        return _report_sweep(served, started, code, wait=wait, as_json=as_json)
+    if not as_json:
+        for task in started:
+            _announce(task, wait=wait, follow=follow)
+    if follow and started:
+        _follow(served, first_try(started[0]["id"]))
+    if (wait or follow) and started:
+        tasks = [_await(served, task) if task in started else task for task in tasks]
+        code = code or _worst(own_code(task) for task in tasks)
+    if as_json:
+        print_json(tasks)
+    return code
+
+
+def _rehearsed(asked: Submission, starts: list[dict[str, Any]]) -> int:
+    """Print what would be run, and where; of a sweep one script and the other commands."""
+    commands = [each.argv for each in asked.sweep for _ in asked.targets or ("any",)]
+    told = False
+    for command, start in zip(commands, starts, strict=True):
+        if start["script"] is None:
+            continue
+        if told and len(asked.sweep) > 1:
+            for line in f"the same on {start['place']}: {shlex.join(command)}".split("\n"):
+                print_line(f"# {line}")
+        else:
+            print_line(f"# on {start['place']}, to the stdin of sh:")
+            print(start["script"])  # noqa: T201 - to be run as it is
+        told = True
+    return _worst(start["exit_code"] for start in starts)
+
+
+def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wait: bool, as_json: bool) -> int:
+    """Likewise of a sweep; `code` is the exit code for what was not started, 0: all of it was."""
+    table = sys.stdout
+    if not as_json:
+        tell(tasks)
+        if not sys.stdout.isatty():  # the ids alone are for it
+            for task in tasks:
+                print_line(first_try(task["id"]), flush=True)
+            table = sys.stderr
+    if wait:
+        try:
+            tasks = wait_for_batch(served, tasks[0]["batch"])
+        except AgentlessError as error:
+            complain(f"batch {tasks[0]['batch']} was started, and its end is not known: {error}")
+            code = code or 1
+        for task in tasks:
+            tell_outputs(task, here=False)
+    if as_json:
+        print_json(tasks)
+    elif wait:
+        with contextlib.redirect_stdout(table):
+            show_results(tasks)
+    return code or (worst(tasks) if wait else 0)
+
+
+def _follow(served: Client, task_id: str) -> None:
+    """Show its output until it has ended. Where that cannot be had, the task goes on, and the command with it."""
+    sys.stdout.flush()
+    try:
+        copy_log(served, task_id, {"follow": True}, patient=True)
+    except AgentlessError as error:
+        complain(f"the output of task {task_id} cannot be shown, and its end is waited for: {error}")
+
+
+def _announce(task: dict[str, Any], *, wait: bool, follow: bool) -> None:
+    """Its id on stdout, which is the task's own with `follow`; what it does now for a person."""
+    task_id = first_try(task["id"])  # which means all its tries: the first may have failed already
+    gpus = "" if not task["gpus"] else " on GPU " + ", ".join(map(str, task["gpus"]))
+    words = f"{'running' if task['container'] else 'being started'} on {task['node']}{gpus}"
+    if task["state"] == "pending":
+        words = "queued" + (f": {task['reason']}" if task["reason"] else "")
+    if task["state"] == "scheduled":
+        words = f"scheduled for {local(task['scheduled_for'])}"
+    if sys.stdout.isatty() and not follow:
+        for line in lines_of(f"{task_id}  {words}"):
+            print_line(line)
+        if not wait:
+            say(f"follow it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
+        return
+    if not follow:
+        print_line(task_id, flush=True)
+    if wait or follow or task["state"] in ("pending", "scheduled"):
+        say(*lines_of(f"{task_id}  {words}"))
+
+
+def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
+    task_id = first_try(task["id"])
+    try:
+        with showing(served, lambda event: first_try(event["task"]["id"]) == task_id):
+            ended = served.wait(task_id)
+    except AgentlessError as error:
+        complain(f"task {task_id} was started, and its end is not known: {error}; see: agentless wait {task_id}")
+        return task
+    except KeyboardInterrupt:
+        say("", f"The task goes on. See it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
+        raise
+    tell_end(ended)
+    return ended
+
+
+def _worst(codes: Any) -> int:
+    """3 before 4 before any other: a refusal can be helped by the user."""
+    found = [code for code in codes if code]
+    return next((code for code in (3, 4) if code in found), found[0] if found else 0)
