@@ -24,6 +24,7 @@ from agentless.errors import AgentlessError
 from agentless.model.text import lines_of, printable
 from agentless.tui.data.acts import ACTS, Act, Target, about, applies, details, path_of, perform
 from agentless.tui.data.board import Board, Row
+from agentless.tui.data.form import fields_of
 from agentless.tui.data.incoming import Incoming, in_app
 from agentless.tui.screens import shell
 from agentless.tui.screens.ask import Ask
@@ -35,7 +36,7 @@ from agentless.tui.screens.logs import LogScreen
 from agentless.tui.screens.nodes import Nodes
 from agentless.tui.screens.overview import Overview
 from agentless.tui.screens.queue import Queue
-from agentless.tui.screens.submit import SubmitForm, fields_of
+from agentless.tui.screens.submit import SubmitForm
 from agentless.tui.screens.tasks import Tasks
 from agentless.tui.widgets.bar import Bar, Summary
 from agentless.tui.widgets.colours import CYCLE, TERMINAL, THEMES, Plain, has_colours

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from agentless.tui.data.acts import ACTS, Target, applies
 from agentless.tui.data.board import TREND, Board, natural
-from agentless.tui.screens.submit import _places, fields_of
+from agentless.tui.data.form import _places, fields_of
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, _differences, fitted
 
