@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from agentless.client.client import TRIES, Client
 from agentless.errors import ControllerError, UsageError
-from agentless.tui.data.board import Board
+from agentless.tui.data.cluster import ClusterState
 
 
 class _Page(io.StringIO):
@@ -19,8 +19,8 @@ class _Page(io.StringIO):
         return True
 
 
-def watch(served: Client, show: Callable[[Board], None]) -> None:
-    """Show the board again at each change, until Ctrl-C, also over a controller that dies and comes back.
+def watch(served: Client, show: Callable[[ClusterState], None]) -> None:
+    """Show the cluster again at each change, until Ctrl-C, also over a controller that dies and comes back.
 
     The terminal is left as it was.
     """
@@ -30,19 +30,19 @@ def watch(served: Client, show: Callable[[Board], None]) -> None:
         failures = 0
         while failures < TRIES:
             failures += 1
-            board = Board()
+            cluster = ClusterState()
             with contextlib.suppress(ControllerError):
                 for line in served.lines("/v1/watch"):
                     failures = TRIES if line.get("leaving") else 0
-                    board.apply(line)
-                    _print(board, show)
+                    cluster.apply(line)
+                    _print(cluster, show)
     raise ControllerError("the controller went away; what it had started runs on")
 
 
-def _print(board: Board, show: Callable[[Board], None]) -> None:
+def _print(cluster: ClusterState, show: Callable[[ClusterState], None]) -> None:
     page = _Page()
     with contextlib.redirect_stdout(page):
-        show(board)
+        show(cluster)
     # Each line over the one that was there: what stays the same does not flicker.
     print("\033[H" + page.getvalue().replace("\n", "\033[K\n") + "\033[J", end="", flush=True)  # noqa: T201
 

@@ -23,7 +23,7 @@ from agentless.client.program import Terminal
 from agentless.errors import AgentlessError
 from agentless.model.text import lines_of, printable
 from agentless.tui.data.acts import ACTS, Act, Target, about, applies, details, path_of, perform
-from agentless.tui.data.board import Board, Row
+from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.form import fields_of
 from agentless.tui.data.incoming import Incoming, in_app
 from agentless.tui.screens import shell
@@ -50,7 +50,7 @@ _SCREENS = {"logs": LogScreen, "describe": TaskDetails}
 
 
 class Dashboard(App[None]):
-    """All views over one board, which the controller's stream keeps up to date."""
+    """All views over one `ClusterState`, which the controller's stream keeps up to date."""
 
     TITLE = "agentless"
     ENABLE_COMMAND_PALETTE = True
@@ -93,8 +93,8 @@ class Dashboard(App[None]):
         self.client = client
         self.read_only = read_only
         self.views = {only: VIEWS[only]} if only else VIEWS
-        self.board = Board()
-        self.incoming = Incoming(self, client, self.board, self._show)
+        self.cluster = ClusterState()
+        self.incoming = Incoming(self, client, self.cluster, self._show)
         self._offered: list[str] = []
         self._breakers: set[Breaker] = set()  # of what is asked now
 
@@ -103,11 +103,11 @@ class Dashboard(App[None]):
     def compose(self) -> ComposeResult:
         """A line of views, a line of numbers, a view, a line of keys."""
         yield Bar(self.views)
-        yield Summary(self.board)
+        yield Summary(self.cluster)
         makers = {"overview": Overview, "gpus": Gpus, "nodes": Nodes, "tasks": Tasks, "queue": Queue, "events": Events}
         with ContentSwitcher(initial=next(iter(self.views))):
             for name in self.views:
-                yield makers[name](self.board, id=name)
+                yield makers[name](self.cluster, id=name)
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
@@ -202,7 +202,7 @@ class Dashboard(App[None]):
     def target(self) -> Target:
         """The task and the node that are meant now: of the screen on top, or of the row that is chosen."""
         shows = next((s for s in reversed(self.screen_stack[1:]) if hasattr(s, "about_task")), self.view)
-        return Target(shows.about_task, self.board.nodes.get(shows.about_node or ""))
+        return Target(shows.about_task, self.cluster.nodes.get(shows.about_node or ""))
 
     @property
     def _front(self) -> Screen[Any]:
@@ -212,7 +212,7 @@ class Dashboard(App[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Whether a key does something now; what does nothing is not shown."""
         if action == "start_controller":
-            return self.board.stopped
+            return self.cluster.stopped
         if action == "view":
             return parameters[0] in self.views and self._front is self.screen_stack[0]
         if action != "act":
@@ -232,15 +232,15 @@ class Dashboard(App[None]):
             table.hold()
         match name:
             case "submit":
-                self.push_screen(SubmitForm(self.board, self.client, self._wanted()))
+                self.push_screen(SubmitForm(self.cluster, self.client, self._wanted()))
             case "again" if target.task:
                 self._do(partial(self._repeat, target.task))
             case "logs" if target.task:
-                self.push_screen(LogScreen(self.board, target.task, self.client))
+                self.push_screen(LogScreen(self.cluster, target.task, self.client))
             case "shell" if target.task:
                 self.push_screen(shell.Opening(self.client, target.task), partial(self._lend, target.task))
             case "describe" if target.task:
-                self.push_screen(TaskDetails(self.board, target.task))
+                self.push_screen(TaskDetails(self.cluster, target.task))
             case _ if act.effect:
                 verb = act.title.partition(" ")[0]
                 question = Ask(
@@ -285,7 +285,7 @@ class Dashboard(App[None]):
     def _repeat(self, task: Row) -> None:
         """Open the form for a task like this one."""
         spec = self.client.get(f"{path_of(task)}/spec")
-        in_app(self, self.push_screen, SubmitForm(self.board, self.client, fields_of(task, spec), spec))
+        in_app(self, self.push_screen, SubmitForm(self.cluster, self.client, fields_of(task, spec), spec))
 
     def _lend(self, task: Row, opened: Terminal | AgentlessError | None) -> None:
         """Lend the terminal to the shell that was opened."""
@@ -352,18 +352,18 @@ class Dashboard(App[None]):
         """Show more of the chosen row."""
         view = self.view
         if isinstance(view, Gpus) and view.chosen:
-            self.push_screen(GpuDetails(self.board, view.chosen))
+            self.push_screen(GpuDetails(self.cluster, view.chosen))
         elif isinstance(view, Nodes) and view.about_node:
-            self.push_screen(NodeDetails(self.board, view.about_node))
+            self.push_screen(NodeDetails(self.cluster, view.about_node))
         elif view.about_task:
-            self.push_screen(TaskDetails(self.board, view.about_task))
+            self.push_screen(TaskDetails(self.cluster, view.about_task))
         elif view.about_node:
-            self.push_screen(NodeDetails(self.board, view.about_node))
+            self.push_screen(NodeDetails(self.cluster, view.about_node))
 
     def on_tiles_opened(self) -> None:
         """Show more of the chosen GPU."""
         if self.view.chosen:
-            self.push_screen(GpuDetails(self.board, self.view.chosen))
+            self.push_screen(GpuDetails(self.cluster, self.view.chosen))
 
     def on_submit_form_submitted(self, message: SubmitForm.Submitted) -> None:
         """Show what was submitted."""
@@ -391,7 +391,7 @@ class Dashboard(App[None]):
         self.incoming.restart()
 
     def _show(self, changed: set[str]) -> None:
-        """Bring what is on the screen to the board."""
+        """Update what is on the screen."""
         if not self.is_running or not self.screen_stack:
             return
         if changed != {"events"}:

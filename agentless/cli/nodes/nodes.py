@@ -156,9 +156,9 @@ def _watch_gpus(served: Client, node: str | None, *, free: bool) -> None:
         served.get(f"/v1/nodes/{node}")  # says so when there is none
     watch(
         served,
-        lambda board: show(
+        lambda cluster: show(
             _GPU_COLUMNS,
-            [g for g in board.ordered_gpus() if node in (None, g["node"]) and (g["state"] == "free" or not free)],
+            [g for g in cluster.ordered_gpus() if node in (None, g["node"]) and (g["state"] == "free" or not free)],
         ),
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 from agentless.client.client import Client
 from agentless.client.words import state, where, words
 from agentless.model.tasks.task_id import numbered
-from agentless.tui.data.board import Row
+from agentless.tui.data.cluster import Row
 
 LIVE = frozenset({"running", "paused", "assigning", "pending", "scheduled", "lost"})
 WAITS = frozenset({"pending", "scheduled"})

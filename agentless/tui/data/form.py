@@ -15,7 +15,7 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.units import short_size
 from agentless.rules.submit.options import OPTIONS, Option, Options
 from agentless.rules.submit.submission import Outside, Submission, submission
-from agentless.tui.data.board import Row
+from agentless.tui.data.cluster import Row
 
 _OPTIONS = [OPTIONS[name] for name in ("image", "name", "node", "cores", "memory", "time_limit", "priority", "retries")]
 """Those that have a line of the form. The variables have an area of their own."""

@@ -19,7 +19,7 @@ from agentless.errors import AgentlessError
 from agentless.model.text import printable
 from agentless.model.units import format_duration
 from agentless.tui.data.acts import path_of
-from agentless.tui.data.board import Board, Row
+from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import content
 
@@ -27,7 +27,7 @@ Part = str | tuple[str, str]
 
 
 class Details(Screen[None]):
-    """The base: parts that the board has, and parts that are asked for."""
+    """The base: parts that are in the state of the cluster, and parts that are asked for."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace", "app.pop_screen", "Back", tooltip="leave this screen"),
@@ -39,9 +39,9 @@ class Details(Screen[None]):
     """
     KINDS: ClassVar[frozenset[str]] = frozenset({"tasks", "gpus", "nodes"})
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
         super().__init__()
-        self.board = board
+        self.cluster = cluster
         self._breaker = Breaker()
 
     def compose(self) -> ComposeResult:
@@ -57,7 +57,7 @@ class Details(Screen[None]):
         self.ask()
 
     def ask(self) -> None:
-        """Ask the controller for what the board does not have; who asked before gets no answer any more."""
+        """Ask the controller for what the state of the cluster lacks; who asked before gets no answer any more."""
         self._breaker.break_off()
         self._breaker = Breaker()
         self.run_worker(partial(self._ask, self._breaker), thread=True)
@@ -76,7 +76,7 @@ class Details(Screen[None]):
         self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
 
     def known(self) -> list[Part]:
-        """What the board has."""
+        """The parts that are in the state of the cluster."""
         raise NotImplementedError
 
     def asked(self) -> list[Part]:
@@ -107,14 +107,14 @@ class Details(Screen[None]):
 class TaskDetails(Details):
     """A task: what it is, why it waits, what has happened to it, and the command on its node."""
 
-    def __init__(self, board: Board, task: Row) -> None:
-        super().__init__(board)
+    def __init__(self, cluster: ClusterState, task: Row) -> None:
+        super().__init__(cluster)
         self._row = task
 
     @property
     def about_task(self) -> Row:
         """The task as it is by now."""
-        return self.board.tasks.get(self._row["id"], self._row)
+        return self.cluster.tasks.get(self._row["id"], self._row)
 
     @property
     def about_node(self) -> str | None:
@@ -202,8 +202,8 @@ class GpuDetails(Details):
     AGAIN = 60.0
     """Seconds after which the last hour is another one."""
 
-    def __init__(self, board: Board, gpu: Row) -> None:
-        super().__init__(board)
+    def __init__(self, cluster: ClusterState, gpu: Row) -> None:
+        super().__init__(cluster)
         self._gpu = gpu
         self._hour: Any = None
 
@@ -219,12 +219,12 @@ class GpuDetails(Details):
     @property
     def gpu(self) -> Row:
         """The GPU as it is by now."""
-        return self.board.gpus.get((self._gpu["node"], self._gpu["uuid"]), self._gpu)
+        return self.cluster.gpus.get((self._gpu["node"], self._gpu["uuid"]), self._gpu)
 
     @property
     def about_task(self) -> Row | None:
         """The task that holds it."""
-        return next(iter(self.board.holders(self.gpu)), None)
+        return next(iter(self.cluster.holders(self.gpu)), None)
 
     @property
     def about_node(self) -> str | None:
@@ -252,11 +252,11 @@ class GpuDetails(Details):
                 ("idle since", local(gpu["idle_since"])),
             ]
         )
-        for task in self.board.holders(gpu):
+        for task in self.cluster.holders(gpu):
             parts += [("task         ", "dim"), printable(f"{task['id']}  {task['owner']}  {words(task)}") + "\n"]
         for process in gpu["processes"]:
             parts += [("process      ", "dim"), f"{printable(process_words(process))}\n"]
-        trend = self.board.trends.get((gpu["node"], gpu["uuid"]), ())
+        trend = self.cluster.trends.get((gpu["node"], gpu["uuid"]), ())
         parts += [
             ("\nUtilisation, the last two minutes\n", "bold"),
             (look.spark(trend, self._room()) + "\n", "$text-primary"),
@@ -292,8 +292,8 @@ class GpuDetails(Details):
 class NodeDetails(Details):
     """A node: what it is, its GPUs, and what `doctor` says of it."""
 
-    def __init__(self, board: Board, name: str) -> None:
-        super().__init__(board)
+    def __init__(self, cluster: ClusterState, name: str) -> None:
+        super().__init__(cluster)
         self.about_node = name
 
     @property
@@ -302,7 +302,7 @@ class NodeDetails(Details):
 
     def known(self) -> list[Part]:
         """What it has."""
-        node = self.board.nodes.get(self.about_node)
+        node = self.cluster.nodes.get(self.about_node)
         if node is None:
             return [f"{self.about_node} is no longer in the inventory"]
         parts: list[Part] = [
@@ -322,7 +322,7 @@ class NodeDetails(Details):
                 ("seen", local(node["sampled_at"])),
             ]
         )
-        for gpu in self.board.gpus_of(self.about_node):
+        for gpu in self.cluster.gpus_of(self.about_node):
             parts += [
                 f"  {gpu['index']} {printable(look.model(gpu))}  ",
                 (f"{gpu['state']:10}", _colour(gpu["state"])),

@@ -20,7 +20,7 @@ from agentless.errors import AgentlessError
 from agentless.model.text import printable
 from agentless.model.units import format_size
 from agentless.tui.data.acts import path_of
-from agentless.tui.data.board import Board, Row
+from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.log_text import LogText
 from agentless.tui.widgets.log_lines import Log
 
@@ -48,9 +48,9 @@ class LogScreen(Screen[None]):
     LogScreen > Input.-open { display: block; }
     """
 
-    def __init__(self, board: Board, task: Row, client: Client) -> None:
+    def __init__(self, cluster: ClusterState, task: Row, client: Client) -> None:
         super().__init__()
-        self._board, self._row, self._client = board, task, client
+        self._cluster, self._row, self._client = cluster, task, client
         self.log_lines = Log()
         self._state = Static(markup=False)
         self._breaker, self._saving = Breaker(), Breaker()
@@ -61,7 +61,7 @@ class LogScreen(Screen[None]):
     @property
     def about_task(self) -> Row:
         """The task as it is by now."""
-        return self._board.tasks.get(self._row["id"], self._row)
+        return self._cluster.tasks.get(self._row["id"], self._row)
 
     @property
     def about_node(self) -> str | None:

@@ -17,7 +17,7 @@ from textual.widgets import Static
 
 from agentless.client.words import ran, where
 from agentless.model.text import printable
-from agentless.tui.data.board import Board, Row
+from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.gpus import state_of, who
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Lines, Piece, fitted
@@ -62,11 +62,11 @@ class Overview(Container):
     Overview.-wide > News { width: 52; height: 100%; max-height: 100%; border-left: solid $panel; }
     """
 
-    def __init__(self, board: Board, *, id: str) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, cluster: ClusterState, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self.board = board
-        self.tiles = Tiles(board)
-        self.news = News(board)
+        self.cluster = cluster
+        self.tiles = Tiles(cluster)
+        self.news = News(cluster)
         self._line = Static(markup=False)
 
     def compose(self) -> ComposeResult:
@@ -80,7 +80,7 @@ class Overview(Container):
     def about_task(self) -> Row | None:
         """The task of the chosen GPU."""
         gpu = self.tiles.chosen
-        return next(iter(self.board.holders(gpu)), None) if gpu else None
+        return next(iter(self.cluster.holders(gpu)), None) if gpu else None
 
     @property
     def about_node(self) -> str | None:
@@ -121,7 +121,7 @@ class Overview(Container):
             self._line.update("")
             return
         numbers = f"{look.of(gpu['utilization_pct'], '%')} {look.memory(gpu)} {look.of(gpu['temperature_c'], 'C')}"
-        state, words = state_of(gpu, self.board)[0], who(gpu, self.board.holders(gpu))
+        state, words = state_of(gpu, self.cluster)[0], who(gpu, self.cluster.holders(gpu))
         about = f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  {numbers}  {state}  {words}"
         self._line.update(printable(about))
 
@@ -129,9 +129,9 @@ class Overview(Container):
 class News(Lines, can_focus=False):
     """What is wrong, then who waits."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
         super().__init__()
-        self._board = board
+        self._cluster = cluster
         self._lines: list[list[Piece]] = []
 
     def update(self) -> None:
@@ -169,13 +169,13 @@ class News(Lines, can_focus=False):
 
     def _all(self, width: int) -> Iterator[list[Piece]]:
         """The lines, wrapped one after the other as they are asked for."""
-        for about, words in self._board.problems():
+        for about, words in self._cluster.problems():
             sign: Piece = ("! ", "bad")
             for line in wrap(printable(f"{about} {words}"), width - 2, max_lines=MOST, placeholder=" …"):
                 yield [sign, (line, "")]
                 sign = ("  ", "")
         waiting: dict[tuple[str, str], list[Row]] = {}
-        for task in self._board.queue():
+        for task in self._cluster.queue():
             waiting.setdefault((task["batch"], task["reason"] or ""), []).append(task)
         for (batch, reason), (task, *others) in waiting.items():
             place, when = look.of(task["position"], ""), ran(task)

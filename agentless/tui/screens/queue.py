@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agentless.client.words import ran, words
-from agentless.tui.data.board import Row
+from agentless.tui.data.cluster import Row
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
-from agentless.tui.widgets.table import Column
+from agentless.tui.widgets.table import TableColumn
 
 
 class Queue(View):
@@ -16,23 +16,25 @@ class Queue(View):
 
     KINDS = frozenset({"tasks"})
 
-    def columns(self) -> Sequence[Column]:
+    def columns(self) -> Sequence[TableColumn]:
         """The place, when it starts, and what is in its way."""
         return (
-            Column("#", lambda task: look.of(task["position"], "*" if task["moved"] else ""), right=True),
-            Column("ID", lambda task: task["id"]),
-            Column("WANTS", lambda task: task["target"]),
-            Column("STARTS", ran, lambda task: task["expected_start"] or task["scheduled_for"], right=True),
-            Column("OWNER", lambda task: task["owner"], rank=1),
-            Column("PRIORITY", lambda task: str(task["priority"]), lambda task: task["priority"], right=True, rank=3),
-            Column("NAME", lambda task: task["name"] or "", rank=4),
-            Column("WHY IT WAITS", lambda task: task["reason"] or "", flexible=True),
-            Column("COMMAND", words, rank=9),
+            TableColumn("#", lambda task: look.of(task["position"], "*" if task["moved"] else ""), right=True),
+            TableColumn("ID", lambda task: task["id"]),
+            TableColumn("WANTS", lambda task: task["target"]),
+            TableColumn("STARTS", ran, lambda task: task["expected_start"] or task["scheduled_for"], right=True),
+            TableColumn("OWNER", lambda task: task["owner"], rank=1),
+            TableColumn(
+                "PRIORITY", lambda task: str(task["priority"]), lambda task: task["priority"], right=True, rank=3
+            ),
+            TableColumn("NAME", lambda task: task["name"] or "", rank=4),
+            TableColumn("WHY IT WAITS", lambda task: task["reason"] or "", flexible=True),
+            TableColumn("COMMAND", words, rank=9),
         )
 
     def all_rows(self) -> list[Row]:
         """In their order."""
-        return self.board.queue()
+        return self.cluster.queue()
 
     def name_of(self, row: Row) -> object:
         """Its id."""

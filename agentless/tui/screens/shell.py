@@ -19,7 +19,7 @@ from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import numbered
 from agentless.model.terminal import Size
 from agentless.model.text import printable
-from agentless.tui.data.board import Row
+from agentless.tui.data.cluster import Row
 
 
 class Opening(ModalScreen[Terminal | AgentlessError | None]):

@@ -21,7 +21,7 @@ from agentless.errors import AgentlessError, UsageError
 from agentless.model.text import lines_of, printable
 from agentless.rules.submit.options import OPTIONS
 from agentless.rules.submit.submission import Submission
-from agentless.tui.data.board import Board, Row
+from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.form import FIELDS, in_fields, request_of, submission_of
 from agentless.tui.screens.ask import Ask
 from agentless.tui.screens.details import Part, explained
@@ -69,10 +69,10 @@ class SubmitForm(Screen[None]):
             super().__init__()
 
     def __init__(
-        self, board: Board, client: Client, given: Mapping[str, str], like: Mapping[str, Any] | None = None
+        self, cluster: ClusterState, client: Client, given: Mapping[str, str], like: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__()
-        self._board, self._client, self._given, self._like = board, client, given, like
+        self._cluster, self._client, self._given, self._like = cluster, client, given, like
         self._timer: Timer | None = None
         self._breaker = Breaker()
         self._opened: list[str] = []
@@ -193,7 +193,7 @@ class SubmitForm(Screen[None]):
     # ------------------------------------------------------------------ inside
 
     def _images(self) -> list[Option]:
-        images = sorted({task["image"] for task in self._board.tasks.values() if task["image"]})
+        images = sorted({task["image"] for task in self._cluster.tasks.values() if task["image"]})
         return [Option(content(printable(image)), id=image) for image in images]
 
     def _texts(self) -> list[str]:

@@ -10,11 +10,11 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from agentless.client.words import ran, seconds, state, where, why, words
-from agentless.tui.data.board import ENDED, Board, Row
+from agentless.tui.data.cluster import ENDED, ClusterState, Row
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece
-from agentless.tui.widgets.table import Column
+from agentless.tui.widgets.table import TableColumn
 
 _ON_NODES = ("running", "paused")
 
@@ -28,34 +28,34 @@ class Tasks(View):
         Binding("a", "ended", "Ended", tooltip="hide or show tasks that have ended"),
     ]
 
-    def __init__(self, board: Board, *, id: str) -> None:  # noqa: A002 - Textual's name
-        super().__init__(board, id=id)
+    def __init__(self, cluster: ClusterState, *, id: str) -> None:  # noqa: A002 - Textual's name
+        super().__init__(cluster, id=id)
         self._only_mine = self._only_live = False
         self._sizes: Counter[str] = Counter()  # of each batch
         self._over: Counter[str] = Counter()  # of them have ended
 
-    def columns(self) -> Sequence[Column]:
+    def columns(self) -> Sequence[TableColumn]:
         """As `agentless ps` has them."""
         return (
-            Column("ID", lambda task: task["id"]),
-            Column("STATE", self._state),
-            Column("WHERE", where),
-            Column("TIME", ran, _elapsed, right=True),
-            Column("OWNER", lambda task: task["owner"], rank=1),
-            Column("NAME", lambda task: task["name"] or "", rank=3),
-            Column("BATCH", self._batch, lambda task: task["batch"], right=True, rank=2),
-            Column("COMMAND", self._what, words, flexible=True),
+            TableColumn("ID", lambda task: task["id"]),
+            TableColumn("STATE", self._state),
+            TableColumn("WHERE", where),
+            TableColumn("TIME", ran, _elapsed, right=True),
+            TableColumn("OWNER", lambda task: task["owner"], rank=1),
+            TableColumn("NAME", lambda task: task["name"] or "", rank=3),
+            TableColumn("BATCH", self._batch, lambda task: task["batch"], right=True, rank=2),
+            TableColumn("COMMAND", self._what, words, flexible=True),
         )
 
     def all_rows(self) -> list[Row]:
         """Those on the nodes, the newest first, then the queue, then those that have ended, the last one first."""
         self._count()
-        tasks = self.board.tasks.values()
+        tasks = self.cluster.tasks.values()
         there = [task for task in tasks if task["ended_at"] is None and task["state"] not in ("pending", "scheduled")]
         ended = [task for task in tasks if task["ended_at"] is not None]
         rows = [
             *sorted(there, key=lambda task: task["id"], reverse=True),
-            *self.board.queue(),
+            *self.cluster.queue(),
             *sorted(ended, key=lambda task: (task["ended_at"], task["id"]), reverse=True),
         ]
         return [task for task in rows if not self._hidden(task)]
@@ -84,7 +84,7 @@ class Tasks(View):
 
     def notes(self) -> list[str]:
         """Whose tasks are shown, and how many of those that have ended."""
-        ended = sum(task["ended_at"] is not None for task in self.board.tasks.values())
+        ended = sum(task["ended_at"] is not None for task in self.cluster.tasks.values())
         notes = ["only your tasks (m shows all)"] if self._only_mine else []
         if self._only_live:
             notes.append(f"{ended:,} ended hidden (a shows them)")
@@ -96,12 +96,12 @@ class Tasks(View):
         return (self._only_mine and not task["mine"]) or (self._only_live and task["ended_at"] is not None)
 
     def _count(self) -> None:
-        tasks = self.board.tasks.values()
+        tasks = self.cluster.tasks.values()
         self._sizes = Counter(task["batch"] for task in tasks if not task["retried_as"])
         self._over = Counter(task["batch"] for task in tasks if task["ended_at"] and not task["retried_as"])
 
     def _is_unsure(self, task: Row) -> bool:
-        return task["state"] in _ON_NODES and self.board.is_silent(task["node"])
+        return task["state"] in _ON_NODES and self.cluster.is_silent(task["node"])
 
     def _state(self, task: Row) -> Piece:
         """Its state, or that it is about to end, which only its reason tells."""

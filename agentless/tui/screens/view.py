@@ -1,4 +1,4 @@
-"""A view: a table of the board's rows, that can be sorted and filtered."""
+"""A view: a table of the cluster's rows, that can be sorted and filtered."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from agentless.tui.data.board import Board, Row
-from agentless.tui.widgets.table import Column, Table
+from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.widgets.table import Table, TableColumn
 
 
 class FilterLine(Input):
@@ -47,13 +47,13 @@ class View(Vertical):
     View > .notes.-open { display: block; }
     """
 
-    def __init__(self, board: Board, *, id: str) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, cluster: ClusterState, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self.board = board
+        self.cluster = cluster
         self.table = Table(self.columns(), self.name_of)
         self._words: list[str] = []
         self._notes = Static(markup=False, classes="notes")
-        self._sorted_by: Column | None = None
+        self._sorted_by: TableColumn | None = None
         self._reverse = False
         self._matches = ""
 
@@ -65,7 +65,7 @@ class View(Vertical):
 
     # ------------------------------------------------------------ of each view
 
-    def columns(self) -> Sequence[Column]:
+    def columns(self) -> Sequence[TableColumn]:
         """The columns."""
         raise NotImplementedError
 
@@ -154,7 +154,7 @@ class View(Vertical):
 
     def action_sort(self, by: int) -> None:
         """Sort by the next column; after the last one as it was."""
-        columns: list[Column | None] = [None, *(column for column in self.table.columns if column.title)]
+        columns: list[TableColumn | None] = [None, *(column for column in self.table.columns if column.title)]
         self._sort(columns[(columns.index(self._sorted_by) + by) % len(columns)])
 
     def action_reverse(self) -> None:
@@ -180,7 +180,7 @@ class View(Vertical):
         if not (line.value.strip() or line is self.screen.focused):
             line.remove_class("-open")
 
-    def _sort(self, column: Column | None) -> None:
+    def _sort(self, column: TableColumn | None) -> None:
         self._sorted_by = column
         self.table.sorted_by = ("▼" if self._reverse else "▲") + column.title if column else ""
         self.table.titles.refresh()
@@ -195,7 +195,7 @@ class View(Vertical):
         return any(word in column.piece(row)[0].lower() for column in self.table.columns)
 
 
-def _sorted(rows: list[Row], column: Column, *, reverse: bool) -> list[Row]:
+def _sorted(rows: list[Row], column: TableColumn, *, reverse: bool) -> list[Row]:
     key: Callable[[Row], Any] = column.key or (lambda row: column.piece(row)[0])
     known = [row for row in rows if key(row) is not None]
     return sorted(known, key=key, reverse=reverse) + [row for row in rows if key(row) is None]

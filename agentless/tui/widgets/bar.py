@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from textual.content import Content
 from textual.widgets import Static
 
-from agentless.tui.data.board import Board, count
+from agentless.tui.data.cluster import ClusterState, count
 from agentless.tui.widgets.lines import content
 
 ROOM = 74
@@ -48,23 +48,23 @@ class Summary(Static):
 
     DEFAULT_CSS = "Summary { height: 1; }"
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
         super().__init__(markup=False)
-        self._board = board
+        self._cluster = cluster
 
     def update(self, *_: object) -> None:  # type: ignore[override]
         """Count anew."""
         super().update(self._words())
 
     def _words(self) -> Content:
-        if gone := self._board.gone:
-            more = "; press S to start it" if self._board.stopped else ""
+        if gone := self._cluster.gone:
+            more = "; press S to start it" if self._cluster.stopped else ""
             return content((f" {gone}{more} ", "$text-error reverse"))
-        gpus, tasks = self._board.gpus.values(), self._board.tasks.values()
+        gpus, tasks = self._cluster.gpus.values(), self._cluster.tasks.values()
         parts: list[str | tuple[str, str]] = [" "]
         if self.app.read_only:  # type: ignore[attr-defined]
             parts += [("read only", "dim"), " │ "]
-        if problems := len(self._board.problems()):
+        if problems := len(self._cluster.problems()):
             parts += [(f"! {problems} problem{'s' * (problems != 1)}", "$text-error bold"), " │ "]
         runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, "pending", "scheduled")
         parts += [(f"{runs} run", "$text-success"), " ", (f"{waits} wait", "$text-warning" if waits else "")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agentless.tui.data.board import Row
+from agentless.tui.data.cluster import Row
 from agentless.tui.widgets.lines import Piece
 
 STATES = {

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from agentless.model.text import printable
-from agentless.tui.data.board import Row
+from agentless.tui.data.cluster import Row
 from agentless.tui.widgets.lines import Lines, Piece, fitted
 
 GAP = 2
@@ -24,7 +24,7 @@ LEAST = 26
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """A column: its title, and the pieces of its cell for a row; `key` is what rows are sorted by, None: as it looks.
 
     The flexible one takes the room that is left. Of columns that do not fit the one with the highest `rank` goes first.
@@ -64,7 +64,7 @@ class Table(Vertical):
             self.title = title
             super().__init__()
 
-    def __init__(self, columns: Sequence[Column], name_of: Callable[[Row], object]) -> None:
+    def __init__(self, columns: Sequence[TableColumn], name_of: Callable[[Row], object]) -> None:
         super().__init__()
         self.columns = columns
         self.name_of = name_of
@@ -176,7 +176,7 @@ class Titles(Widget):
             for (title, width), column in zip(self._table.heading(), self._shown(), strict=True)
         )
 
-    def _shown(self) -> list[Column]:
+    def _shown(self) -> list[TableColumn]:
         titles = [title for title, _ in self._table.heading()]
         return [column for column in self._table.columns if column.title in titles]
 

@@ -11,7 +11,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from agentless.tui.data.board import Board, Row, is_bad
+from agentless.tui.data.cluster import ClusterState, Row, is_bad
 from agentless.tui.screens.gpus import state_of, who
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Lines, Piece, fitted
@@ -55,9 +55,9 @@ class Tiles(Lines):
     class Opened(Message):
         """Enter was pressed on a GPU."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
         super().__init__()
-        self._board = board
+        self._cluster = cluster
         self._gpus: list[Row] = []
         self._by_node: dict[str, list[int]] = {}  # where its GPUs are among all
         self._lines: list[_Line] = []
@@ -74,11 +74,11 @@ class Tiles(Lines):
         if not self.size:
             return
         before = self.chosen
-        self._gpus = self._board.ordered_gpus()
+        self._gpus = self._cluster.ordered_gpus()
         name = before and (before["node"], before["uuid"])
         names = [(gpu["node"], gpu["uuid"]) for gpu in self._gpus]
         self._cursor = names.index(name) if name in names else max(0, min(self._cursor, len(names) - 1))
-        self._by_node = {node["name"]: [] for node in self._board.ordered_nodes()}
+        self._by_node = {node["name"]: [] for node in self._cluster.ordered_nodes()}
         for at, gpu in enumerate(self._gpus):
             self._by_node.setdefault(gpu["node"], []).append(at)
         self._lines = self._layout()
@@ -139,12 +139,12 @@ class Tiles(Lines):
 
     def _name_width(self) -> int:
         """Columns of the names before the strips."""
-        return min(max(map(cell_len, self._board.nodes), default=8), 20)
+        return min(max(map(cell_len, self._cluster.nodes), default=8), 20)
 
     # ------------------------------------------------------------------ pieces
 
     def _heading(self, name: str) -> list[Piece]:
-        node = self._board.nodes.get(name)
+        node = self._cluster.nodes.get(name)
         models = Counter(look.model(self._gpus[at]) for at in self._by_node[name])
         words = [f"{count} × {model}" for model, count in models.items()]
         if node is None:
@@ -163,7 +163,7 @@ class Tiles(Lines):
 
     def _tile(self, at: int, part: int) -> list[Piece]:
         gpu, width = self._gpus[at], self._width() // self._across - 1
-        state, style = state_of(gpu, self._board)
+        state, style = state_of(gpu, self._cluster)
         chosen = " chosen" if at == self._cursor else ""
         if part == 0:
             hot = (gpu["temperature_c"] or 0) >= look.HOT
@@ -175,11 +175,11 @@ class Tiles(Lines):
             return self._bar(None if value is None else value / 100, look.of(value, "%"), width, style)
         if part == 2:
             return self._bar(look.memory_share(gpu), look.memory(gpu), width, style)
-        return [(fitted(who(gpu, self._board.holders(gpu)), width), ""), (" ", "")]
+        return [(fitted(who(gpu, self._cluster.holders(gpu)), width), ""), (" ", "")]
 
     def _row(self, at: int) -> list[Piece]:
         gpu, width = self._gpus[at], self._width() // self._across - 1
-        state, style = state_of(gpu, self._board)
+        state, style = state_of(gpu, self._cluster)
         chosen = "chosen" if at == self._cursor else ""
         used, memory = gpu["utilization_pct"], look.memory_share(gpu)
         hot = (gpu["temperature_c"] or 0) >= look.HOT
@@ -191,7 +191,7 @@ class Tiles(Lines):
             (f"{look.memory(gpu):>10}", ""),
             (f"{look.of(gpu['temperature_c'], 'C'):>5}  ", "bad" if hot else ""),
         ]
-        words = who(gpu, self._board.holders(gpu)) or state
+        words = who(gpu, self._cluster.holders(gpu)) or state
         words = f"{state}: {words}" if state not in ("allocated", "free", "foreign") else words
         room = max(0, width - sum(cell_len(text) for text, _ in pieces))
         return [*pieces, (fitted(words, room) + " ", style if state != "allocated" else "")]
@@ -202,18 +202,18 @@ class Tiles(Lines):
         return [*look.bar(share, room, style), (fitted(words, width - room, right=True), ""), (" ", "")]
 
     def _strip(self, name: str, width: int) -> list[Piece]:
-        node = self._board.nodes.get(name, {"state": "unknown", "reason": "", "gpus": 0, "gpus_free": 0})
+        node = self._cluster.nodes.get(name, {"state": "unknown", "reason": "", "gpus": 0, "gpus_free": 0})
         pieces: list[Piece] = [(fitted(name, self._name_width()) + " ", "strong" if not is_bad(node) else "bad")]
         gpus = [(at, self._gpus[at]) for at in self._by_node[name]]
-        silent = self._board.is_silent(name)
+        silent = self._cluster.is_silent(name)
         for at, gpu in gpus:
             chosen = " chosen" if at == self._cursor else ""
             hot = "^" if (gpu["temperature_c"] or 0) >= look.HOT else " "
             memory = look.memory_share(gpu)
-            pieces.append((look.sign(gpu, silent=silent), state_of(gpu, self._board)[1] + chosen))
+            pieces.append((look.sign(gpu, silent=silent), state_of(gpu, self._cluster)[1] + chosen))
             pieces.append((look.height(None if memory is None else memory * 100), "dim" + chosen))
             pieces.append((hot, "bad"))
-        owners = Counter(task["owner"] for _, gpu in gpus for task in self._board.holders(gpu))
+        owners = Counter(task["owner"] for _, gpu in gpus for task in self._cluster.holders(gpu))
         words = ", ".join(f"{owner} {count}" for owner, count in owners.most_common())
         if node["state"] != "online":
             words = f"{node['state']}: {node['reason']}" if node["reason"] else node["state"]

@@ -1,4 +1,4 @@
-"""What is known of the cluster: the rows that the controller has sent so far."""
+"""The state of the cluster as far as it is known: the rows that the controller has sent so far."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STALE = 15.0
 _NUMBERS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")
 
 
-class Board:
+class ClusterState:
     """Nodes by name, GPUs by node and UUID, tasks by id, the newest events; `now` is the controller's clock.
 
     `gone` says why nothing is heard of the controller, empty when it is; `stopped`: it was told to end.
