@@ -49,6 +49,11 @@ TaskArguments = Annotated[
     ),
 ]
 
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
+ManyNodes = Annotated[
+    list[str] | None, typer.Argument(metavar="[NODE]...", autocompletion=complete.nodes, callback=named)
+]
+
 
 def client(context: typer.Context) -> Client:
     """The client for this command line: the inventory named by it, by the environment, or found here."""

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
+from agentless.cli.command import WithCommand, command_of
 from agentless.cli.common import Json, client, print_json, print_line, say
 from agentless.cli.envs.moves import build, export, push, take_in
 from agentless.cli.envs.progress import follow, rows
-from agentless.cli.submit.command import WithCommand, command_of
 from agentless.cli.table import Column, show
 from agentless.client.words import date, or_dash
 from agentless.errors import Refused, UsageError

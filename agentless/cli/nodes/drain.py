@@ -8,11 +8,10 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.app import complain
-from agentless.cli.common import client, named, print_line, say
+from agentless.cli.common import NodeArgument, client, named, print_line, say
 from agentless.client.client import Client
 from agentless.errors import AgentlessError
 
-_Node = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
 _Nodes = Annotated[list[str], typer.Argument(metavar="NODE...", autocompletion=complete.nodes, callback=named)]
 
 
@@ -47,7 +46,7 @@ def drain(
 
 def resume(
     context: typer.Context,
-    node: _Node,
+    node: NodeArgument,
     gpu: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Only this GPU, which was found to be unhealthy.")
     ] = None,

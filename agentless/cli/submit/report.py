@@ -10,8 +10,8 @@ from typing import Any
 
 from agentless.cli.app import complain
 from agentless.cli.common import own_code, print_json, print_line, say, tell_end, tell_outputs
-from agentless.cli.submit.batch import show_results, tell, wait_for_batch, worst
 from agentless.cli.submit.steps import showing
+from agentless.cli.tasks.batch import show_results, tell, wait_for_batch, worst
 from agentless.cli.tasks.logs import copy_log
 from agentless.client.client import Client
 from agentless.client.words import local

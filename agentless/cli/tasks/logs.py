@@ -11,7 +11,7 @@ import typer
 
 from agentless.cli.app import complain
 from agentless.cli.common import TaskArguments, client, moment, say
-from agentless.cli.submit.batch import BatchOption, chosen, members
+from agentless.cli.tasks.batch import BatchOption, chosen, members
 from agentless.client.client import Client
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import first_try

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli.common import Json, client, print_json, say
-from agentless.cli.submit.batch import parameters_of
 from agentless.cli.table import Column, show
+from agentless.cli.tasks.batch import parameters_of
 from agentless.client.words import process_words, ran, state, where, why, words
 
 

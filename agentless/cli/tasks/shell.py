@@ -6,8 +6,8 @@ import contextlib
 
 import typer
 
+from agentless.cli.command import WithCommand, command_of
 from agentless.cli.common import TaskArgument, client
-from agentless.cli.submit.command import WithCommand, command_of
 from agentless.client.terminal import Talk, raw, standard
 from agentless.client.wire import RequestFailed
 from agentless.errors import AgentlessError, NoAnswer

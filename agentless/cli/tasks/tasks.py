@@ -1,22 +1,21 @@
-"""The verbs about given tasks: show, wait, retry, stop, kill, pause, resume, rm."""
+"""The verbs that act on given tasks: wait, retry, stop, kill, pause, resume, rm."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
 from agentless.cli.app import complain
-from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, print_line, say, tell_end
-from agentless.cli.submit.batch import BatchOption, chosen, members, show_results, wait_for_batch, worst
+from agentless.cli.common import Json, TaskArguments, client, print_json, print_line, say, tell_end
+from agentless.cli.tasks.batch import BatchOption, chosen, members, show_results, wait_for_batch, worst
 from agentless.client.client import Client
-from agentless.client.words import local, process_words, ran, short, state, variables, where, words
+from agentless.client.words import state
 from agentless.errors import AgentlessError, UsageError
-from agentless.model.tasks.task_id import first_try, numbered
-from agentless.model.units import format_duration, format_size, parse_duration
+from agentless.model.tasks.task_id import first_try
+from agentless.model.units import format_duration, parse_duration
 
 _AT_ONCE = 32
 PATIENCE = 1.0
@@ -25,7 +24,6 @@ PATIENCE = 1.0
 
 def add_to(app: typer.Typer) -> None:
     """Add the verbs."""
-    app.command("show")(show_task)
     app.command()(wait)
     app.command()(retry)
     app.command()(stop)
@@ -33,64 +31,6 @@ def add_to(app: typer.Typer) -> None:
     app.command()(pause)
     app.command()(resume)
     app.command()(rm)
-
-
-def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
-    """Show all that is known of one task, and what happened to it."""
-    served = client(context)
-    found = served.get(f"/v1/tasks/{task}")
-    if as_json:
-        print_json(found)
-        return
-    from agentless.model.tasks.spec import Mount, Volume
-
-    asked = served.get(f"/v1/tasks/{found['id']}/spec")
-    memory, shm = found["memory_bytes"], asked["shm_size"]
-    lines = {
-        "id": found["id"],
-        "name": found["name"],
-        "state": state(found),
-        "reason": found["reason"],
-        "target": short(found["target"]),
-        "where": where(found) if found["gpu_uuids"] or found["container"] else None,
-        "gpus": ", ".join(found["gpu_uuids"]),
-        "image": found["image"],
-        "command": words(found),
-        "cores": found["cores"],
-        "memory": format_size(memory) if memory else None,
-        "shm size": format_size(shm) if shm else None,
-        "variables": ", ".join(variables(asked)),
-        "uploads": ", ".join(f"{each['source']}:{each['target']}" for each in asked["uploads"]),
-        "outputs": "; ".join(
-            f"{each['path']}: {each['words']}" + (f" in {each['local']}" if each["files"] else "")
-            for each in found["outputs"]
-        ),
-        "mounts": ", ".join(str(Mount(**mount)) for mount in asked["mounts"]),
-        "volumes": ", ".join(str(Volume(**volume)) for volume in asked["volumes"]),
-        "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
-        "batch": found["batch"],
-        "owner": found["owner"],
-        "queue": found["position"] and f"number {found['position']}" + (", moved by hand" if found["moved"] else ""),
-        "priority": found["priority"] or None,
-        "created": local(found["created_at"]),
-        "started": local(found["started_at"]),
-        "ended": local(found["ended_at"]),
-        "ran": ran(found) if found["started_at"] else None,
-        "time limit": None if found["time_limit"] is None else format_duration(found["time_limit"]),
-        "scheduled": local(found["scheduled_for"]),
-        "try": f"{found['attempt']} of {found['retries'] + 1}" if found["retries"] else None,
-        "went on as": found["retried_as"],
-        "exit code": found["exit_code"],
-        "container": found["container"] and found["container"][:12],
-        "intruders": "; ".join(map(process_words, found["intruders"])),
-    }
-    for key, value in lines.items():
-        if value not in (None, ""):
-            print_line(f"{key:>10}  {value}")
-    for event in served.get(f"/v1/tasks/{numbered(found['id'])}/events"):
-        when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
-        then = event["task"]
-        print_line(f"{when:>10}  {event['event']} → {then['state']}: {event['cause']}")
 
 
 def wait(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
