@@ -1,4 +1,4 @@
-"""The command itself: what every verb shares, which file has which verb, and how errors end it."""
+"""The command itself: the options of every verb, which file has which verb, and how errors end it."""
 
 from __future__ import annotations
 
@@ -58,10 +58,9 @@ _MEANT = {
 
 
 class _InOrder(TyperGroup):
-    """All verbs in the order of PARTS, where typer has groups at the end."""
+    """Lists the verbs in the order of PARTS; typer would list groups last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Their names."""
         return sorted(super().list_commands(ctx), key=[*VERBS, "_"].index)
 
 
@@ -91,7 +90,7 @@ def common(
 
 
 def make(arguments: list[str]) -> typer.Typer:
-    """The command line with the verb that `arguments` begin with; with all verbs when that is not clear."""
+    """The command line with the verb that `arguments` begin with, or with all verbs if that is unclear."""
     app = typer.Typer(
         name="agentless",
         cls=_InOrder,
@@ -117,7 +116,7 @@ def _nothing() -> None: ...
 
 
 def _path(error: Any, arguments: list[str]) -> str:
-    """The command whose help tells more: the one that was meant, as far as that could be read."""
+    """The command whose --help to suggest, as far as the arguments could be read."""
     if context := getattr(error, "ctx", None):
         return str(context.command_path)
     return " ".join(("agentless", *[word for word in arguments if word in VERBS][:1]))
@@ -155,5 +154,5 @@ def run(arguments: list[str]) -> int:
 
 
 def complain(message: str) -> None:
-    """One error, on stderr."""
+    """Print an error on stderr."""
     print("\n".join(lines_of(f"agentless: {message}")), file=sys.stderr)  # noqa: T201

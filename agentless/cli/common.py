@@ -1,4 +1,4 @@
-"""What the verbs share: the client, and words for people on stderr."""
+"""What the verbs share: the client, types of arguments, output for people and for scripts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from agentless.model.text import printable
 
 
 def named(words: Any) -> Any:
-    """The argument, whose words each become a part of a path to the controller: none is empty or has a slash.
+    """Check an argument whose words become parts of a URL path; raises NotFound for one that cannot.
 
-    What is given twice is meant once.
+    Duplicates are dropped.
     """
     for word in [words] if isinstance(words, str) else words or ():
         if not word or "/" in word:
@@ -56,7 +56,7 @@ ManyNodes = Annotated[
 
 
 def client(context: typer.Context) -> Client:
-    """The client for this command line: the inventory named by it, by the environment, or found here."""
+    """The client for the inventory that the command line names, else for the usual one."""
     served = Client.found(context.find_root().obj, owner_of(os.environ))
     context.call_on_close(lambda: _warn(served))
     return served
@@ -67,10 +67,10 @@ ENDED = {"timeout": 124, "stopped": 143, "killed": 137}
 
 
 def own_code(task: dict[str, Any]) -> int:
-    """The exit code of an ended task; one that has none of its own has failed, unless it says otherwise.
+    """The exit code of an ended task; a task without one has failed, unless its state says otherwise.
 
-    One that was ended before it was done is no success, whatever its program made of the signal, nor is one whose
-    outputs are not here.
+    A task that was stopped or killed is no success, whatever its program returned, nor is one whose outputs did not
+    arrive.
     """
     code: int | None = task["exit_code"]
     if task["state"] != "completed":
@@ -89,31 +89,31 @@ def moment(text: str, option: str) -> float:
 
 
 def _warn(served: Client) -> None:
-    """Say on stderr what the controller wanted said along with its answers."""
+    """Print the warnings that came with the controller's answers."""
     for warning in dict.fromkeys(served.warnings):
         complain(f"warning: {warning}")
 
 
 def say(*lines: str) -> None:
-    """Words for a person, apart from data. What others chose of a line stays in it, and steers no terminal."""
+    """Print lines for a person on stderr. Control characters in names that others chose are made visible."""
     for line in lines:
         print(printable(line), file=sys.stderr)  # noqa: T201
 
 
 def print_line(text: str, *, flush: bool = False) -> None:
-    """A line of data for a person, likewise."""
+    """Print a line of data for a person, with control characters made visible."""
     print(printable(text), flush=flush)  # noqa: T201
 
 
 def tell_end(task: dict[str, Any]) -> None:
-    """How a task that somebody waited for has ended, if not well: an exit code alone says too little."""
+    """Print how an awaited task ended, unless it ended well: an exit code alone says too little."""
     if line := ending(task):
         say(line)
     tell_outputs(task)
 
 
 def tell_outputs(task: dict[str, Any], *, here: bool = True) -> None:
-    """What has come back of it; without `here` only what has not."""
+    """Print which outputs arrived; without `here` only those that did not."""
     for output in task.get("outputs") or ():
         if here or output["state"] != "here":
             where = f" in {output['local']}" if output["files"] else ""
@@ -121,7 +121,7 @@ def tell_outputs(task: dict[str, Any], *, here: bool = True) -> None:
 
 
 def print_json(value: Any, *, indent: int | None = 2, flush: bool = False) -> None:
-    """Data for a script; what is no visible character is written as JSON's own escape."""
+    """Print data for a script; invisible characters are written as JSON escapes."""
     import json
 
     text = json.dumps(value, indent=indent, ensure_ascii=False)

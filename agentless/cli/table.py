@@ -1,4 +1,4 @@
-"""Tables: fitted to the terminal without cutting what matters, whole lines to a pipe."""
+"""Tables: fitted to a terminal without cutting what matters; whole lines to a pipe."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _COLOURS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its title, and its text for a row. One that has no text in any row is left out.
+    """A column: its title, and its text for a row. A column without text in any row is left out.
 
-    On a narrow terminal the `flexible` one is cut, and no other: the text of a last one that `wraps` goes beneath its
-    row where there is no room beside it, and then the widest column takes several lines.
+    On a narrow terminal only `flexible` columns are cut. The text of a last column that `wraps` goes below its row
+    if it does not fit beside it; then the widest column takes several lines.
     """
 
     title: str
@@ -42,7 +42,7 @@ class Column:
 
 
 def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
-    """Print the rows. On a terminal no line is longer than it is wide; to a pipe each row is one whole line."""
+    """Print the rows. On a terminal no line is wider than the screen; to a pipe each row is one whole line."""
     texts = [[printable(" ".join(column.text(row).split())) for row in rows] for column in columns]
     used = [(column, cells) for column, cells in zip(columns, texts, strict=True) if any(cells) or not rows]
     columns = [column for column, _ in used]
@@ -63,7 +63,7 @@ def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Widths that fit into the room; 0 for a last column whose texts all go beneath their rows."""
+    """Widths that fit into `limit` columns; 0 for a last column whose texts all go below their rows."""
     fitted = list(widths)
 
     def over() -> int:
@@ -81,7 +81,7 @@ def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list
 
 
 def _lines(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int], room: int) -> Iterator[Sequence[str]]:
-    """The lines of a terminal that a row takes: cells beside each other, then the last one if it is too long there."""
+    """The lines of a row on a terminal: its cells side by side, then a last one that is too long for that."""
     *cells, last = row
     beneath: list[str] = []
     if columns[-1].wraps and widths[-1] < min(_BESIDE, _width(last)):
@@ -99,7 +99,7 @@ def _fit(column: Column, text: str, width: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of at most so many columns: broken between words, and within one that fits into no line."""
+    """The text in lines of at most `width` columns, broken between words, and within a word that is longer."""
     lines = [""]
     for word in text.split(" "):
         joined = f"{lines[-1]} {word}" if lines[-1] else word
@@ -115,7 +115,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _head(text: str, width: int) -> str:
-    """The beginning of the text that takes so many columns, and one character at least."""
+    """The beginning of the text that fits into `width` columns, at least one character."""
     end, used = 0, 0
     while end < len(text) and (used := used + _width(text[end])) <= width:
         end += 1
@@ -128,7 +128,7 @@ def _cell(column: Column, text: str, width: int) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns on a terminal: those of East Asia take two for most of their characters."""
+    """Columns on a terminal: most East Asian characters take two."""
     if text.isascii():
         return len(text)
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)

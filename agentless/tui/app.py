@@ -402,5 +402,5 @@ class Dashboard(App[None]):
             self.view.update()
             self._offer()
         for screen in self.screen_stack[1:]:
-            if hasattr(screen, "board_changed"):
-                screen.board_changed(changed)
+            if hasattr(screen, "cluster_changed"):
+                screen.cluster_changed(changed)

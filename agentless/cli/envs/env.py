@@ -1,4 +1,4 @@
-"""The verbs of envs: made, worked in, saved, shown, taken away. Those that move them are in `env_moves`."""
+"""The verbs that make, use, save, show and remove envs. `moves` has those that send them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ EnvArgument = Annotated[str, typer.Argument(metavar="NAME", help="The env.", aut
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
     group = typer.Typer(help="Make environments, and bring them to nodes.", no_args_is_help=True)
     group.command()(create)
     group.command()(build)

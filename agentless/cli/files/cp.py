@@ -1,4 +1,4 @@
-"""`agentless cp`: files and folders, between here and a node or the container of a task."""
+"""`agentless cp`: files and folders between here and a node, or the container of a task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ _EVERY = 0.2
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(cp)
 
 
@@ -58,7 +57,7 @@ def cp(
 
 
 class _Meter:
-    """One line on the terminal for each thing that is copied."""
+    """A progress line on the terminal for each source."""
 
     def __init__(self) -> None:
         self._shows = sys.stderr.isatty()

@@ -1,4 +1,4 @@
-"""The verbs about volumes: what tasks keep on a node."""
+"""The verbs about volumes: data of tasks that stays on a node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from agentless.model.units import format_size
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the group."""
     group = typer.Typer(no_args_is_help=True, help="What tasks keep on a node beyond their own end.")
     group.command()(create)
     group.command("list")(show_list)

@@ -9,7 +9,6 @@ from agentless.cli.table import Column, show
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(doctor)
 
 

@@ -1,4 +1,4 @@
-"""`agentless nodes drain` and `resume`: take a node out for a while, and let it in again."""
+"""`agentless nodes drain` and `resume`: start nothing new on a node, and end that."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def resume(
 
 
 def _until_empty(served: Client, node: str, told: str) -> None:
-    """Wait until no task lives there; `told` is what was said of it last."""
+    """Wait until no task runs there; `said` is what was printed about it last."""
     for found in served.until_empty(node):
         if found["tasks"] == 0:
             print_line(f"{node}: empty")

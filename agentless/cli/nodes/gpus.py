@@ -14,7 +14,6 @@ from agentless.client.words import idle, or_dash, process_words
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(gpus)
 
 

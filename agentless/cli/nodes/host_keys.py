@@ -1,4 +1,4 @@
-"""`agentless nodes trust`: the host keys of nodes, compared and recorded."""
+"""`agentless nodes trust`: compare the host keys of nodes, and record them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def trust(
 
 
 def _untrustworthy(key: dict[str, Any], everyone: bool) -> tuple[str, int]:
-    """Why a key is not to be recorded, and the exit code for it; empty when it may be."""
+    """Why a key must not be recorded, and the exit code for that; empty if it may be."""
     if key["error"]:
         return key["error"], NoAnswer.exit_code
     if key["revoked"]:
@@ -61,7 +61,7 @@ def _untrustworthy(key: dict[str, Any], everyone: bool) -> tuple[str, int]:
 
 
 def _compare(keys: list[dict[str, Any]], yes: bool) -> None:
-    """Show these keys and ask once whether they are right; raises Refused unless they are."""
+    """Show these keys and ask once whether they match; raises Refused unless they do."""
     for key in {(key["host"], key["fingerprint"]): key for key in keys}.values():  # a jump host has several behind it
         print_line(f"{key['node']}: {key['host']} shows the host key {key['fingerprint']}")
         if key["recorded"]:

@@ -1,4 +1,4 @@
-"""`agentless nodes`: the nodes of the inventory, listed, or one with all that is known of it."""
+"""`agentless nodes`: list the nodes of the inventory, or show one in full."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from agentless.client.words import local, or_dash, ssh_sessions
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
     group = typer.Typer(
         help="List nodes, look at one, record a host key, take one out for a while.", invoke_without_command=True
     )

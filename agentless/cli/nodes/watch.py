@@ -1,4 +1,4 @@
-"""`--watch`: a table that is printed again, in its place, whenever something in it has changed."""
+"""`--watch`: a table that is printed again, in place, whenever something in it changes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from agentless.tui.data.cluster import ClusterState
 
 
 class _Page(io.StringIO):
-    """What is printed, as if to the terminal."""
+    """Collects output as if it were the terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def watch(served: Client, show: Callable[[ClusterState], None]) -> None:
-    """Show the cluster again at each change, until Ctrl-C, also over a controller that dies and comes back.
+    """Show the cluster at each change until Ctrl-C, also after the controller was restarted.
 
     The terminal is left as it was.
     """

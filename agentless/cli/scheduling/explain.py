@@ -1,4 +1,4 @@
-"""`agentless explain`: why a task does not start, what would help, and what would become of one."""
+"""`agentless explain`: why a task is pending, what would help, and what would happen to a new one."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ _NEEDS = (
 
 
 def _of_explain(name: str) -> Option:
-    """The option without what `submit` takes when it is left out: then nothing is asked of it here."""
+    """The option without the default of `submit`: `explain` asks only for what is given."""
     option = OPTIONS[name]
     words = "What if, as in submit; so are the others." if name == _NEEDS[0] else ""
     return replace(option, help=words, default=None if option.typed is not bool else False)
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(explain)
 
 
@@ -80,7 +79,7 @@ def _print(found: Any) -> None:
 
 
 def _found(served: Client, word: str | None, target: str | None, options: Options) -> Any:
-    """What there is to say of a task, or of what would become of one."""
+    """The answer about a task, or about one that could be submitted."""
     asked = any(value is not None and value is not False for value in options.values())
     if word is None and target is None and not asked:
         raise UsageError("name a task that waits, or say what one would want: agentless explain 2x:40G")

@@ -1,4 +1,4 @@
-"""`agentless queue`: who waits, for what, and until when."""
+"""`agentless queue`: the pending tasks, what they need, and when they start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from agentless.client.words import starts, where, why, words
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
     group = typer.Typer(
         help="Show who waits, or give one of them another place (marked *).", invoke_without_command=True
     )

@@ -1,4 +1,4 @@
-"""The verbs of the calendar: reserve, reservations, unreserve."""
+"""The verbs about reservations: reserve, reservations, unreserve."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ _WHEN = "2026-11-22T08:00 (local time), 2026-11-22T08:00Z, 2h from now, or now."
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
     app.command()(reserve)
     app.command()(reservations)
     app.command()(unreserve)

@@ -1,4 +1,4 @@
-"""The verbs about the controller itself: run, status, stop."""
+"""The verbs about the controller: run, status, stop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from agentless.errors import ControllerError
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the group."""
     group = typer.Typer(help="The background process: it starts by itself and leaves when idle.", no_args_is_help=True)
     group.command()(run)
     group.command()(status)
@@ -77,7 +76,7 @@ def stop() -> None:
 
 
 def _has_ended() -> bool:
-    """Wait up to 15 s for the lock that a controller holds while it lives: a dead one that nobody collected is gone."""
+    """Wait up to 15 s for the lock that a live controller holds. A zombie has a process id, but no lock."""
     import fcntl
     import time
 

@@ -1,4 +1,4 @@
-"""`agentless span`: one command with spans in it becomes many, which run on this machine."""
+"""`agentless span`: run a command on this machine once per combination of its spans."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ _MOST = 256  # each has two pipes, and 1024 open files are usual
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command(cls=WithCommand)(span)
 
 
@@ -75,19 +74,19 @@ def _run(found: Sequence[Combination], parallel: int, *, fail_fast: bool) -> int
 
 
 class _Words:
-    """What is said on stderr while they run."""
+    """Prints on stderr what the runs do."""
 
     def __init__(self, parallel: int) -> None:
         self._in_turn = parallel == 1
         self._done = 0
 
     def began(self, run: Run) -> None:
-        """One at a time, this is what keeps the outputs apart."""
+        """With one run at a time, a heading keeps the outputs apart."""
         if self._in_turn:
             say(f"--- {run.label}")
 
     def ended(self, run: Run) -> None:
-        """Progress, for who looks on."""
+        """Print failures, and progress on a terminal."""
         self._done += 1
         if run.failure is not None:
             say(f"agentless: {run.label}: {run.argv[0]} cannot be run: {run.failure}")
@@ -95,7 +94,6 @@ class _Words:
             say(f"--- {run.label}: exit code {_code(run)} ({self._done} done)")
 
     def ending(self, live: int) -> None:
-        """What happens after Ctrl-C."""
         say("", f"Ending {live} running; SIGKILL follows in {GRACE:g} s, or with the next Ctrl-C.")
 
 
@@ -110,7 +108,7 @@ def _parameter(name: str) -> Column:
 
 
 def _code(run: Run) -> str:
-    """Its exit code, with the signal's name if that is what ended it."""
+    """The exit code, with the name of the signal if one ended it."""
     if run.code is None:
         return "not run"
     with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""What became of a submit, said as it was asked for: the script, the ids, the output, the end of each task."""
+"""What became of a submit, in the form that was asked for: scripts, ids, output, or the ends of tasks."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def report(
     as_json: bool,
     dry_run: bool,
 ) -> int:
-    """Say what has become of each, wait for what was started if that is wanted, and give the exit code.
+    """Print what became of each task, wait for their ends if asked to, and return the exit code.
 
-    That is 3 or 4 only for what was not started. What may run, as where a node has not answered, counts as started.
+    3 and 4 mean that a task was not started. A task whose node did not answer may run, and counts as started.
     """
     for message, count in Counter(start["message"] for start in starts if start["message"]).items():
         complain(message + (f" ({count} tasks)" if count > 1 else ""))
@@ -59,7 +59,7 @@ def report(
 
 
 def _rehearsed(asked: Submission, starts: list[dict[str, Any]]) -> int:
-    """Print what would be run, and where; of a sweep one script and the other commands."""
+    """Print the script for each node; of a sweep one script, and the other commands."""
     commands = [each.argv for each in asked.sweep for _ in asked.targets or ("any",)]
     told = False
     for command, start in zip(commands, starts, strict=True):
@@ -76,7 +76,7 @@ def _rehearsed(asked: Submission, starts: list[dict[str, Any]]) -> int:
 
 
 def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wait: bool, as_json: bool) -> int:
-    """Likewise of a sweep; `code` is the exit code for what was not started, 0: all of it was."""
+    """`report` for a sweep; `code` is the exit code for what was not started, 0 if all was."""
     table = sys.stdout
     if not as_json:
         tell(tasks)
@@ -101,7 +101,7 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wai
 
 
 def _follow(served: Client, task_id: str) -> None:
-    """Show its output until it has ended. Where that cannot be had, the task goes on, and the command with it."""
+    """Show the output until the task ends. If that fails, the task goes on, and so does this command."""
     sys.stdout.flush()
     try:
         copy_log(served, task_id, {"follow": True}, patient=True)
@@ -110,7 +110,7 @@ def _follow(served: Client, task_id: str) -> None:
 
 
 def _announce(task: dict[str, Any], *, wait: bool, follow: bool) -> None:
-    """Its id on stdout, which is the task's own with `follow`; what it does now for a person."""
+    """Print its id, unless `follow` leaves stdout to the task, and its state for a person."""
     task_id = first_try(task["id"])  # which means all its tries: the first may have failed already
     gpus = "" if not task["gpus"] else " on GPU " + ", ".join(map(str, task["gpus"]))
     words = f"{'running' if task['container'] else 'being started'} on {task['node']}{gpus}"
@@ -146,6 +146,6 @@ def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
 
 
 def _worst(codes: Any) -> int:
-    """3 before 4 before any other: a refusal can be helped by the user."""
+    """The first code, but 3 before 4 before any other: you can do something about a refusal."""
     found = [code for code in codes if code]
     return next((code for code in (3, 4) if code in found), found[0] if found else 0)

@@ -1,4 +1,4 @@
-"""`agentless run`: the current folder, on GPUs, as if they were here."""
+"""`agentless run`: run a command on GPUs in the current folder, and bring back what it changed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from agentless.rules.submit.submission import Outside, submission
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command("run", cls=WithCommand)(run)
 
 

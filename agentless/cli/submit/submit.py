@@ -29,7 +29,6 @@ _WAITING = ("wait_for", "no_queue")
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command(cls=WithCommand)(submit)
 
 
@@ -84,7 +83,7 @@ def submit(
 
 
 def check_targets(context: typer.Context, targets: Sequence[str]) -> None:
-    """Raises UsageError for a command among the targets, with how to write it."""
+    """Raise UsageError for a command among the targets, with how to write it."""
     commands = [target for target in targets if len(target.split()) > 1]
     if commands and not command_of(context):
         others = " ".join(target for target in targets if target not in commands) or "..."
@@ -95,7 +94,7 @@ def check_targets(context: typer.Context, targets: Sequence[str]) -> None:
 
 
 def post(served: Client, asked: Submission, *, dry_run: bool) -> list[dict[str, Any]]:
-    """Send what is uploaded with it, and then the request; what has become of each task."""
+    """Upload its files, send the request, and return what became of each task."""
     try:
         if asked.spec.uploads and not dry_run:
             from agentless.client.files.snapshot import sent

@@ -1,4 +1,4 @@
-"""The tasks of one batch: which they are, how far they have come, and what has become of them."""
+"""The tasks of one batch: its members, its progress, its results."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ BatchOption = Annotated[
 
 
 def members(served: Client, batch: str) -> list[dict[str, Any]]:
-    """The tasks of the batch that this task is in; of one that was tried again the last try."""
+    """The tasks of the batch that this task is in; of a retried one the last try."""
     found: list[dict[str, Any]] = served.asked("/v1/tasks", ended=True, batch=batch, limit=0)
     return [task for task in found if task["retried_as"] is None]
 
 
 def chosen(served: Client, tasks: list[str] | None, batch: str | None, *, live: bool = False) -> list[str]:
-    """The tasks that are named, or all of a batch; with `live` those of it that have not ended."""
+    """The named tasks, or all of a batch; with `live` only those of it that have not ended."""
     if bool(tasks) == bool(batch):
         raise UsageError("which tasks? Name them, or say --batch and one of it")
     if batch is None:
@@ -46,7 +46,7 @@ def chosen(served: Client, tasks: list[str] | None, batch: str | None, *, live: 
 
 
 def wait_for_batch(served: Client, batch: str) -> list[dict[str, Any]]:
-    """The tasks of a batch once all have ended; on a terminal with a line that says how far it is."""
+    """The tasks of a batch once all have ended; shows the progress on a terminal."""
     try:
         return _wait(served, batch)
     except KeyboardInterrupt:
@@ -69,7 +69,7 @@ def _wait(served: Client, batch: str) -> list[dict[str, Any]]:
 
 
 def progress(tasks: Sequence[dict[str, Any]]) -> str:
-    """How far a batch is: `4 of 6 ended: 3 completed, 1 failed; 2 running`."""
+    """`4 of 6 ended: 3 completed, 1 failed; 2 running`."""
     ended = Counter(task["state"] for task in tasks if task["ended_at"] is not None)
     live = Counter(task["state"] for task in tasks if task["ended_at"] is None)
     parts = [", ".join(f"{count} {word}" for word, count in each.items()) for each in (ended, live)]
@@ -78,7 +78,7 @@ def progress(tasks: Sequence[dict[str, Any]]) -> str:
 
 
 def show_results(tasks: Sequence[dict[str, Any]]) -> None:
-    """What has become of each, beside the values by which it differs from the others."""
+    """Print how each task ended, beside the parameters by which it differs from the others."""
     show([Column("ID", lambda task: task["id"]), *parameters_of(tasks), *_RESULTS], tasks)
 
 
@@ -89,12 +89,12 @@ def parameters_of(tasks: Sequence[dict[str, Any]]) -> list[Column]:
 
 
 def worst(tasks: Sequence[dict[str, Any]]) -> int:
-    """The first of their exit codes that is not 0."""
+    """The first exit code that is not 0."""
     return next(filter(None, map(own_code, tasks)), 0)
 
 
 def tell(tasks: Sequence[dict[str, Any]]) -> None:
-    """What was begun, to a person."""
+    """Print the id and the progress of a batch that was started, and what to do next."""
     say(f"batch {tasks[0]['batch']}: {progress(tasks)}")
     say(f"see it: agentless ps --batch {tasks[0]['batch']}    wait for it: agentless wait --batch {tasks[0]['batch']}")
 

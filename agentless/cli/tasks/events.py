@@ -1,4 +1,4 @@
-"""`agentless events`: every change of state with its cause, as it is recorded and as it happens."""
+"""`agentless events`: every change of state with its cause, from the record and as it happens."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from agentless.client.words import where
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(events)
 
 

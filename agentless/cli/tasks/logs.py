@@ -1,4 +1,4 @@
-"""`agentless logs`: a task's two streams, to the two streams they belong to."""
+"""`agentless logs`: the stdout and stderr of a task, to ours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from agentless.model.text import printable
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(logs)
 
 
@@ -58,9 +57,9 @@ def logs(
 def copy_log(
     served: Client, task: str, query: Mapping[str, Any], streams: Container[int] = (1, 2), *, patient: bool = False
 ) -> None:
-    """Copy a log to stdout and stderr as it arrives, and what the controller notes of it to stderr.
+    """Copy a log to stdout and stderr as it arrives; notes of the controller go to stderr.
 
-    `patient`: one that is followed begins as soon as its node answers.
+    `patient`: with `follow`, wait for a node that does not answer.
     """
     try:
         for fd, data in _frames(served, task, query, patient=patient):

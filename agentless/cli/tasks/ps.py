@@ -13,7 +13,6 @@ from agentless.client.words import process_words, ran, state, where, why, words
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(ps)
 
 

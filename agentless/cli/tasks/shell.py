@@ -14,7 +14,6 @@ from agentless.errors import AgentlessError, NoAnswer
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command(cls=WithCommand)(shell)
 
 

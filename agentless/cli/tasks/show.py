@@ -14,7 +14,6 @@ from agentless.model.units import format_duration, format_size
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command("show")(show_task)
 
 
@@ -36,7 +35,7 @@ def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False)
 
 
 def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
-    """What is shown, by its label. Lines without a value are left out."""
+    """The values to show, by label. Those without a value are left out."""
     from agentless.model.tasks.spec import Mount, Volume
 
     memory, shm = found["memory_bytes"], spec["shm_size"]

@@ -23,7 +23,6 @@ PATIENCE = 1.0
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
     app.command()(wait)
     app.command()(retry)
     app.command()(stop)
@@ -158,7 +157,7 @@ def _each(
     word: str | None = None,
     waiting: Callable[[list[str]], None] = lambda _: None,
 ) -> int:
-    """Act on each task, all at the same time; each fails alone. `waiting` is told of those that take their time."""
+    """Act on all tasks at the same time; each fails alone. `waiting` is called with those that take longer."""
     from concurrent.futures import ThreadPoolExecutor
     from concurrent.futures import wait as wait_for
 

@@ -9,7 +9,7 @@ _LEAST = 5  # columns of the longest bar on the narrowest terminal
 
 
 def bars(values: Sequence[tuple[str, float]], columns: int) -> list[str]:
-    """The lines of a chart of these labels and values, on a terminal so many columns wide."""
+    """The lines of a chart of these labels and values, on a terminal of `columns` columns."""
     names = max((len(name) for name, _ in values), default=0)
     figures = [f"{value:,.2f}" for _, value in values]
     room = max(_LEAST, columns - names - max(map(len, figures), default=0) - 4)
@@ -22,6 +22,6 @@ def bars(values: Sequence[tuple[str, float]], columns: int) -> list[str]:
 
 
 def _bar(length: float) -> str:
-    """So many columns of bar, to an eighth. What is not nothing is seen."""
+    """A bar of this length, to an eighth of a column; one above 0 is always visible."""
     eighths = round(8 * length) or int(length > 0)
     return _FULL * (eighths // 8) + _PARTS[eighths % 8]

@@ -1,4 +1,4 @@
-"""`agentless usage`: who has had how much of the GPUs, and how busy they were."""
+"""`agentless usage`: GPU-hours by owner, node or batch, and how busy the GPUs were."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from agentless.rules.usage.periods import period_of, periods
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(usage)
 
 

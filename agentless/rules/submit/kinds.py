@@ -1,6 +1,7 @@
-"""The kinds of values that options have: what Python takes for each, and how that is read.
+"""The kinds of values that options take, and how each is read.
 
-A kind is `Annotated[TYPE, READER]`. A reader gets the value and the option's name, which its errors begin with.
+A kind is `Annotated[TYPE, READER]`: the type that Python takes, and a function from a value and the option's flag,
+which its errors begin with.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Number = TypeVar("Number", int, float)
 
 
 def seconds(value: float | str | timedelta, option: str) -> float:
-    """Seconds of a time: a number is seconds, a text is read as `parse_duration` does."""
+    """Seconds: a number is seconds, a text is read by `parse_duration`."""
     return value.total_seconds() if isinstance(value, timedelta) else _quantity(parse_duration, value, option)
 
 

@@ -70,7 +70,7 @@ class Option:
         return self.types[0] if self.reader is None else str
 
     def read(self, value: Any) -> Any:
-        """The value as a spec has it; raises UsageError, which begins with the option."""
+        """The value as a spec has it; raises UsageError that begins with the flag."""
         if self.reader is not None:
             return self.reader(value, self.flag)
         if not isinstance(value, (*self.types, int) if float in self.types else self.types):
@@ -79,7 +79,7 @@ class Option:
 
 
 class Options(TypedDict, total=False):
-    """What may be asked for at a submit besides the targets; None is the same as not to ask."""
+    """The options of a submit; None is the same as leaving one out."""
 
     gpus: Annotated[int | None, Option(PLACEMENT, "Any N GPUs, on one node; 0: none.", "N")]
     gpu_memory: Annotated[

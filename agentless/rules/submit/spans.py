@@ -118,7 +118,7 @@ def _parse(words: Sequence[str], number: int, read_lines: Callable[[str], Iterab
 
 
 def _unbracketed(words: Sequence[str], number: int, at: int) -> str:
-    """What to say of a `span:` that nothing readable follows. Unquoted, `span:{1..3}` arrives as three words."""
+    """The error for a `span:` without a readable rest. Unquoted, `span:{1..3}` arrives as three words."""
     if words[number][at : at + 1].isspace():
         return "there is a blank after 'span:'; leave it out, or write \\span: to mean the text"
     following = words[number + 1] if number + 1 < len(words) else ""
@@ -137,7 +137,7 @@ def _letters(word: str, at: int) -> tuple[Sequence[str], int] | None:
 
 
 def _counted(start: int, stop: int, by: int) -> range:
-    """As bash counts: the ends say which way, whatever the sign of the step."""
+    """As bash counts: the ends give the direction, whatever the sign of the step."""
     if by == 0:
         raise UsageError("the step must not be 0")
     _check_count(abs(stop - start) // abs(by) + 1)

@@ -1,4 +1,4 @@
-"""What is submitted: a command, its targets and its options, read and checked, as one request."""
+"""A submission: a command, its targets and its options, read and checked, as one request."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from agentless.rules.views.nearest import nearest
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What a submit needs of the world: Unix seconds, the user's variables, and the lines of files that spans name.
+    """What a submit reads from its surroundings: Unix time, the environment, the lines of files in spans.
 
-    `folder` is the user's current one, from which uploads and outputs are named.
+    `folder` is the current one, which uploads and outputs are relative to.
     """
 
     now: float
@@ -37,8 +37,8 @@ class Outside:
 class Submission:
     """What is sent: the spec, the targets that add to its needs, the values of its secrets.
 
-    `sweep` are the commands: one, which is that of the spec, or with spans in it all combinations. `owner` is whose
-    the tasks are, None: of the one who asks.
+    `sweep` has the commands: all combinations, or the one of the spec if it has no spans. `owner` None: the user
+    who asks.
     """
 
     spec: TaskSpec

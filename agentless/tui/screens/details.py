@@ -53,7 +53,7 @@ class Details(Screen[None]):
 
     def on_mount(self) -> None:
         """Show what is known, and ask for the rest."""
-        self.board_changed(set(self.KINDS))
+        self.cluster_changed(set(self.KINDS))
         self.ask()
 
     def ask(self) -> None:
@@ -66,7 +66,7 @@ class Details(Screen[None]):
         """Ask no more."""
         self._breaker.break_off()
 
-    def board_changed(self, changed: set[str]) -> None:
+    def cluster_changed(self, changed: set[str]) -> None:
         """Show what is known now."""
         if changed & self.KINDS and self.is_mounted:
             self.query_one("#known", Static).update(content(*self.known()))
@@ -122,10 +122,10 @@ class TaskDetails(Details):
         node: str | None = self.about_task["node"]
         return node
 
-    def board_changed(self, changed: set[str]) -> None:
+    def cluster_changed(self, changed: set[str]) -> None:
         """Show it anew, and ask again when it has changed."""
         before, self._row = self._row, self.about_task
-        super().board_changed(changed)
+        super().cluster_changed(changed)
         if before["state"] != self._row["state"] or before["position"] != self._row["position"]:
             self.ask()
 
@@ -213,7 +213,7 @@ class GpuDetails(Details):
 
     def on_resize(self) -> None:
         """Draw what there is in its new room."""
-        self.board_changed(set(self.KINDS))
+        self.cluster_changed(set(self.KINDS))
         self._show_asked(self._curves())
 
     @property

@@ -89,7 +89,7 @@ class LogScreen(Screen[None]):
         self._text.close()
         self._saving.break_off()
 
-    def board_changed(self, changed: set[str]) -> None:
+    def cluster_changed(self, changed: set[str]) -> None:
         """Show how the task is now."""
         if "tasks" in changed:
             self._describe()
