@@ -1,4 +1,4 @@
-"""The arguments of a method, held against its type hints: what is of another type is told, not run into."""
+"""Checks the arguments of a method against its type hints, so that a wrong one is refused in a sentence."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def check(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
 @cache
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Of each parameter that takes one argument what it takes."""
+    """The type hint of each parameter that takes one argument."""
     hints = get_type_hints(function)
-    return {name: hints[name] for name, each in signature(function).parameters.items() if _is_told(each, hints)}
+    return {name: hints[name] for name, each in signature(function).parameters.items() if _has_hint(each, hints)}
 
 
-def _is_told(parameter: Parameter, hints: dict[str, Any]) -> bool:
+def _has_hint(parameter: Parameter, hints: dict[str, Any]) -> bool:
     return parameter.kind in _PLAIN and parameter.name in hints
 
 

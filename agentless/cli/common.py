@@ -105,14 +105,14 @@ def print_line(text: str, *, flush: bool = False) -> None:
     print(printable(text), flush=flush)  # noqa: T201
 
 
-def tell_end(task: dict[str, Any]) -> None:
+def print_end(task: dict[str, Any]) -> None:
     """Print how an awaited task ended, unless it ended well: an exit code alone says too little."""
     if line := ending(task):
         say(line)
-    tell_outputs(task)
+    print_outputs(task)
 
 
-def tell_outputs(task: dict[str, Any], *, here: bool = True) -> None:
+def print_outputs(task: dict[str, Any], *, here: bool = True) -> None:
     """Print which outputs arrived; without `here` only those that did not."""
     for output in task.get("outputs") or ():
         if here or output["state"] != "here":

@@ -49,25 +49,25 @@ def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
     table = list(zip(*([column.title, *cells] for column, cells in used), strict=True))
     widths = [max(map(_width, cells)) for cells in zip(*table, strict=True)]
     terminal = sys.stdout.isatty()
-    room = shutil.get_terminal_size().columns
+    screen = shutil.get_terminal_size().columns
     if terminal:
-        widths = _fitted(columns, widths, room)
+        widths = _fitted(columns, widths, screen)
         if not widths[-1]:
             table[0] = (*table[0][:-1], "")
     else:
         widths = [min(w, _PADDED) if c.flexible else w for c, w in zip(columns, widths, strict=True)]
     for number, row in enumerate(table):
-        for line in _lines(columns, row, widths, room) if terminal else (row,):
+        for line in _lines(columns, row, widths, screen) if terminal else (row,):
             cells = [_cell(*cell) for cell in zip(columns, line, widths, strict=False)]
             print(_coloured(cells, is_title=number == 0))  # noqa: T201
 
 
-def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+def _fitted(columns: Sequence[Column], widths: Sequence[int], limit: int) -> list[int]:
     """Widths that fit into `limit` columns; 0 for a last column whose texts all go below their rows."""
     fitted = list(widths)
 
     def over() -> int:
-        return sum(width + len(_GAP) for width in fitted if width) - len(_GAP) - room
+        return sum(width + len(_GAP) for width in fitted if width) - len(_GAP) - limit
 
     if columns[-1].wraps and over() > 0:
         left = widths[-1] - over()
@@ -80,13 +80,15 @@ def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list
     return fitted
 
 
-def _lines(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int], room: int) -> Iterator[Sequence[str]]:
+def _lines(
+    columns: Sequence[Column], row: Sequence[str], widths: Sequence[int], screen: int
+) -> Iterator[Sequence[str]]:
     """The lines of a row on a terminal: its cells side by side, then a last one that is too long for that."""
     *cells, last = row
     beneath: list[str] = []
     if columns[-1].wraps and widths[-1] < min(_BESIDE, _width(last)):
-        indent = " " * min(widths[0] + len(_GAP), room // 4)
-        beneath, last = [indent + part for part in _wrapped(last, room - len(indent))], ""
+        indent = " " * min(widths[0] + len(_GAP), screen // 4)
+        beneath, last = [indent + part for part in _wrapped(last, screen - len(indent))], ""
     yield from zip_longest(*map(_fit, columns, (*cells, last), widths), fillvalue="")
     for line in beneath:
         yield (line,)

@@ -68,7 +68,7 @@ def create(
 
 def shell(context: typer.Context, name: EnvArgument) -> int:
     """Open a shell in the build container; its exit code is the shell's. Without one, one is made of the env."""
-    return _talk(context, name, ())
+    return _run_in(context, name, ())
 
 
 def execute(context: typer.Context, name: EnvArgument) -> int:
@@ -79,10 +79,10 @@ def execute(context: typer.Context, name: EnvArgument) -> int:
     command = command_of(context)
     if not command:
         raise UsageError(f"no command: write it after '--', for example: agentless env exec {name} -- pip list")
-    return _talk(context, name, command)
+    return _run_in(context, name, command)
 
 
-def _talk(context: typer.Context, name: str, command: tuple[str, ...]) -> int:
+def _run_in(context: typer.Context, name: str, command: tuple[str, ...]) -> int:
     from agentless.client.terminal import Talk, raw, standard
 
     window = standard()
@@ -128,7 +128,7 @@ def listed(context: typer.Context, as_json: Json = False) -> None:
         print_json(found)
     elif found:
         show(_COLUMNS, found)
-        _tell_assumed(found)
+        _say_assumed(found)
     else:
         say("there is no env; make one: agentless env create NAME --from IMAGE")
 
@@ -140,7 +140,7 @@ def history(context: typer.Context, name: EnvArgument, as_json: Json = False) ->
         print_json(found)
     elif found["versions"]:
         show(_VERSIONS, found["versions"][::-1])
-        _tell_assumed([found])
+        _say_assumed([found])
     else:
         say(f"env {name} has no version yet; save one: agentless env save {name}")
 
@@ -205,7 +205,7 @@ def prune(
         say("there is nothing to remove")
 
 
-def _tell_assumed(envs: list[dict[str, Any]]) -> None:
+def _say_assumed(envs: list[dict[str, Any]]) -> None:
     for env in envs:
         if env["assumed"]:
             say(assumed_words(env["name"], env["version"]))

@@ -36,8 +36,8 @@ def drain(
             drained[node] = _what_runs(found)
             print_line(f"{node}: drained, {drained[node]}")
     try:
-        for node, told in drained.items() if wait else ():
-            _until_empty(served, node, told)
+        for node, said in drained.items() if wait else ():
+            _until_empty(served, node, said)
     except KeyboardInterrupt:
         say("", f"Still drained: {', '.join(drained)}. Let in again: agentless nodes resume NODE")
         raise
@@ -63,14 +63,14 @@ def resume(
         )
 
 
-def _until_empty(served: Client, node: str, told: str) -> None:
+def _until_empty(served: Client, node: str, said: str) -> None:
     """Wait until no task runs there; `said` is what was printed about it last."""
     for found in served.until_empty(node):
         if found["tasks"] == 0:
             print_line(f"{node}: empty")
-        elif (words := _what_runs(found)) != told:
+        elif (words := _what_runs(found)) != said:
             say(f"{node}: {words}")
-            told = words
+            said = words
 
 
 def _what_runs(node: dict[str, Any]) -> str:

@@ -9,9 +9,9 @@ from collections import Counter
 from typing import Any
 
 from agentless.cli.app import complain
-from agentless.cli.common import own_code, print_json, print_line, say, tell_end, tell_outputs
+from agentless.cli.common import own_code, print_end, print_json, print_line, print_outputs, say
 from agentless.cli.submit.steps import showing
-from agentless.cli.tasks.batch import show_results, tell, wait_for_batch, worst
+from agentless.cli.tasks.batch import announce_batch, show_results, wait_for_batch, worst
 from agentless.cli.tasks.logs import copy_log
 from agentless.client.client import Client
 from agentless.client.words import local
@@ -38,7 +38,7 @@ def report(
     for message, count in Counter(start["message"] for start in starts if start["message"]).items():
         complain(message + (f" ({count} tasks)" if count > 1 else ""))
     if dry_run:
-        return _rehearsed(asked, starts)
+        return _print_scripts(asked, starts)
     tasks = [start["task"] for start in starts if start["task"]]
     # A short one may be over already.
     started = [task for task in tasks if task["ended_at"] is None or task["container"]]
@@ -58,20 +58,20 @@ def report(
     return code
 
 
-def _rehearsed(asked: Submission, starts: list[dict[str, Any]]) -> int:
+def _print_scripts(asked: Submission, starts: list[dict[str, Any]]) -> int:
     """Print the script for each node; of a sweep one script, and the other commands."""
     commands = [each.argv for each in asked.sweep for _ in asked.targets or ("any",)]
-    told = False
+    printed = False
     for command, start in zip(commands, starts, strict=True):
         if start["script"] is None:
             continue
-        if told and len(asked.sweep) > 1:
+        if printed and len(asked.sweep) > 1:
             for line in f"the same on {start['place']}: {shlex.join(command)}".split("\n"):
                 print_line(f"# {line}")
         else:
             print_line(f"# on {start['place']}, to the stdin of sh:")
             print(start["script"])  # noqa: T201 - to be run as it is
-        told = True
+        printed = True
     return _worst(start["exit_code"] for start in starts)
 
 
@@ -79,7 +79,7 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wai
     """`report` for a sweep; `code` is the exit code for what was not started, 0 if all was."""
     table = sys.stdout
     if not as_json:
-        tell(tasks)
+        announce_batch(tasks)
         if not sys.stdout.isatty():  # the ids alone are for it
             for task in tasks:
                 print_line(first_try(task["id"]), flush=True)
@@ -91,7 +91,7 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wai
             complain(f"batch {tasks[0]['batch']} was started, and its end is not known: {error}")
             code = code or 1
         for task in tasks:
-            tell_outputs(task, here=False)
+            print_outputs(task, here=False)
     if as_json:
         print_json(tasks)
     elif wait:
@@ -141,7 +141,7 @@ def _await(served: Client, task: dict[str, Any]) -> dict[str, Any]:
     except KeyboardInterrupt:
         say("", f"The task goes on. See it: agentless logs -f {task_id}    end it: agentless stop {task_id}")
         raise
-    tell_end(ended)
+    print_end(ended)
     return ended
 
 

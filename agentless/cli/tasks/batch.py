@@ -55,14 +55,14 @@ def wait_for_batch(served: Client, batch: str) -> list[dict[str, Any]]:
 
 
 def _wait(served: Client, batch: str) -> list[dict[str, Any]]:
-    told = ""
+    shown = ""
     while True:
         tasks = members(served, batch)
         live = [task for task in tasks if task["ended_at"] is None or coming(task)]
         if sys.stderr.isatty():
             line = progress(tasks)
-            print(f"\r{line:<{len(told)}}", end="" if live else "\n", file=sys.stderr, flush=True)  # noqa: T201
-            told = line
+            print(f"\r{line:<{len(shown)}}", end="" if live else "\n", file=sys.stderr, flush=True)  # noqa: T201
+            shown = line
         if not live:
             return tasks
         served.asked(f"/v1/tasks/{live[0]['id']}/wait", within=TURN)
@@ -93,7 +93,7 @@ def worst(tasks: Sequence[dict[str, Any]]) -> int:
     return next(filter(None, map(own_code, tasks)), 0)
 
 
-def tell(tasks: Sequence[dict[str, Any]]) -> None:
+def announce_batch(tasks: Sequence[dict[str, Any]]) -> None:
     """Print the id and the progress of a batch that was started, and what to do next."""
     say(f"batch {tasks[0]['batch']}: {progress(tasks)}")
     say(f"see it: agentless ps --batch {tasks[0]['batch']}    wait for it: agentless wait --batch {tasks[0]['batch']}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli.app import complain
-from agentless.cli.common import Json, TaskArguments, client, print_json, print_line, say, tell_end
+from agentless.cli.common import Json, TaskArguments, client, print_end, print_json, print_line, say
 from agentless.cli.tasks.batch import BatchOption, chosen, members, show_results, wait_for_batch, worst
 from agentless.client.client import Client
 from agentless.client.words import state
@@ -19,7 +19,7 @@ from agentless.model.units import format_duration, parse_duration
 
 _AT_ONCE = 32
 PATIENCE = 1.0
-"""Seconds after which somebody who waits is told what for."""
+"""Seconds after which is said what is waited for."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -44,7 +44,7 @@ def wait(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption
         except KeyboardInterrupt:
             say("", f"The task goes on. End it: agentless stop {task}")
             raise
-        tell_end(ended[-1])
+        print_end(ended[-1])
     if as_json:
         print_json(ended)
     return worst(ended)

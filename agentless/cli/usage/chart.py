@@ -12,11 +12,11 @@ def bars(values: Sequence[tuple[str, float]], columns: int) -> list[str]:
     """The lines of a chart of these labels and values, on a terminal of `columns` columns."""
     names = max((len(name) for name, _ in values), default=0)
     figures = [f"{value:,.2f}" for _, value in values]
-    room = max(_LEAST, columns - names - max(map(len, figures), default=0) - 4)
+    longest = max(_LEAST, columns - names - max(map(len, figures), default=0) - 4)
     most = max((value for _, value in values), default=0.0) or 1.0
-    drawn = (_bar(value / most * room) for _, value in values)
+    drawn = (_bar(value / most * longest) for _, value in values)
     return [
-        f"{name:>{names}}  {bar:{room}}  {figure:>{max(map(len, figures))}}"
+        f"{name:>{names}}  {bar:{longest}}  {figure:>{max(map(len, figures))}}"
         for (name, _), bar, figure in zip(values, drawn, figures, strict=True)
     ]
 

@@ -74,9 +74,9 @@ def expand(
     if zipped and len(set(map(len, values))) > 1:
         counts = ", ".join(f"{name} has {len(some)}" for name, some in zip(names, values, strict=True))
         raise UsageError(f"spans that are zipped must have equally many values, and {counts}")
-    together = zipped and values
-    _check_count(len(values[0]) if together else math.prod(map(len, values)))
-    rows = zip(*values, strict=True) if together else itertools.product(*values)
+    in_step = zipped and values
+    _check_count(len(values[0]) if in_step else math.prod(map(len, values)))
+    rows = zip(*values, strict=True) if in_step else itertools.product(*values)
     return tuple(Combination(_filled(parsed, row), dict(zip(names, row, strict=True))) for row in rows)
 
 
