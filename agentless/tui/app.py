@@ -1,4 +1,4 @@
-"""The dashboard."""
+"""The app: its views, its keys, and what they do."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ VIEWS = {
     "overview": "Overview", "gpus": "GPUs", "nodes": "Nodes", "tasks": "Tasks", "queue": "Queue", "events": "Events",
 }  # fmt: skip
 _SCREENS = {"logs": LogScreen, "describe": TaskDetails}
-"""What an act shows: not twice on top of each other."""
+"""The screens that actions open: the same one is not opened twice on top of itself."""
 
 
 class Dashboard(App[None]):
@@ -70,9 +70,9 @@ class Dashboard(App[None]):
         Binding("ctrl+c", "app.leave", show=False, priority=True),
         Binding("c", "colours", "Colours", show=False, tooltip="dark, light, or the terminal's own"),
     ]
-    """The list of commands has those with a tooltip."""
+    """The command palette lists those with a tooltip."""
     COMMAND_PALETTE_BINDING = "question_mark"
-    """The key that the footer always has room for."""
+    """The key that the footer always shows."""
     CSS = """
     Screen { layout: vertical; }
     ContentSwitcher { height: 1fr; }
@@ -101,7 +101,6 @@ class Dashboard(App[None]):
     # ------------------------------------------------------------------ screen
 
     def compose(self) -> ComposeResult:
-        """A line of views, a line of numbers, a view, a line of keys."""
         yield Bar(self.views)
         yield Summary(self.cluster)
         makers = {"overview": Overview, "gpus": Gpus, "nodes": Nodes, "tasks": Tasks, "queue": Queue, "events": Events}
@@ -111,7 +110,7 @@ class Dashboard(App[None]):
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
-        """Begin to follow."""
+        """Show the saved theme, and begin to follow the controller."""
         with contextlib.suppress(OSError, ValueError):
             theme = (paths.config_dir() / "theme").read_text().strip()
             self.theme = theme if theme in self.available_themes else self.theme
@@ -124,18 +123,15 @@ class Dashboard(App[None]):
         self.incoming.start(events="events" in self.views)
 
     def on_unmount(self) -> None:
-        """Let go of the controller."""
         self.incoming.close()
         for breaker in self._breakers.copy():
             breaker.break_off()
 
     @property
     def view(self) -> Any:
-        """The view that is shown."""
         return self.query_one(ContentSwitcher).visible_content
 
     def action_view(self, name: str) -> None:
-        """Show a view."""
         if name in self.views and len(self.screen_stack) == 1:
             self.query_one(ContentSwitcher).current = name
             self.query_one(Bar).show(name)
@@ -144,7 +140,7 @@ class Dashboard(App[None]):
             self.refresh_bindings()
 
     def action_next_view(self, by: int) -> None:
-        """Show the next view; on a screen on top go to the next field."""
+        """Show the next view; on a screen on top, go to the next field."""
         if len(self.screen_stack) > 1:
             (self.screen.focus_next if by > 0 else self.screen.focus_previous)()
             return
@@ -153,16 +149,16 @@ class Dashboard(App[None]):
 
     @property
     def available_themes(self) -> dict[str, Theme]:
-        """Those that this terminal can show: one with few colours has its own, and no others."""
+        """The themes that this terminal can show: with few colours, only its own."""
         themes = super().available_themes
         return {name: themes[name] for name in themes if themes[name].ansi or not self._has_few_colours}
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's, which for no colours depend on the theme that it has started with, and show black on black."""
+        """Replace Textual's filter for no colours: it depends on the first theme, and shows black on black."""
         return [Plain()] if self.no_color else super().get_line_filters()
 
     def action_colours(self) -> None:
-        """Dark, light, or the terminal's own colours."""
+        """Change between dark, light, and the terminal's own colours."""
         if self.no_color:
             self._say("Colours are off: NO_COLOR is set, or this terminal has none", "warning")
             return
@@ -170,7 +166,7 @@ class Dashboard(App[None]):
         self.theme = themes[(themes.index(self.theme) + 1) % len(themes) if self.theme in themes else 0]
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """All that can be done on a screen, for the command palette: each once, with all of its keys."""
+        """The commands of the palette: each action of the screen once, with all of its keys."""
         commands: dict[str, list[ActiveBinding]] = {}
         for active in screen.active_bindings.values():
             if active.enabled and active.binding.tooltip:
@@ -192,7 +188,7 @@ class Dashboard(App[None]):
             yield SystemCommand("Theme: choose other colours", "From a list", self.action_change_theme)
 
     async def _run(self, screen: Screen[Any], active: ActiveBinding) -> None:
-        """What a key does, on the screen where it was offered."""
+        """Do what a key does on the screen that the command palette was opened on."""
         if screen is self.screen:
             await self.run_action(active.binding.action, active.node)
 
@@ -200,17 +196,17 @@ class Dashboard(App[None]):
 
     @property
     def target(self) -> Target:
-        """The task and the node that are meant now: of the screen on top, or of the row that is chosen."""
+        """The task and node that actions apply to: those of the screen on top, or of the chosen row."""
         shows = next((s for s in reversed(self.screen_stack[1:]) if hasattr(s, "about_task")), self.view)
         return Target(shows.about_task, self.cluster.nodes.get(shows.about_node or ""))
 
     @property
     def _front(self) -> Screen[Any]:
-        """The screen on top, or the one that the list of commands is for."""
+        """The screen on top, or the one that the command palette was opened on."""
         return next(s for s in reversed(self.screen_stack) if not isinstance(s, CommandPalette))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether a key does something now; what does nothing is not shown."""
+        """Whether a key does anything now; the line of keys leaves out the others."""
         if action == "start_controller":
             return self.cluster.stopped
         if action == "view":
@@ -226,7 +222,7 @@ class Dashboard(App[None]):
         return applies(act.name, self.target)
 
     def action_act(self, name: str) -> None:
-        """Do it, or ask first."""
+        """Perform an action, after a question if it needs one."""
         act, target = next(act for act in ACTS if act.name == name), self.target
         for table in self.view.query(Table):
             table.hold()
@@ -256,7 +252,7 @@ class Dashboard(App[None]):
                 self._perform(act, target)
 
     def _do(self, work: Callable[[], None]) -> None:
-        """Work in a thread; what goes wrong is said."""
+        """Work in a thread, and show its error."""
         breaker = Breaker()
 
         def run() -> None:
@@ -273,22 +269,22 @@ class Dashboard(App[None]):
         self.run_worker(run, thread=True)
 
     def notify(self, message: str, *, title: str = "", severity: SeverityLevel = "information", **more: Any) -> None:
-        """As Textual does; that it went wrong is told in a word, too, and not by the colour alone."""
+        """Add a title with the severity, which must be readable without its colour."""
         title = title or {"error": "Error", "warning": "Warning"}.get(severity, "")
         super().notify(message, title=title, severity=severity, **more)
 
     def _say(self, words: str, severity: SeverityLevel = "information") -> None:
-        """Say it, in place of what was said before."""
+        """Show a notification in place of earlier ones."""
         self.clear_notifications()
         self.notify("\n".join(lines_of(words)), severity=severity, markup=False)
 
     def _repeat(self, task: Row) -> None:
-        """Open the form for a task like this one."""
+        """Open the form for a copy of this task."""
         spec = self.client.get(f"{path_of(task)}/spec")
         in_app(self, self.push_screen, SubmitForm(self.cluster, self.client, fields_of(task, spec), spec))
 
     def _lend(self, task: Row, opened: Terminal | AgentlessError | None) -> None:
-        """Lend the terminal to the shell that was opened."""
+        """Give the terminal to the shell that was opened."""
         if not isinstance(opened, Terminal):
             if opened:
                 self._say(str(opened), "error")
@@ -305,7 +301,7 @@ class Dashboard(App[None]):
                 self.exit()
 
     def _wanted(self) -> dict[str, str]:
-        """What a form begins with: the chosen GPU, when it is free."""
+        """The initial fields of the form: the chosen GPU, if it is free."""
         gpu = self.view.chosen if self.view.id in ("overview", "gpus") else None
         return {"target": f"{gpu['node']}::{gpu['index']}"} if gpu and gpu["state"] == "free" else {}
 
@@ -320,7 +316,7 @@ class Dashboard(App[None]):
         self._do(work)
 
     def _offer(self) -> None:
-        """Bring the line of keys to what can be done now, when that is something else than before."""
+        """Update the line of keys if other actions apply now."""
         if not self.is_running:  # its views go, and what they have said last comes after them
             return
         offered = [act.name for act in ACTS if self.check_action("act", (act.name,))]
@@ -329,27 +325,23 @@ class Dashboard(App[None]):
             self.refresh_bindings()
 
     async def action_leave(self) -> None:
-        """Leave the form as Esc does, else the dashboard: also a form whose answer does not come."""
+        """Leave the form as Esc does, else the dashboard, even while the form waits for an answer."""
         if isinstance(self.screen, SubmitForm) and not self.screen.busy:
             self.screen.action_leave()
         else:
             await self.action_quit()
 
     def action_keys(self) -> None:
-        """Show all keys."""
         if not isinstance(self.screen, Keys):
             self.push_screen(Keys())
 
     def on_table_chosen(self) -> None:
-        """Other keys may do something now."""
         self._offer()
 
     def on_tiles_chosen(self) -> None:
-        """Likewise."""
         self._offer()
 
     def on_table_opened(self) -> None:
-        """Show more of the chosen row."""
         view = self.view
         if isinstance(view, Gpus) and view.chosen:
             self.push_screen(GpuDetails(self.cluster, view.chosen))
@@ -361,12 +353,10 @@ class Dashboard(App[None]):
             self.push_screen(NodeDetails(self.cluster, view.about_node))
 
     def on_tiles_opened(self) -> None:
-        """Show more of the chosen GPU."""
         if self.view.chosen:
             self.push_screen(GpuDetails(self.cluster, self.view.chosen))
 
     def on_submit_form_submitted(self, message: SubmitForm.Submitted) -> None:
-        """Show what was submitted."""
         if self.is_running:
             self.action_view("tasks")
             self.view.action_clear()  # a filter may hide it
@@ -382,12 +372,11 @@ class Dashboard(App[None]):
     # ---------------------------------------------------------------- incoming
 
     def _each_second(self) -> None:
-        """Show how long tasks run."""
+        """Update the times, which change without a message."""
         self.incoming.tick()
         self._show({"tasks"})
 
     def action_start_controller(self) -> None:
-        """Start a controller that was stopped."""
         self.incoming.restart()
 
     def _show(self, changed: set[str]) -> None:

@@ -1,4 +1,4 @@
-"""What can be done to tasks and nodes, by which key, and when."""
+"""The actions on tasks and nodes: their keys, and when they apply."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ WAITS = frozenset({"pending", "scheduled"})
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Something to do: its key, and what it is called in the line of keys and in the help.
+    """An action: its key, and its name in the line of keys and in the help.
 
-    `effect` is what it will do, in the question before it; None: it harms nobody, and nothing is asked. `reason`: it
-    takes one, in words. `changes` is whether it changes anything: a read-only dashboard does not offer it. `shown`: its
-    key stands in the line of keys, and not only in the help.
+    `effect` says what it will do, in the question before it; None: nothing is asked. `reason`: the question takes
+    one. `changes`: it changes something, and a read-only dashboard does not offer it. `shown`: its key is in the
+    line of keys, not only in the help.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is meant: the chosen task and node, as far as there are any."""
+    """The chosen task and node, as far as there are any."""
 
     task: Row | None
     node: Row | None
@@ -93,7 +93,7 @@ ACTS = (
 
 
 def applies(act: str, target: Target) -> bool:
-    """Whether an act makes sense for what is chosen."""
+    """Whether an action makes sense for what is chosen."""
     now = target.task["state"] if target.task else ""
     node = target.node
     match act:
@@ -120,7 +120,7 @@ def applies(act: str, target: Target) -> bool:
 
 
 def about(act: Act, target: Target) -> str:
-    """What it would be done to, by name; empty for what needs nothing chosen."""
+    """The name of what it applies to; empty if that is nothing."""
     if act.name in _NODE and target.node:
         return f"node {target.node['name']}"
     if act.name == "submit" or target.task is None:
@@ -129,7 +129,7 @@ def about(act: Act, target: Target) -> str:
 
 
 def details(act: Act, target: Target) -> list[str]:
-    """More about that, to be sure that it is the one that is meant."""
+    """More about what it applies to, so that you can see that it is the right one."""
     task, node = target.task, target.node
     if act.name in _NODE and node:
         tasks = f"{node['tasks']} task{'s' * (node['tasks'] != 1)}"
@@ -141,7 +141,7 @@ def details(act: Act, target: Target) -> list[str]:
 
 
 def perform(client: Client, act: str, target: Target, reason: str = "") -> str:
-    """Ask the controller to do it, and say what has become of that; raises AgentlessError."""
+    """Ask the controller for it, and say what came of it; raises AgentlessError."""
     task, node = target.task, target.node
     if node is not None and act in _NODE:
         return _NODE[act](client, str(node["name"]), reason)
@@ -152,7 +152,7 @@ def perform(client: Client, act: str, target: Target, reason: str = "") -> str:
 
 
 def path_of(task: Row) -> str:
-    """Of the API, for this very try: the bare id of a first one means all of its tries."""
+    """The API path of exactly this try: the bare id of the first one means all tries."""
     return f"/v1/tasks/{numbered(task['id'])}"
 
 

@@ -42,7 +42,7 @@ _CONTINUED = re.compile(r"(\\[^\n])|\\\n")
 
 
 def submission_of(values: Mapping[str, str], command: tuple[str, ...] = ()) -> Submission:
-    """What the fields ask for, each a text by its name; raises UsageError.
+    """The submission that the fields ask for, a text by name each; raises UsageError.
 
     `command` stands in for one that is not written yet.
     """
@@ -71,7 +71,7 @@ def _read(option: Option, text: str) -> Any:
 
 
 def _words(text: str) -> tuple[str, ...]:
-    """The words of a command as a shell reads them: a line that ends with a backslash goes on in the next one."""
+    """The words of a command as a shell reads them; a line that ends with a backslash continues."""
     joined = _QUOTED.sub(lambda found: found[0] if found[0].startswith("'") else _CONTINUED.sub(r"\1", found[0]), text)
     try:
         return tuple(shlex.split(joined))
@@ -80,7 +80,7 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def request_of(asked: Submission, like: Mapping[str, Any] | None) -> Row:
-    """The request to send; what the form has no field for is as in the spec of the task that it is `like`."""
+    """The request; what has no field is as in the spec of the task that the form is `like`."""
     request = asked.request()
     if like:
         wanted = request["spec"]
@@ -113,7 +113,7 @@ def fields_of(task: Row, spec: Row) -> dict[str, str]:
 
 
 def _places(wanted: str) -> tuple[str, str]:
-    """The node and the target in what a task asks for: of `node1 8x exclusive` they are `node1` and `8x`."""
+    """The node and the target in a task's request: of `node1 8x exclusive` they are `node1` and `8x`."""
     if wanted == "any node":
         return "", ""
     targets = []

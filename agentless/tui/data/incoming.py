@@ -24,7 +24,7 @@ REMEMBERED = 500
 
 
 class Incoming:
-    """Follows the controller; calls `show` in the app's thread, with the kinds of rows that have changed."""
+    """Follows the controller; calls `show` in the app's thread, with the kinds of rows that changed."""
 
     def __init__(self, app: App[None], client: Client, cluster: ClusterState, show: Callable[[set[str]], None]) -> None:
         self._app, self._client, self._cluster, self._show = app, client, cluster, show
@@ -48,30 +48,28 @@ class Incoming:
         self._heard, self._silent = time.monotonic(), False
 
     def start(self, *, events: bool) -> None:
-        """Begin to follow, and to follow the events as well."""
         self._rows.start()
         if events:
             self._events.start()
 
     def restart(self) -> None:
-        """Start a controller that was told to stop after all."""
+        """Start a controller again that was stopped."""
         self._rows.restart()
 
     def close(self) -> None:
-        """Let go of the controller."""
         self._rows.close()
         self._events.close()
 
     # ------------------------------------------------------ in the app's thread
 
     def tick(self) -> None:
-        """Say so when the controller says nothing any more; to be called now and then."""
+        """Note when the controller is silent for too long; called once a second."""
         quiet = time.monotonic() - self._heard
         if quiet > QUIET and (self._silent or not self._cluster.gone):
             self._cluster.gone, self._silent = f"No answer from the controller for {quiet:.0f} s", True
 
     def begin(self) -> None:
-        """There is a controller, which begins with all that it knows."""
+        """A connection begins: the controller sends all rows."""
         self._cluster.clear()
         self._cluster.gone, self._cluster.stopped = "", False
         self._app.run_worker(self._remember, thread=True)
@@ -88,12 +86,11 @@ class Incoming:
         self._show(changed)
 
     def lose(self, why: str, stopped: bool) -> None:
-        """There is no controller any more, and none comes by itself if it was stopped."""
+        """The connection is lost; if it was `stopped`, the controller is not started again."""
         self._cluster.gone, self._cluster.stopped = why, stopped
         self._show({"controller"})
 
     def take_event(self, event: dict[str, Any]) -> None:
-        """Something has happened."""
         self._seen = event["seq"]
         self._cluster.events.append(event)
         self._show({"events"})
@@ -105,13 +102,13 @@ class Incoming:
         return client.lines("/v1/events", follow=True, **query)
 
     def _remember(self) -> None:
-        """Ask for the trends so far."""
+        """Ask for the samples of the last minutes."""
         with contextlib.suppress(AgentlessError):
             in_app(self._app, self._cluster.remember, self._client.get("/v1/history", since=TREND, points=TREND))
 
 
 def in_app(app: App[None], work: Callable[..., object], *words: object) -> None:
-    """Have an app do it, from another thread. At its end it has no widgets any more, and then no loop: then nothing."""
+    """Call `work` in the app's thread, from another one. An app that is about to end does nothing."""
     with contextlib.suppress(NoMatches, RuntimeError, CancelledError):
         if app.is_running:
             app.call_from_thread(work, *words)

@@ -1,4 +1,4 @@
-"""The bytes of a log as lines of text: made where they are read, and taken where they are shown."""
+"""The bytes of a log as lines of text: made in the thread that reads, taken in the one that shows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ESCAPE = re.compile(
 
 
 class LogText:
-    """Takes frames in a thread, and gives lines in another one."""
+    """Takes frames in one thread, and gives lines in another."""
 
     def __init__(self) -> None:
         self._decode = {stream: getincrementaldecoder("utf-8")("replace").decode for stream in (1, 2, 3)}
@@ -36,7 +36,7 @@ class LogText:
         self._changed = Condition()
 
     def add(self, stream: int, data: bytes) -> None:
-        """Take in a frame, as soon as what came before it was taken."""
+        """Add a frame, once the previous ones were taken."""
         if stream == 3:
             data = printable(data.decode(errors="replace")).encode() + b"\n"  # a note is a line of its own
         *whole, rest = (self._begun[stream] + self._decode[stream](data)).split("\n")
@@ -48,7 +48,7 @@ class LogText:
             self._size += len(data) + _LINE_COST * len(lines)
 
     def take(self) -> tuple[list[Line], list[Line]] | None:
-        """Lines that have ended since the last time, and all that have not ended yet; None where nothing came."""
+        """The lines that have ended since the last time, and the unfinished ones; None if nothing came."""
         with self._changed:
             if not self._size:
                 return None
@@ -58,20 +58,20 @@ class LogText:
         return lines, begun
 
     def close(self) -> None:
-        """Let nobody wait any more."""
+        """Let `add` wait no more."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
 
 def _left(line: str) -> str:
-    """What the last return to its begin leaves of a line, cut where it is too long."""
+    """What carriage returns leave of a line, cut if it is too long."""
     line = line[line.rfind("\r", 0, len(line.rstrip("\r"))) + 1 :]
     return line if len(line) <= LINE else "…" + line[-LINE:]
 
 
 def _settled(line: str) -> str:
-    """A line as a terminal would leave it, without colours."""
+    """The line as a terminal would show it in the end, without colours."""
     if "\x1b" in line:
         line = _ESCAPE.sub("", line)
     return printable(_left(line).rstrip("\r").replace("\t", "    "))

@@ -1,4 +1,4 @@
-"""All there is to know of one task, GPU or node, on a screen of its own."""
+"""A task, a GPU or a node in full, on a screen of its own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Part = str | tuple[str, str]
 
 
 class Details(Screen[None]):
-    """The base: parts that are in the state of the cluster, and parts that are asked for."""
+    """The base: some parts are in the state of the cluster, others are asked for."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace", "app.pop_screen", "Back", tooltip="leave this screen"),
@@ -45,7 +45,6 @@ class Details(Screen[None]):
         self._breaker = Breaker()
 
     def compose(self) -> ComposeResult:
-        """One page."""
         with VerticalScroll():
             yield Static(id="known")
             yield Static(id="asked")
@@ -57,13 +56,12 @@ class Details(Screen[None]):
         self.ask()
 
     def ask(self) -> None:
-        """Ask the controller for what the state of the cluster lacks; who asked before gets no answer any more."""
+        """Ask the controller for what the state of the cluster lacks; an earlier request is broken off."""
         self._breaker.break_off()
         self._breaker = Breaker()
         self.run_worker(partial(self._ask, self._breaker), thread=True)
 
     def on_unmount(self) -> None:
-        """Ask no more."""
         self._breaker.break_off()
 
     def cluster_changed(self, changed: set[str]) -> None:
@@ -72,7 +70,6 @@ class Details(Screen[None]):
             self.query_one("#known", Static).update(content(*self.known()))
 
     def action_scroll(self, by: int) -> None:
-        """Further down or up."""
         self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
 
     def known(self) -> list[Part]:
@@ -80,7 +77,7 @@ class Details(Screen[None]):
         raise NotImplementedError
 
     def asked(self) -> list[Part]:
-        """What the controller says; called in a thread."""
+        """The parts that the controller is asked for; called in a thread."""
         raise NotImplementedError
 
     def _ask(self, breaker: Breaker) -> None:
@@ -105,7 +102,7 @@ class Details(Screen[None]):
 
 
 class TaskDetails(Details):
-    """A task: what it is, why it waits, what has happened to it, and the command on its node."""
+    """A task: its request, why it is pending, its events, and its script."""
 
     def __init__(self, cluster: ClusterState, task: Row) -> None:
         super().__init__(cluster)
@@ -113,24 +110,22 @@ class TaskDetails(Details):
 
     @property
     def about_task(self) -> Row:
-        """The task as it is by now."""
+        """The task in its present state."""
         return self.cluster.tasks.get(self._row["id"], self._row)
 
     @property
     def about_node(self) -> str | None:
-        """Where it is."""
         node: str | None = self.about_task["node"]
         return node
 
     def cluster_changed(self, changed: set[str]) -> None:
-        """Show it anew, and ask again when it has changed."""
+        """Show it again, and ask again if the task has changed."""
         before, self._row = self._row, self.about_task
         super().cluster_changed(changed)
         if before["state"] != self._row["state"] or before["position"] != self._row["position"]:
             self.ask()
 
     def known(self) -> list[Part]:
-        """What it is."""
         task = self.about_task
         gpus = ", ".join(task["gpu_uuids"])
         fields = [
@@ -165,7 +160,6 @@ class TaskDetails(Details):
         return parts
 
     def asked(self) -> list[Part]:
-        """Why it waits, what has happened, and the script."""
         task = self.about_task
         parts: list[Part] = []
         if task["state"] in ("pending", "scheduled"):
@@ -194,7 +188,7 @@ class TaskDetails(Details):
 
 
 class GpuDetails(Details):
-    """A GPU: its numbers, who uses it, and the last hour."""
+    """A GPU: its numbers, its users, and the last hour."""
 
     SPAN = 3600.0
     POINTS = 720
@@ -212,27 +206,24 @@ class GpuDetails(Details):
         self.set_interval(self.AGAIN, self.ask)
 
     def on_resize(self) -> None:
-        """Draw what there is in its new room."""
+        """Draw the curves for the new width."""
         self.cluster_changed(set(self.KINDS))
         self._show_asked(self._curves())
 
     @property
     def gpu(self) -> Row:
-        """The GPU as it is by now."""
+        """The GPU in its present state."""
         return self.cluster.gpus.get((self._gpu["node"], self._gpu["uuid"]), self._gpu)
 
     @property
     def about_task(self) -> Row | None:
-        """The task that holds it."""
         return next(iter(self.cluster.holders(self.gpu)), None)
 
     @property
     def about_node(self) -> str | None:
-        """Where it is."""
         return str(self.gpu["node"])
 
     def known(self) -> list[Part]:
-        """Its numbers and its users."""
         gpu = self.gpu
         parts: list[Part] = [
             (printable(f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  "), "bold"),
@@ -264,7 +255,6 @@ class GpuDetails(Details):
         return parts
 
     def asked(self) -> list[Part]:
-        """The last hour."""
         name = f"{self.gpu['node']}::{self.gpu['index']}"
         self._hour = self.get("/v1/history", since=self.SPAN, points=self.POINTS, gpu=name)
         return self._curves()
@@ -290,7 +280,7 @@ class GpuDetails(Details):
 
 
 class NodeDetails(Details):
-    """A node: what it is, its GPUs, and what `doctor` says of it."""
+    """A node: its hardware, its GPUs, and the checks of `doctor`."""
 
     def __init__(self, cluster: ClusterState, name: str) -> None:
         super().__init__(cluster)
@@ -301,7 +291,6 @@ class NodeDetails(Details):
         """None: there may be many."""
 
     def known(self) -> list[Part]:
-        """What it has."""
         node = self.cluster.nodes.get(self.about_node)
         if node is None:
             return [f"{self.about_node} is no longer in the inventory"]
@@ -332,7 +321,6 @@ class NodeDetails(Details):
         return parts
 
     def asked(self) -> list[Part]:
-        """The checks."""
         found = self.get("/v1/doctor", node=self.about_node)
         if isinstance(found, str):
             return [found]
@@ -344,7 +332,7 @@ class NodeDetails(Details):
 
 
 def explained(found: Any) -> list[Part]:
-    """What `explain` says."""
+    """The answer of `explain`, as text."""
     if isinstance(found, str):
         return [f"  {found}\n"]
     parts: list[Part] = [f"{printable(found['summary'])}\n"]

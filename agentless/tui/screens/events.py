@@ -1,4 +1,4 @@
-"""The view of what has happened."""
+"""The view of events."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from agentless.tui.widgets.table import TableColumn
 
 
 class Events(View):
-    """A line for each event, the newest first."""
+    """A row for each event, the newest first."""
 
     KINDS = frozenset({"events"})
 
     def columns(self) -> Sequence[TableColumn]:
-        """When, what about, what, and why."""
         return (
             TableColumn("TIME", _when, lambda event: event["at"]),
             TableColumn("ABOUT", _about),
@@ -31,24 +30,21 @@ class Events(View):
         )
 
     def all_rows(self) -> list[Row]:
-        """The newest first."""
         return list(reversed(self.cluster.events))
 
     def notes(self) -> list[str]:
-        """That there may be older ones."""
+        """That there may be older events."""
         count = len(self.cluster.events)
         return [f"last {count:,} events (older: agentless events --last N)"] if count >= REMEMBERED else []
 
     def name_of(self, row: Row) -> object:
-        """Its number."""
         return row["seq"]
 
     def task_of(self, row: Row) -> Row | None:
-        """The task that it has happened to, as it is by now."""
+        """The task of the event, in its present state."""
         return self.cluster.tasks.get(row["task"]["id"], row["task"]) if row.get("task") else None
 
     def node_of(self, row: Row) -> str | None:
-        """The node that it has happened to."""
         return row.get("node")
 
 

@@ -62,7 +62,6 @@ class Keys(ModalScreen[None]):
     """
 
     def compose(self) -> ComposeResult:
-        """The lists."""
         with VerticalScroll():
             acts = [(act.key, act.help) for act in ACTS]
             pages = (

@@ -12,12 +12,11 @@ from agentless.tui.widgets.table import TableColumn
 
 
 class Nodes(View):
-    """A line for each node."""
+    """A row for each node."""
 
     KINDS = frozenset({"nodes"})
 
     def columns(self) -> Sequence[TableColumn]:
-        """What it has, and what keeps it from being used."""
         return (
             TableColumn("NODE", lambda node: node["name"], lambda node: natural(node["name"])),
             TableColumn("STATE", lambda node: (node["state"], look.style_of(node["state"]))),
@@ -36,11 +35,9 @@ class Nodes(View):
         )
 
     def all_rows(self) -> list[Row]:
-        """By name."""
         return self.cluster.ordered_nodes()
 
     def name_of(self, row: Row) -> object:
-        """Its name."""
         return row["name"]
 
     def task_of(self, _: Row) -> Row | None:
@@ -48,7 +45,6 @@ class Nodes(View):
         return None
 
     def node_of(self, row: Row) -> str | None:
-        """The node."""
         return str(row["name"])
 
 

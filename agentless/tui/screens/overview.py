@@ -1,4 +1,4 @@
-"""The overview: all GPUs, what waits and why, and what is wrong."""
+"""The overview: all GPUs, the problems, and the queue."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from textual.widgets import Static
 from agentless.client.words import ran, where
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
-from agentless.tui.screens.gpus import state_of, who
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Lines, Piece, fitted
 from agentless.tui.widgets.tiles import Tiles
@@ -32,7 +31,7 @@ WIDE = 130
 
 
 class Overview(Container):
-    """Tiles, and the news."""
+    """The tiles of all GPUs, and the news."""
 
     KINDS = frozenset({"gpus", "nodes", "tasks", "controller"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -70,7 +69,6 @@ class Overview(Container):
         self._line = Static(markup=False)
 
     def compose(self) -> ComposeResult:
-        """The GPUs with a line about the chosen one, and the news."""
         with Vertical():
             yield self.tiles
             yield self._line
@@ -84,35 +82,31 @@ class Overview(Container):
 
     @property
     def about_node(self) -> str | None:
-        """The node of the chosen GPU."""
         return str(self.tiles.chosen["node"]) if self.tiles.chosen else None
 
     @property
     def chosen(self) -> Row | None:
-        """The chosen GPU."""
         return self.tiles.chosen
 
     @property
     def starting_focus(self) -> Widget:
-        """What takes the keys."""
         return self.tiles
 
     def update(self) -> None:
-        """Show what is known now."""
         self.tiles.update()
         self.news.update()
         self._describe()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Put the news where there is room."""
+        """Show the news beside the GPUs on a wide screen, else below."""
         self.set_class(event.size.width >= WIDE, "-wide")
 
     def on_tiles_chosen(self) -> None:
-        """Tell of another GPU."""
+        """Describe the chosen GPU."""
         self._describe()
 
     def action_news(self, by: int) -> None:
-        """Scroll the news by a screen of them."""
+        """Scroll the news by a page."""
         self.news.scroll_relative(y=by * max(1, self.news.size.height - 1), animate=False, force=True)
 
     def _describe(self) -> None:
@@ -121,13 +115,13 @@ class Overview(Container):
             self._line.update("")
             return
         numbers = f"{look.of(gpu['utilization_pct'], '%')} {look.memory(gpu)} {look.of(gpu['temperature_c'], 'C')}"
-        state, words = state_of(gpu, self.cluster)[0], who(gpu, self.cluster.holders(gpu))
+        state, words = look.state_of(gpu, self.cluster)[0], look.who(gpu, self.cluster.holders(gpu))
         about = f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  {numbers}  {state}  {words}"
         self._line.update(printable(about))
 
 
 class News(Lines, can_focus=False):
-    """What is wrong, then who waits."""
+    """The problems, then the pending tasks."""
 
     def __init__(self, cluster: ClusterState) -> None:
         super().__init__()
@@ -135,7 +129,7 @@ class News(Lines, can_focus=False):
         self._lines: list[list[Piece]] = []
 
     def update(self) -> None:
-        """Show what is known now; while it is hidden it has no width to wrap for."""
+        """Show what is known now; a hidden widget has no width to wrap for."""
         if not self.size.width:
             return
         before, self._lines = len(self._lines), self._wrapped(self.scrollable_content_region.width)
@@ -150,15 +144,13 @@ class News(Lines, can_focus=False):
         self.update()
 
     def length(self) -> int:
-        """Lines in all."""
         return len(self._lines)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's
-        """As many lines as there are at this width."""
+        """The number of lines at this width."""
         return len(self._wrapped(width))
 
     def draw(self, y: int) -> list[Piece]:
-        """One line."""
         return self._lines[y] if y < len(self._lines) else []
 
     def _wrapped(self, width: int) -> list[list[Piece]]:
@@ -168,7 +160,7 @@ class News(Lines, can_focus=False):
         return lines or [[("Queue empty, no problems", "dim")]]
 
     def _all(self, width: int) -> Iterator[list[Piece]]:
-        """The lines, wrapped one after the other as they are asked for."""
+        """The lines, wrapped only as far as they are asked for."""
         for about, words in self._cluster.problems():
             sign: Piece = ("! ", "bad")
             for line in wrap(printable(f"{about} {words}"), width - 2, max_lines=MOST, placeholder=" …"):

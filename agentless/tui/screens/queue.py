@@ -1,4 +1,4 @@
-"""The view of those who wait."""
+"""The view of the queue."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from agentless.tui.widgets.table import TableColumn
 
 
 class Queue(View):
-    """A line for each task that waits, those first that are next."""
+    """A row for each pending task, in the order of the queue."""
 
     KINDS = frozenset({"tasks"})
 
     def columns(self) -> Sequence[TableColumn]:
-        """The place, when it starts, and what is in its way."""
         return (
             TableColumn("#", lambda task: look.of(task["position"], "*" if task["moved"] else ""), right=True),
             TableColumn("ID", lambda task: task["id"]),
@@ -33,15 +32,12 @@ class Queue(View):
         )
 
     def all_rows(self) -> list[Row]:
-        """In their order."""
         return self.cluster.queue()
 
     def name_of(self, row: Row) -> object:
-        """Its id."""
         return row["id"]
 
     def task_of(self, row: Row) -> Row | None:
-        """The task."""
         return row
 
     def node_of(self, _: Row) -> str | None:

@@ -1,4 +1,4 @@
-"""The form to submit a task, and beside it what would become of that task now."""
+"""The form to submit a task, with a preview of what would happen to it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ LOOK_AFTER = 0.25
 
 
 class SubmitForm(Screen[None]):
-    """What is wanted; it begins as `like` a task is, with its spec, or with these fields `given`.
+    """A form with the fields `given`, or for a copy of the task that has the spec `like`.
 
-    `busy`: it was sent, and there is no answer yet.
+    `busy`: the task was sent, and there is no answer yet.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -62,7 +62,7 @@ class SubmitForm(Screen[None]):
     """
 
     class Submitted(Message):
-        """Something runs or waits now: its id."""
+        """A task was submitted: its id."""
 
         def __init__(self, task: str) -> None:
             self.task = task
@@ -80,7 +80,6 @@ class SubmitForm(Screen[None]):
         self._started = ""
 
     def compose(self) -> ComposeResult:
-        """A line for each field, and what would become of it."""
         with Container(id="sides"):
             with VerticalScroll(id="fields"):
                 for name, label, hint in FIELDS:
@@ -108,32 +107,30 @@ class SubmitForm(Screen[None]):
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
-        """Begin where something is missing."""
+        """Focus the first field that is empty and needed."""
         self._opened = self._texts()
         missing = next((name for name in ("target", "command") if not self._given.get(name)), "target")
         self.set_focus(self.query_one(f"#{missing}"))
         self.call_after_refresh(self._look)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Put the verdict where there is room."""
+        """Show the preview beside the fields on a wide screen, else below."""
         self.set_class(event.size.width >= 120, "-wide")
 
     def on_input_changed(self) -> None:
-        """Look again, soon."""
+        """Ask for a new preview, after a pause."""
         if not self.busy:
             self._look_away()
             self._timer = self.set_timer(LOOK_AFTER, self._look)
 
     def on_text_area_changed(self) -> None:
-        """Likewise."""
         self.on_input_changed()
 
     def on_button_pressed(self) -> None:
-        """The button submits."""
         self.action_submit()
 
     def action_images(self) -> None:
-        """Show the images that are in use, to take one."""
+        """Open the list of images that are in use."""
         found = self.query_one(OptionList)
         if self.focused is not None and self.focused.id == "image" and found.option_count:
             found.add_class("-open")
@@ -142,13 +139,13 @@ class SubmitForm(Screen[None]):
             self.focus_next()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Take this image."""
+        """Take the chosen image."""
         self.query_one("#image", Input).value = event.option.id or ""
         self.query_one(OptionList).remove_class("-open")
         self.set_focus(self.query_one("#image"))
 
     def action_leave(self) -> None:
-        """Leave the images, or the form; ask first when something was typed."""
+        """Close the list of images, or the form; ask first if something was typed."""
         images = self.query_one(OptionList)
         if images.has_class("-open"):
             images.remove_class("-open")
@@ -167,7 +164,6 @@ class SubmitForm(Screen[None]):
             self.dismiss()
 
     def action_submit(self) -> None:
-        """Send it."""
         if self.busy:
             return
         self._look_away()
@@ -181,11 +177,11 @@ class SubmitForm(Screen[None]):
         self.run_worker(lambda: self._submit(asked), thread=True)
 
     def on_screen_resume(self) -> None:
-        """Leave when the answer came while another screen was on top."""
+        """Leave if the answer came while another screen was on top."""
         self._go()
 
     def on_unmount(self) -> None:
-        """Nobody waits for an answer any more."""
+        """Break off the requests; if the submit was under way, say so."""
         self._breaker.break_off()
         if self.busy:
             self.app.exit(message="The submit was under way; run agentless ps to see whether the task exists")
@@ -197,7 +193,7 @@ class SubmitForm(Screen[None]):
         return [Option(content(printable(image)), id=image) for image in images]
 
     def _texts(self) -> list[str]:
-        """All that is written in the form."""
+        """The contents of all fields."""
         return [field.value for field in self.query(Input)] + [area.text for area in self.query(TextArea)]
 
     def _text(self, name: str) -> str:
@@ -209,7 +205,7 @@ class SubmitForm(Screen[None]):
         return submission_of(lines | areas, command)
 
     def _look_away(self) -> None:
-        """Take no answer any more to what was asked for a look."""
+        """Ignore the answer to the last preview."""
         if self._timer:
             self._timer.stop()
         self._breaker.break_off()
@@ -276,7 +272,7 @@ class SubmitForm(Screen[None]):
             self._go()
 
     def _go(self) -> None:
-        """Leave when it is done, once no other screen is on top."""
+        """Leave once a task was submitted and no other screen is on top."""
         if self._started and self.is_active:
             self.dismiss()
             self.app.post_message(self.Submitted(self._started))

@@ -1,4 +1,4 @@
-"""The view of all tasks: those on the nodes, those that wait, those that have ended."""
+"""The view of tasks: live, pending, ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ON_NODES = ("running", "paused")
 
 
 class Tasks(View):
-    """A line for each task that lives, and for the last ones that have ended."""
+    """A row for each live task, and for the last ones that have ended."""
 
     KINDS = frozenset({"nodes", "tasks"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -35,7 +35,6 @@ class Tasks(View):
         self._over: Counter[str] = Counter()  # of them have ended
 
     def columns(self) -> Sequence[TableColumn]:
-        """As `agentless ps` has them."""
         return (
             TableColumn("ID", lambda task: task["id"]),
             TableColumn("STATE", self._state),
@@ -48,7 +47,7 @@ class Tasks(View):
         )
 
     def all_rows(self) -> list[Row]:
-        """Those on the nodes, the newest first, then the queue, then those that have ended, the last one first."""
+        """The live ones, newest first; then the queue; then the ended ones, the last one first."""
         self._count()
         tasks = self.cluster.tasks.values()
         there = [task for task in tasks if task["ended_at"] is None and task["state"] not in ("pending", "scheduled")]
@@ -61,29 +60,27 @@ class Tasks(View):
         return [task for task in rows if not self._hidden(task)]
 
     def name_of(self, row: Row) -> object:
-        """Its id."""
         return row["id"]
 
     def task_of(self, row: Row) -> Row | None:
-        """The task."""
         return row
 
     def node_of(self, _: Row) -> str | None:
-        """None: it is about tasks."""
+        """None: the view is about tasks."""
         return None
 
     def action_mine(self) -> None:
-        """Only mine, or everybody's."""
+        """Show only your tasks, or everybody's."""
         self._only_mine = not self._only_mine
         self.update()
 
     def action_ended(self) -> None:
-        """Also those that have ended, or only those that live."""
+        """Show ended tasks, or only live ones."""
         self._only_live = not self._only_live
         self.update()
 
     def notes(self) -> list[str]:
-        """Whose tasks are shown, and how many of those that have ended."""
+        """Whose tasks are shown, and how many ended ones."""
         ended = sum(task["ended_at"] is not None for task in self.cluster.tasks.values())
         notes = ["only your tasks (m shows all)"] if self._only_mine else []
         if self._only_live:
@@ -104,7 +101,7 @@ class Tasks(View):
         return task["state"] in _ON_NODES and self.cluster.is_silent(task["node"])
 
     def _state(self, task: Row) -> Piece:
-        """Its state, or that it is about to end, which only its reason tells."""
+        """The state, or that the task is about to end, which only its reason says."""
         if self._is_unsure(task):
             return f"{task['state']}?", "dim"
         ends = task["state"] in _ON_NODES and why(task).startswith(("stopping", "being killed", "being ended"))
@@ -120,7 +117,7 @@ class Tasks(View):
 
 
 def _elapsed(task: Row) -> float | None:
-    """The seconds that TIME shows, below 0 while they are to come."""
+    """The seconds in TIME, below 0 until the task starts."""
     if coming := task["scheduled_for"] or task["expected_start"]:
         return time.time() - seconds(coming)
     if task["started_at"] is None:

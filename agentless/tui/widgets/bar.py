@@ -10,8 +10,8 @@ from textual.widgets import Static
 from agentless.tui.data.cluster import ClusterState, count
 from agentless.tui.widgets.lines import content
 
-ROOM = 74
-"""Columns that the name and all views have room in."""
+FULL = 74
+"""The width that fits the name and all views."""
 
 
 class Bar(Static):
@@ -25,17 +25,16 @@ class Bar(Static):
         self._shown = next(iter(views))
 
     def on_mount(self) -> None:
-        """Show the first."""
         self.show(self._shown)
 
     def on_resize(self) -> None:
-        """Show all views, also where there is little room."""
+        """Shorten the gaps on a narrow screen."""
         self.show(self._shown)
 
     def show(self, name: str) -> None:
-        """Mark this one."""
+        """Mark a view as the current one."""
         self._shown = name
-        pad = " " if self.size.width >= ROOM else ""
+        pad = " " if self.size.width >= FULL else ""
         parts = ["[b]agentless[/b] "] if pad else []
         for at, (each, title) in enumerate(self._views.items(), 1):
             style = "reverse" if each == name else ""
@@ -44,7 +43,7 @@ class Bar(Static):
 
 
 class Summary(Static):
-    """What is wrong, how many tasks run and wait, how many GPUs are free: first what must not be cut."""
+    """The problems, the numbers of tasks and of free GPUs: first what must not be cut."""
 
     DEFAULT_CSS = "Summary { height: 1; }"
 
@@ -53,7 +52,6 @@ class Summary(Static):
         self._cluster = cluster
 
     def update(self, *_: object) -> None:  # type: ignore[override]
-        """Count anew."""
         super().update(self._words())
 
     def _words(self) -> Content:

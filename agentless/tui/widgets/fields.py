@@ -1,4 +1,4 @@
-"""The fields of the submit form: how they take keys, and paint what is in them."""
+"""The input widgets of the submit form."""
 
 from __future__ import annotations
 
@@ -13,30 +13,28 @@ from agentless.model.text import printable
 
 
 class Field(Input):
-    """A line of the form. Enter goes on at once: the next key is the next field's."""
+    """A line of the form. Enter focuses the next field at once: the next key is that field's."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", show=False, priority=True)]
 
     def render_line(self, y: int) -> Strip:
-        """What is in it, as it may be painted."""
         return _visible(super().render_line(y))
 
 
 class Variables(TextArea):
-    """The variables, one a line."""
+    """The environment variables, one per line."""
 
     def render_line(self, y: int) -> Strip:
-        """What is in it, as it may be painted."""
         return _visible(super().render_line(y))
 
 
 class CommandField(Variables):
-    """The command, on as many lines as it has. Enter goes on, as in a line; what is pasted may have several."""
+    """The command. Enter focuses the next field, but pasted text may have several lines."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "app.focus_next", show=False, priority=True)]
 
     def action_cursor_down(self, select: bool = False) -> None:
-        """Down goes on from the last line."""
+        """On the last line, focus the next field."""
         if select or not self.navigator.is_last_wrapped_line(self.cursor_location):
             super().action_cursor_down(select)
         else:
@@ -44,7 +42,7 @@ class CommandField(Variables):
 
 
 def _visible(strip: Strip) -> Strip:
-    """Without control characters: a field holds what another user chose, where it begins like a task of that one."""
+    """Replace control characters: the fields of a copied task hold what another user chose."""
     if strip.text.isprintable():
         return strip
     segments = [Segment(printable(text), style) for text, style, _ in strip]
