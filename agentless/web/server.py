@@ -1,4 +1,4 @@
-"""The server's life: a port of loopback, links on the terminal, and an end that leaves nothing behind."""
+"""The server: a loopback port, links on the terminal, and an end that leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ADDRESS = "127.0.0.1"
 def run(command: Sequence[str], port: int, *, visitors: int = VISITORS, heartbeat: float = HEARTBEAT) -> None:
     """Serve the Textual app that `command` starts until Ctrl-C, SIGTERM or the end of the terminal; port 0: a free one.
 
-    What a visit is bound by is an argument for tests.
+    The limits of a visit are arguments for tests.
     """
     with _listener(port) as listener:
         asyncio.run(_serve(command, listener, visitors, heartbeat))
@@ -83,7 +83,7 @@ def _end_asked() -> asyncio.Event:
 
 
 def _at_each_line(act: Callable[[], None]) -> None:
-    """Act whenever something is typed, as long as there is somebody who could."""
+    """Act at each line on stdin, as long as there is a terminal."""
     loop = asyncio.get_running_loop()
 
     def read() -> None:

@@ -1,7 +1,7 @@
-"""What a browser may ask for: the page, its files, the connection to an app, and what an app hands out.
+"""The web application: the page, its files, the connection to an app, and downloads from it.
 
-textual-serve brings the terminal for the page and speaks with the app; its own server knows neither visitors from
-strangers nor a bound, and its page loads a font from elsewhere, so the server and the page are ours.
+textual-serve has the terminal for the page and the protocol of the app. Its own server has no authentication and no
+limits, and its page loads a font from elsewhere, so the server and the page are ours.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Site:
-    """The web application, and the visits that it has open: at most `visitors`, each with a process.
+    """The web application and its open visits: at most `visitors`, each with a process.
 
-    A browser that has not answered for `heartbeat` seconds and half of that is gone.
+    A browser that has not answered for one and a half times `heartbeat` seconds is gone.
     """
 
     def __init__(self, command: Sequence[str], door: Door, *, visitors: int, heartbeat: float) -> None:
@@ -60,7 +60,7 @@ class Site:
         self._downloads = DownloadManager()
 
     def application(self) -> web.Application:
-        """The routes behind the guard. All are below a folder whose name nobody can guess, see `Door`."""
+        """The routes behind the guard, below a folder whose name nobody can guess, see `Door`."""
         application = web.Application(middlewares=[self._guard])
         folder = self._door.folder
         application.router.add_get(folder, self._page)
@@ -72,7 +72,7 @@ class Site:
         return application
 
     async def close(self) -> None:
-        """End all visits, with their processes."""
+        """End all visits and their processes."""
         await asyncio.gather(*(visit.end() for visit in self._visits), return_exceptions=True)
 
     @web.middleware
@@ -89,7 +89,7 @@ class Site:
         return await handler(request)
 
     def _enter(self, token: str) -> web.Response:
-        """A session for a token; the redirect keeps the token out of the browser's address bar and its history."""
+        """Open a session for a token; the redirect keeps the token out of the address bar and the history."""
         session = self._door.exchange(token, time.monotonic())
         if session is None:
             return _refused()
@@ -107,7 +107,7 @@ class Site:
         )
 
     async def _visit(self, request: web.Request) -> web.WebSocketResponse:
-        """One app as long as the connection. Who comes while another one leaves waits for that, as after a reload."""
+        """Run an app for the time of the connection. One above the limit waits a little: a reload leaves first."""
         websocket = web.WebSocketResponse(heartbeat=self._heartbeat, timeout=1.0)
         await websocket.prepare(request)
         try:
@@ -126,7 +126,7 @@ class Site:
         return websocket
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
-        """A file that an app hands out: to be saved, never shown, since nobody knows what is in it."""
+        """Send a file of the app, to be saved and never shown: its content may be anything."""
         key = request.match_info["key"]
         try:
             found = await self._downloads.get_download_metadata(key)
