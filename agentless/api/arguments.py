@@ -68,7 +68,7 @@ def _is_a(value: object, kind: Any) -> bool:
     if isinstance(value, bool):
         return plain is bool
     if isinstance(value, str) and re.search(r"[\ud800-\udc7f\udd00-\udfff]", value):
-        return False  # nothing is called so: not even in bytes that are no UTF-8
+        return False  # a surrogate that does not stand for a byte is in no name
     if plain is Iterable and isinstance(value, list | tuple | set | frozenset):
         return all(_is(each, *get_args(kind)) for each in value)
     return isinstance(value, (int, float) if plain is float else plain)

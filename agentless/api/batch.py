@@ -60,7 +60,7 @@ def _retried(task: Task) -> Task:
 
 def _each(tasks: Sequence[Task], act: Callable[[Task], Task]) -> list[Task]:
     """Act on all tasks at the same time; raises the first error once all are done."""
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - who acts on no batch does without
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only for batches
 
     pool = ThreadPoolExecutor(min(_AT_ONCE, len(tasks) or 1), "agentless")
     try:

@@ -263,7 +263,7 @@ class Cluster:
     def _submit(self, asked: Submission) -> Batch:
         tasks, errors = [], []
         if asked.spec.uploads:
-            from agentless.client.files.snapshot import sent  # noqa: PLC0415 - who uploads nothing does without
+            from agentless.client.files.snapshot import sent  # noqa: PLC0415 - only for uploads
 
             asked = sent(self._client, asked, lambda words: _log.info("%s", words))
         for start in self._client.submit(asked.request()):

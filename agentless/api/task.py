@@ -152,7 +152,7 @@ def moment(value: float | str | datetime | timedelta) -> float:
 
 
 _NEVER = 1e15
-"""Seconds beyond all dates; infinity and what is no number are no time either."""
+"""Seconds beyond any date; infinity and NaN are refused as well."""
 
 
 def _absolute(value: float | datetime) -> float:

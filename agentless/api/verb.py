@@ -39,7 +39,7 @@ class BoundVerb(_Bound[P, R]):
 
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Ask without blocking the event loop."""
-        from agentless.api.thread import Thread  # noqa: PLC0415 - plain calls do without asyncio
+        from agentless.api.thread import Thread  # noqa: PLC0415 - plain calls need no asyncio
 
         with Thread() as thread:
             return await thread.run(lambda: self(*args, **kwargs))
@@ -58,7 +58,7 @@ class BoundStream(_Bound[P, Iterator[R]]):
 
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
         """Yield each answer as it arrives, without blocking the event loop."""
-        from agentless.api.thread import Thread  # noqa: PLC0415 - plain calls do without asyncio
+        from agentless.api.thread import Thread  # noqa: PLC0415 - plain calls need no asyncio
 
         with Thread() as thread:
             things = self(*args, **kwargs)

@@ -41,8 +41,7 @@ PARTS = {
     "tasks.recover": ("recover",),
     "setup.demo": ("demo",),
 }
-"""The verbs of each file, in the order of the help. Only the file of the wanted verb is imported: feeling as fast as
-typing ssh begins here."""
+"""The verbs of each file, in the order of the help. Only the file of the wanted verb is imported, for a fast start."""
 
 VERBS = [verb for verbs in PARTS.values() for verb in verbs]
 
@@ -54,7 +53,7 @@ _MEANT = {
     "status": "ps or show TASK",
     "top": "gpus, or queue top TASK",
 }
-"""What others call a verb."""
+"""The names that other tools have for a verb."""
 
 
 class _InOrder(TyperGroup):
@@ -108,7 +107,7 @@ def make(arguments: list[str]) -> typer.Typer:
     for part in wanted or PARTS:
         importlib.import_module(f"agentless.cli.{part}").add_to(app)
     if wanted:
-        app.command("_", hidden=True)(_nothing)  # typer makes an app of one command that command
+        app.command("_", hidden=True)(_nothing)  # typer turns an app with one command into that command
     return app
 
 
@@ -138,7 +137,7 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
-        # The reader has had enough; Python must not complain about it while it exits.
+        # The reader has closed the pipe; Python must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:

@@ -63,7 +63,7 @@ def client(context: typer.Context) -> Client:
 
 
 ENDED = {"timeout": 124, "stopped": 143, "killed": 137}
-"""The exit codes of tasks that were ended and came to a good end of their own then, as a shell would have them."""
+"""The exit codes, as in a shell, of tasks that were ended and then returned 0."""
 
 
 def own_code(task: dict[str, Any]) -> int:

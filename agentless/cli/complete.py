@@ -12,9 +12,9 @@ from agentless.errors import AgentlessError
 from agentless.model.units import counted
 
 _WORD = re.compile(r"[\w@%+=:,./][\w@%+=:,./-]*")
-"""What may be put on a command line as it is: a shell inserts it unquoted."""
-_NOT_SAID = re.compile(r"[^\w@%+=:,./ ()-]+")
-"""What is left out of an explanation: some completion scripts give it to `eval`, and typer reads markup in it."""
+"""A word that is safe on a command line: a shell inserts it unquoted."""
+_UNSAFE = re.compile(r"[^\w@%+=:,./ ()-]+")
+"""Characters to drop from a description: some completion scripts pass it to `eval`, and typer reads markup."""
 
 _Found = list[tuple[str, str]]
 
@@ -22,7 +22,7 @@ _Found = list[tuple[str, str]]
 def _offered(found: Iterable[tuple[str | None, str]], incomplete: str) -> _Found:
     """Candidates that continue what was typed, and are safe to insert: other users choose the names."""
     return [
-        (word, _NOT_SAID.sub(" ", words))
+        (word, _UNSAFE.sub(" ", words))
         for word, words in found
         if word and word.startswith(incomplete) and _WORD.fullmatch(word)
     ]

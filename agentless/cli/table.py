@@ -14,16 +14,16 @@ from typing import Any
 from agentless.model.text import printable
 
 _GAP = "  "
-_LEAST = 8  # columns that one keeps which gives way
-_BESIDE = 40  # columns from which on a long text wraps beside the others, and not beneath them
-_PADDED = 60  # columns of a flexible one in a pipe: a longer text pushes only what follows it
+_LEAST = 8  # the least width of a column that is cut
+_BESIDE = 40  # the least width for a text that wraps beside the other columns, not below them
+_PADDED = 60  # the width of a flexible column in a pipe; a longer text shifts only its own line
 _COLOURS = {
     "running": 32, "completed": 32, "free": 32, "online": 32, "ok": 32,
     "assigning": 33, "paused": 33, "pending": 33, "degraded": 33, "stopped": 33, "drained": 33,
     "failed": 31, "killed": 31, "killed_oom": 31, "timeout": 31, "lost": 31, "offline": 31, "unknown": 31, "FAIL": 31,
     "unhealthy": 31, "foreign": 35, "allocated": 36, "excluded": 90,
 }  # fmt: skip
-"""ANSI colours of the words that states are: each is readable without its colour."""
+"""ANSI colours of states; each state is readable without its colour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def _coloured(cells: list[str], *, is_title: bool) -> str:
         return line
     if is_title:
         return f"\033[1m{line}\033[0m"
-    for at, cell in enumerate(cells[1:], 1):  # the first one is a name, or goes on beneath a row
+    for at, cell in enumerate(cells[1:], 1):  # the first cell is a name, or continues a row
         word = cell.strip().partition(" ")[0]
         if colour := _COLOURS.get(word):
             coloured = cell.replace(word, f"\033[{colour}m{word}\033[0m", 1)

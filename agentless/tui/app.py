@@ -22,7 +22,7 @@ from agentless.client.client import Breaker, BrokenOff, Client
 from agentless.client.program import Terminal
 from agentless.errors import AgentlessError
 from agentless.model.text import lines_of, printable
-from agentless.tui.data.acts import ACTS, Act, Target, about, applies, details, path_of, perform
+from agentless.tui.data.actions import ACTIONS, Action, Target, about, applies, details, path_of, perform
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.form import fields_of
 from agentless.tui.data.incoming import Incoming, in_app
@@ -61,7 +61,7 @@ class Dashboard(App[None]):
         ),
         Binding("tab", "next_view(1)", show=False, priority=True),
         Binding("shift+tab", "next_view(-1)", show=False, priority=True),
-        *(Binding(act.key, f"act('{act.name}')", act.title, show=act.shown, tooltip=act.help) for act in ACTS),
+        *(Binding(act.key, f"act('{act.name}')", act.title, show=act.shown, tooltip=act.help) for act in ACTIONS),
         Binding("question_mark", "keys", "Keys", show=False, key_display="?", tooltip="list all keys"),
         Binding("colon,ctrl+p", "command_palette", show=False),
         Binding("S", "start_controller", "Start", show=False, tooltip="start the controller that was stopped"),
@@ -89,14 +89,14 @@ class Dashboard(App[None]):
         if self.no_color or self.console.color_system in ("standard", None):
             self._has_few_colours = True
             self.set_reactive(App.theme, TERMINAL)
-        self.stylesheet.set_variables(self.get_css_variables())  # of these themes
+        self.stylesheet.set_variables(self.get_css_variables())  # with the variables of these themes
         self.client = client
         self.read_only = read_only
         self.views = {only: VIEWS[only]} if only else VIEWS
         self.cluster = ClusterState()
         self.incoming = Incoming(self, client, self.cluster, self._show)
         self._offered: list[str] = []
-        self._breakers: set[Breaker] = set()  # of what is asked now
+        self._breakers: set[Breaker] = set()  # of the requests under way
 
     # ------------------------------------------------------------------ screen
 
@@ -115,8 +115,8 @@ class Dashboard(App[None]):
             theme = (paths.config_dir() / "theme").read_text().strip()
             self.theme = theme if theme in self.available_themes else self.theme
         if self._has_few_colours:
-            self.mutate_reactive(App.theme)  # it was set before there was anything to show in it
-        else:  # what was chosen for want of colours is nothing for other terminals
+            self.mutate_reactive(App.theme)  # it was set before there were widgets
+        else:  # a theme for few colours is not for other terminals
             self.theme_changed_signal.subscribe(self, lambda theme: self._keep_theme(theme.name))
         self.screen.set_focus(self.view.starting_focus)
         self.set_interval(1.0, self._each_second)
@@ -172,11 +172,11 @@ class Dashboard(App[None]):
             if active.enabled and active.binding.tooltip:
                 action = active.binding.action
                 if action == "open" and not isinstance(self.view, (Overview, Gpus, Nodes)):
-                    action = "act('describe')"  # the same there, by another key
+                    action = "act('describe')"  # the same action by another key
                 commands.setdefault(action, []).append(active)
         for action, found in commands.items():
             keys = ", ".join(self.get_key_display(active.binding) for active in found)
-            act = next((act for act in ACTS if action == f"act('{act.name}')"), None)
+            act = next((act for act in ACTIONS if action == f"act('{act.name}')"), None)
             named = f" · {about(act, self.target)}" if act and about(act, self.target) else ""
             binding = found[-1].binding
             yield SystemCommand(
@@ -192,7 +192,7 @@ class Dashboard(App[None]):
         if screen is self.screen:
             await self.run_action(active.binding.action, active.node)
 
-    # -------------------------------------------------------------------- acts
+    # ----------------------------------------------------------------- actions
 
     @property
     def target(self) -> Target:
@@ -213,7 +213,7 @@ class Dashboard(App[None]):
             return parameters[0] in self.views and self._front is self.screen_stack[0]
         if action != "act":
             return True
-        act = next(act for act in ACTS if act.name == parameters[0])
+        act = next(act for act in ACTIONS if act.name == parameters[0])
         if isinstance(self._front, (Ask, Keys, SubmitForm, shell.Opening)) or (self.read_only and act.changes):
             return False
         screen = _SCREENS.get(act.name)
@@ -223,7 +223,7 @@ class Dashboard(App[None]):
 
     def action_act(self, name: str) -> None:
         """Perform an action, after a question if it needs one."""
-        act, target = next(act for act in ACTS if act.name == name), self.target
+        act, target = next(act for act in ACTIONS if act.name == name), self.target
         for table in self.view.query(Table):
             table.hold()
         match name:
@@ -305,11 +305,11 @@ class Dashboard(App[None]):
         gpu = self.view.chosen if self.view.id in ("overview", "gpus") else None
         return {"target": f"{gpu['node']}::{gpu['index']}"} if gpu and gpu["state"] == "free" else {}
 
-    def _answered(self, act: Act, target: Target, reason: str | None) -> None:
+    def _answered(self, act: Action, target: Target, reason: str | None) -> None:
         if reason is not None:
             self._perform(act, target, reason)
 
-    def _perform(self, act: Act, target: Target, reason: str = "") -> None:
+    def _perform(self, act: Action, target: Target, reason: str = "") -> None:
         def work() -> None:
             in_app(self, self._say, perform(self.client, act.name, target, reason))
 
@@ -317,9 +317,9 @@ class Dashboard(App[None]):
 
     def _offer(self) -> None:
         """Update the line of keys if other actions apply now."""
-        if not self.is_running:  # its views go, and what they have said last comes after them
+        if not self.is_running:  # messages of views that are already gone
             return
-        offered = [act.name for act in ACTS if self.check_action("act", (act.name,))]
+        offered = [act.name for act in ACTIONS if self.check_action("act", (act.name,))]
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()

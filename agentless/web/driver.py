@@ -21,7 +21,7 @@ from agentless.model.terminal import Size
 _LAST_WORDS = 2.0
 """Seconds for an app to end by itself."""
 _LEND = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?1049l\x1b[?25h"
-"""No mouse, no marks around what is pasted, the usual screen, a cursor: as a program expects a terminal."""
+"""No mouse, no bracketed paste, the normal screen, a cursor: as a program expects a terminal."""
 _TAKE_BACK = "\x1b[0m\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h\x1b[?2004h"
 
 
@@ -53,7 +53,7 @@ class Driver(WebDriver):
     def resume_application_mode(self) -> None:
         """Take the terminal back, and draw everything."""
         if self.window:
-            os.close(self.window.keys)  # first: who writes there now waits no longer
+            os.close(self.window.keys)  # first, so that a writer does not block
             self.window = None
         self._hang_up()
         self.write(_TAKE_BACK)
@@ -84,7 +84,7 @@ class Driver(WebDriver):
         parser, decode = XTermParser(), getincrementaldecoder("utf-8")("replace").decode
         packets = ByteStream()
         for data in self._input_reader:
-            for kind, payload in packets.feed(data) if data else ():  # nothing would be taken for the end
+            for kind, payload in packets.feed(data) if data else ():  # empty data would be taken for the end
                 if kind != "D":
                     self._on_meta(kind, payload)
                 elif not self._borrowed(payload):
@@ -124,7 +124,7 @@ class _Screen:
 
     def write(self, data: bytes) -> None:
         rest = b"D%b%b" % (len(data).to_bytes(4, "big"), data)
-        while rest:  # a signal may come between
+        while rest:  # a signal may cut a write short
             rest = rest[os.write(self._driver.fileno, rest) :]
 
     def flush(self) -> None:

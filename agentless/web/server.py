@@ -16,7 +16,7 @@ from aiohttp import web
 from agentless import paths
 from agentless.errors import AgentlessError
 from agentless.signals import defaults_for_children
-from agentless.web.door import Door
+from agentless.web.authentication import Authentication
 from agentless.web.site import Site
 
 VISITORS = 8
@@ -50,16 +50,16 @@ def _listener(port: int) -> socket.socket:
 
 
 async def _serve(command: Sequence[str], listener: socket.socket, visitors: int, heartbeat: float) -> None:
-    door = Door()
+    auth = Authentication()
     port = listener.getsockname()[1]
-    site = Site(command, door, visitors=visitors, heartbeat=heartbeat)
+    site = Site(command, auth, visitors=visitors, heartbeat=heartbeat)
     # No log of requests: their paths are keys.
     runner = web.AppRunner(site.application(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.SockSite(runner, listener).start()
 
     def link() -> str:
-        return f"http://{_ADDRESS}:{port}/?token={door.new_token(time.monotonic())}"
+        return f"http://{_ADDRESS}:{port}/?token={auth.new_token(time.monotonic())}"
 
     over = _end_asked()
     here = f"{paths.user_name()}@{socket.gethostname()}"

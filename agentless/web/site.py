@@ -18,7 +18,7 @@ import textual_serve
 from aiohttp import WSMsgType, web
 from textual_serve.download_manager import DownloadManager
 
-from agentless.web.door import Door, is_loopback, is_own_page
+from agentless.web.authentication import Authentication, is_loopback, is_own_page
 from agentless.web.visit import ENDING, Visit
 
 _COOKIE = "agentless"
@@ -53,16 +53,17 @@ class Site:
     A browser that has not answered for one and a half times `heartbeat` seconds is gone.
     """
 
-    def __init__(self, command: Sequence[str], door: Door, *, visitors: int, heartbeat: float) -> None:
-        self._command, self._door, self._visitors, self._heartbeat = command, door, visitors, heartbeat
+    def __init__(self, command: Sequence[str], auth: Authentication, *, visitors: int, heartbeat: float) -> None:
+        self._command, self._auth = command, auth
+        self._visitors, self._heartbeat = visitors, heartbeat
         self._places = asyncio.Semaphore(visitors)
         self._visits: set[Visit] = set()
         self._downloads = DownloadManager()
 
     def application(self) -> web.Application:
-        """The routes behind the guard, below a folder whose name nobody can guess, see `Door`."""
+        """The routes behind the guard, below a folder whose name nobody can guess, see `Authentication`."""
         application = web.Application(middlewares=[self._guard])
-        folder = self._door.folder
+        folder = self._auth.folder
         application.router.add_get(folder, self._page)
         application.router.add_get(f"{folder}ws", self._visit)
         application.router.add_get(f"{folder}download/{{key}}", self._download)
@@ -82,7 +83,7 @@ class Site:
             return _refused()
         if request.method == "GET" and request.path == "/" and "token" in request.query:
             return self._enter(request.query["token"])
-        if not self._door.is_in(request.cookies.get(_COOKIE, "")):
+        if not self._auth.is_in(request.cookies.get(_COOKIE, "")):
             return _refused()
         if "Upgrade" in request.headers and not is_own_page(request.headers.get("Origin"), host):
             return _refused()
@@ -90,18 +91,18 @@ class Site:
 
     def _enter(self, token: str) -> web.Response:
         """Open a session for a token; the redirect keeps the token out of the address bar and the history."""
-        session = self._door.exchange(token, time.monotonic())
+        session = self._auth.exchange(token, time.monotonic())
         if session is None:
             return _refused()
-        response = web.Response(status=303, headers={"Location": self._door.folder})
-        response.set_cookie(_COOKIE, session, path=self._door.folder, httponly=True, samesite="Strict")
+        response = web.Response(status=303, headers={"Location": self._auth.folder})
+        response.set_cookie(_COOKIE, session, path=self._auth.folder, httponly=True, samesite="Strict")
         return response
 
     async def _page(self, request: web.Request) -> web.Response:
         host = request.headers["Host"]
         page = string.Template((_PAGE / "index.html").read_text())
         return web.Response(
-            text=page.substitute(websocket=f"ws://{host}{self._door.folder}ws"),
+            text=page.substitute(websocket=f"ws://{host}{self._auth.folder}ws"),
             content_type="text/html",
             headers={"Content-Security-Policy": string.Template(_PAGE_POLICY).substitute(host=host)},
         )
@@ -116,7 +117,7 @@ class Site:
         except TimeoutError:
             await _close(websocket, _FULL.format(self._visitors))
             return websocket
-        visit = Visit(self._command, websocket, self._downloads, self._door.folder)
+        visit = Visit(self._command, websocket, self._downloads, self._auth.folder)
         self._visits.add(visit)
         try:
             await _stay(visit, websocket, _cells(request, "width", 80), _cells(request, "height", 24))

@@ -18,7 +18,7 @@ from textual_serve.download_manager import DownloadManager
 ENDING = 3.0
 """Seconds for an app to end when it is asked to; then it is killed."""
 _STALLED = 10.0
-"""Seconds for an app to take what was typed; then it hangs."""
+"""Seconds for an app to take what was typed; then it is taken to hang."""
 _CELLS = 1000
 """The most columns or lines: the app keeps each cell in memory, and a page may ask for any number."""
 
@@ -26,7 +26,7 @@ _CELLS = 1000
 class Visit(AppService):
     """textual-serve's app process, but without a shell, with a certain end, and below our own path.
 
-    `folder` is where the page is served; see `Door`.
+    `folder` is where the page is served; see `Authentication`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Visit(AppService):
         killing = asyncio.get_running_loop().call_later(ENDING, self._kill)
         try:
             await self.stop()
-            if self._process:  # its output has ended: it is all but gone
+            if self._process:  # its output has ended, so it ends now
                 await asyncio.wait_for(self._process.wait(), ENDING)
         except TimeoutError:
             pass

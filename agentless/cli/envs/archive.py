@@ -17,7 +17,7 @@ from agentless.formats.tar import BLOCK, BadArchive, Fed, Kind, Member, Reading,
 
 CHUNK = 256 * 1024
 MOST_JSON = 16 << 20
-"""Bytes of a manifest or an index: an image has one of some KiB."""
+"""The most bytes of a manifest or an index, which has a few KiB in an image."""
 _TYPES: dict[Kind, bytes] = {
     "file": tarfile.REGTYPE, "folder": tarfile.DIRTYPE, "link": tarfile.SYMTYPE, "hard link": tarfile.LNKTYPE,
 }  # fmt: skip

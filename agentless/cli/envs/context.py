@@ -83,7 +83,7 @@ def _member(path: Path, name: str) -> Iterator[bytes]:
     elif stat.S_ISDIR(status.st_mode):
         info.type = tarfile.DIRTYPE
     elif not stat.S_ISREG(status.st_mode):
-        return  # sockets and the like are nothing to build from
+        return  # sockets, devices and pipes are not part of a context
     else:
         info.size = status.st_size
     yield info.tobuf(errors="surrogateescape")

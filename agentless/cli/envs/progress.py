@@ -23,7 +23,7 @@ def follow(lines: Iterable[dict[str, Any]], interrupted: str) -> dict[str, Any]:
                     case "say":
                         say(line["text"])
                     case "output":
-                        # It may colour its words, on a terminal only.
+                        # The build may use colours, on a terminal only.
                         print(  # noqa: T201
                             line["text"] if sys.stdout.isatty() else printable_lines(line["text"]), end="", flush=True
                         )

@@ -14,7 +14,7 @@ from agentless.model.text import printable
 from agentless.model.units import format_size
 
 _EVERY = 0.2
-"""Seconds between two changes of the line that shows how far it is."""
+"""Seconds between two updates of the progress line."""
 
 
 def add_to(app: typer.Typer) -> None:

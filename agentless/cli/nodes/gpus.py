@@ -49,7 +49,7 @@ def _watch_gpus(served: Client, node: str | None, *, free: bool) -> None:
     from agentless.cli.nodes.watch import watch
 
     if node is not None:
-        served.get(f"/v1/nodes/{node}")  # says so when there is none
+        served.get(f"/v1/nodes/{node}")  # raises NotFound if there is none
     watch(
         served,
         lambda cluster: show(

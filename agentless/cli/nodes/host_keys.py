@@ -62,7 +62,7 @@ def _untrustworthy(key: dict[str, Any], everyone: bool) -> tuple[str, int]:
 
 def _compare(keys: list[dict[str, Any]], yes: bool) -> None:
     """Show these keys and ask once whether they match; raises Refused unless they do."""
-    for key in {(key["host"], key["fingerprint"]): key for key in keys}.values():  # a jump host has several behind it
+    for key in {(key["host"], key["fingerprint"]): key for key in keys}.values():  # a jump host's is shared
         print_line(f"{key['node']}: {key['host']} shows the host key {key['fingerprint']}")
         if key["recorded"]:
             say(

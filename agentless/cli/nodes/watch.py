@@ -43,7 +43,7 @@ def _print(cluster: ClusterState, show: Callable[[ClusterState], None]) -> None:
     page = _Page()
     with contextlib.redirect_stdout(page):
         show(cluster)
-    # Each line over the one that was there: what stays the same does not flicker.
+    # Overwrite line by line, without clearing first, so that nothing flickers.
     print("\033[H" + page.getvalue().replace("\n", "\033[K\n") + "\033[J", end="", flush=True)  # noqa: T201
 
 

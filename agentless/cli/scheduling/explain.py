@@ -21,14 +21,14 @@ _NEEDS = (
     "gpus", "gpu_memory", "gpu_type", "gpu_share", "node", "exclude", "on", "cores", "memory", "exclusive",
     "share", "policy", "priority", "owner", "time_limit", "signal_before", "stop_grace",
 )  # fmt: skip
-"""The options of a submit on which depends where and when a task starts."""
+"""The options of a submit that decide where and when a task starts, in the order of the help."""
 
 
 def _of_explain(name: str) -> Option:
     """The option without the default of `submit`: `explain` asks only for what is given."""
     option = OPTIONS[name]
     words = "What if, as in submit; so are the others." if name == _NEEDS[0] else ""
-    return replace(option, help=words, default=None if option.typed is not bool else False)
+    return replace(option, help=words, default=None if option.argument_type is not bool else False)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -90,7 +90,7 @@ def _found(served: Client, word: str | None, target: str | None, options: Option
     try:
         return served.get(f"/v1/tasks/{word}/explain")
     except RequestFailed as error:
-        # Any word might be the name of a node; this one was meant as a target if it looks like one, or if it is one.
+        # Any word may be the name of a node: it is a target if it looks like one, or if there is one.
         if error.error != "NotFound":
             raise
         try:

@@ -35,7 +35,7 @@ def dashboard(
     if web:
         from agentless.web import server
 
-        Client.found(inventory)  # that there is none is said here, not in each browser
+        Client.found(inventory)  # a missing inventory is an error here, not in each browser
         server.run(app_command(inventory, read_only), port)
         return
     if port:

@@ -18,12 +18,12 @@ from typing import BinaryIO, Protocol
 from agentless.signals import defaults_for_children
 
 GRACE = 10.0
-"""Seconds between SIGTERM and SIGKILL, when we are told to end."""
+"""Seconds between SIGTERM and SIGKILL after a signal to us."""
 
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 16
-_PIPE = 1 << 20  # bytes that a pipe holds at most
-_TURN = 0.05  # seconds between two looks at process groups that are to end
+_PIPE = 1 << 20  # the most bytes that a pipe holds
+_TURN = 0.05  # seconds between two checks of process groups that should end
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -75,7 +75,7 @@ class LocalRuns:
         self._live: list[_Live] = []
         self._obeyed = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
         self._signal: int | None = None
-        self._kill_at = math.inf  # finite: we are ending
+        self._kill_at = math.inf  # finite once we are ending
 
     def run(self) -> int | None:
         """Run them all. Returns the signal that ended it, None if all came to their ends.
@@ -248,7 +248,7 @@ class _Lines:
             self._held = b""
         if lines:
             left = memoryview(b"".join(self._label + line + b"\n" for line in lines))
-            while left:  # unbuffered, a signal cuts a write short
+            while left:  # without a buffer, a signal may cut a write short
                 left = left[self._out.write(left) :]
             self._out.flush()
 

@@ -22,7 +22,7 @@ from agentless.model.units import format_duration
 from agentless.rules.submit.spans import Combination, expand
 
 _LONGEST_LABEL = 60
-_MOST = 256  # each has two pipes, and 1024 open files are usual
+_MOST = 256  # each has two pipes, and the usual limit is 1024 open files
 
 
 def add_to(app: typer.Typer) -> None:
@@ -57,7 +57,7 @@ def span(
         return 0
     try:
         return _run(found, parallel, fail_fast=fail_fast)
-    except BrokenPipeError:  # the reader has had enough; typer would make it 1
+    except BrokenPipeError:  # the reader has closed the pipe; typer would return 1
         return 128 + signal.SIGPIPE
 
 
@@ -66,7 +66,7 @@ def _run(found: Sequence[Combination], parallel: int, *, fail_fast: bool) -> int
     sys.stdout.flush()
     ended_by = LocalRuns(runs, _Words(parallel), at_once=parallel, fail_fast=fail_fast).run()
     rows = [{"run": run, "parameters": one.parameters} for run, one in zip(runs, found, strict=True)]
-    with contextlib.redirect_stdout(sys.stderr):  # stdout is the commands' own
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the commands' output
         show([*map(_parameter, found[0].parameters), _CODE, _TIME], rows)
     if ended_by is not None:
         return 128 + ended_by

@@ -40,7 +40,7 @@ def report(
     if dry_run:
         return _print_scripts(asked, starts)
     tasks = [start["task"] for start in starts if start["task"]]
-    # A short one may be over already.
+    # A short task may have ended already.
     started = [task for task in tasks if task["ended_at"] is None or task["container"]]
     code = _worst(start["exit_code"] for start in starts if start["task"] not in started)
     if len(starts) > 1 and started and started[0]["parameters"]:
@@ -80,7 +80,7 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wai
     table = sys.stdout
     if not as_json:
         announce_batch(tasks)
-        if not sys.stdout.isatty():  # the ids alone are for it
+        if not sys.stdout.isatty():  # a pipe gets only the ids
             for task in tasks:
                 print_line(first_try(task["id"]), flush=True)
             table = sys.stderr
@@ -111,7 +111,7 @@ def _follow(served: Client, task_id: str) -> None:
 
 def _announce(task: dict[str, Any], *, wait: bool, follow: bool) -> None:
     """Print its id, unless `follow` leaves stdout to the task, and its state for a person."""
-    task_id = first_try(task["id"])  # which means all its tries: the first may have failed already
+    task_id = first_try(task["id"])  # the id for all its tries: the first may have failed already
     gpus = "" if not task["gpus"] else " on GPU " + ", ".join(map(str, task["gpus"]))
     words = f"{'running' if task['container'] else 'being started'} on {task['node']}{gpus}"
     if task["state"] == "pending":

@@ -14,7 +14,7 @@ from agentless.errors import AgentlessError
 from agentless.model.text import printable
 
 Concerns = Callable[[dict[str, Any]], bool]
-"""Whether an event is about one of the tasks that somebody waits for."""
+"""Whether an event is about one of the awaited tasks."""
 
 
 @contextlib.contextmanager

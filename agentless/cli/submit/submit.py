@@ -25,7 +25,7 @@ from agentless.rules.submit.options import OPTIONS, Options
 from agentless.rules.submit.submission import Outside, Submission, submission
 
 _WAITING = ("wait_for", "no_queue")
-"""The options that stand behind `--wait` in the help."""
+"""The options that come after `--wait` in the help."""
 
 
 def add_to(app: typer.Typer) -> None:

@@ -31,7 +31,7 @@ def with_options(**places: Iterable[Option]) -> Callable[[Verb], Verb]:
 
 
 def _parameter(option: Option) -> Parameter:
-    kind: Any = list[option.typed] if option.many else option.typed  # type: ignore[name-defined]
+    kind: Any = list[option.argument_type] if option.many else option.argument_type  # type: ignore[name-defined]
     info = typer.Option(
         *option.flags,
         metavar=option.metavar,

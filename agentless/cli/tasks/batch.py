@@ -19,7 +19,7 @@ from agentless.model.tasks.task_id import first_try
 from agentless.model.text import printable
 
 TURN = 1.0
-"""Seconds between two looks at a batch that somebody waits for."""
+"""Seconds between two requests while a batch is awaited."""
 
 BatchOption = Annotated[
     str | None,
@@ -41,7 +41,7 @@ def chosen(served: Client, tasks: list[str] | None, batch: str | None, *, live: 
         raise UsageError("which tasks? Name them, or say --batch and one of it")
     if batch is None:
         return tasks or []
-    # Without the number of a try: it may be another one by now.
+    # Without the number of a try, since another one may run by now.
     return [first_try(task["id"]) for task in members(served, batch) if not live or task["ended_at"] is None]
 
 

@@ -19,7 +19,7 @@ from agentless.model.units import format_duration, parse_duration
 
 _AT_ONCE = 32
 PATIENCE = 1.0
-"""Seconds after which is said what is waited for."""
+"""Seconds until a message says what the command waits for."""
 
 
 def add_to(app: typer.Typer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _FULL, _PARTS = "█", ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
-_LEAST = 5  # columns of the longest bar on the narrowest terminal
+_LEAST = 5  # the width of the longest bar on a very narrow terminal
 
 
 def bars(values: Sequence[tuple[str, float]], columns: int) -> list[str]:

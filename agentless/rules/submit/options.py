@@ -7,7 +7,7 @@ and the checks of a submission are made from it.
 Its name says where a value goes: to the field of that name of a TaskSpec, of its needs or of its terms, or to the
 plural of that name for what may be given several times.
 """
-# No `from __future__ import annotations`: the entries are values here, and are not compiled a second time.
+# No `from __future__ import annotations`: the annotations are evaluated once, as part of the class.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -65,7 +65,7 @@ class Option:
         return self.flags[0]
 
     @property
-    def typed(self) -> type:
+    def argument_type(self) -> type:
         """The type of one value on the command line, where a reader reads text."""
         return self.types[0] if self.reader is None else str
 

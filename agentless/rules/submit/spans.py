@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from agentless.errors import UsageError
 
 LIMIT = 10_000
-"""Combinations at most: more than that was not meant."""
+"""The most combinations; more is taken for a mistake."""
 
 _START = re.compile(r"(\\*)span:")
 _NUMBER = r"(-?\d{1,18}(?:\.\d{1,18})?)"

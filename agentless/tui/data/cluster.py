@@ -11,16 +11,16 @@ from agentless.client.words import process_words, seconds
 from agentless.model.tasks.task import FAILED
 
 Row = dict[str, Any]
-"""A published value, as JSON has it."""
+"""A published value, as in JSON."""
 
 TREND = 120
-"""Samples of a GPU's utilisation that are kept for its trend."""
+"""Samples in the trend of a GPU's utilisation."""
 KEPT = 2000
 """Events that are kept, the newest."""
 ENDED = 1000
 """Ended tasks that the controller sends, the newest. With this many there may be more."""
 LATELY = 600.0
-"""Seconds for which a failed task counts as something that is wrong."""
+"""Seconds for which a failed task counts as a problem."""
 STALE = 15.0
 """Seconds after which the last sample of a node is too old to describe it."""
 _NUMBERS = ("utilization_pct", "memory_used_mib", "temperature_c", "power_w")

@@ -10,7 +10,7 @@ from agentless.client.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError, ControllerError
 
 AGAIN = 0.5
-"""Seconds between two attempts to reach a controller that is gone, at first; later up to `RARELY`."""
+"""Seconds between two attempts to reach the controller, at first; later up to `RARELY`."""
 RARELY = 10.0
 
 
@@ -91,6 +91,6 @@ class Feed:
 
     def _wait_for_another(self) -> None:
         while self._client.is_running() and not self._closed.wait(0.05):
-            pass  # it is on its way out
+            pass  # until it has ended
         while not self._closed.is_set() and not self._wanted.is_set() and not self._client.is_running():
             self._wanted.wait(AGAIN)

@@ -18,13 +18,13 @@ from agentless.rules.submit.submission import Outside, Submission, submission
 from agentless.tui.data.cluster import Row
 
 _OPTIONS = [OPTIONS[name] for name in ("image", "name", "node", "cores", "memory", "time_limit", "priority", "retries")]
-"""Those that have a line of the form. The variables have an area of their own."""
+"""The options with a line in the form. The variables have an area of their own."""
 FIELDS = (
     ("target", "Where", "node1::0, 2xA100:40G or 1x; several: one task each"),
     ("command", "Command", "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep"),
     *((option.name, option.name.replace("_", " ").capitalize(), option.hint) for option in _OPTIONS),
 )
-"""Of each line its name, its label, and the hint in the empty field."""
+"""The name of each line, its label, and the hint in the empty field."""
 _LABELS = {option.flag: option.name.replace("_", " ") for option in _OPTIONS} | {
     "--target": "where",
     "--command": "command",
@@ -34,7 +34,7 @@ _TAKEN = (
     "mounts", "volumes", "uploads", "outputs", "workdir", "user", "network", "privileged", "stop_grace", "share",
     "shm_size", "labels", "container", "image_id", "pull",
 )  # fmt: skip
-"""What the form has no field for: a task like another one has it as that one does, and so its terms."""
+"""The fields of a spec that the form lacks; a copy of a task takes them from it, and so its other terms."""
 _OWN_TERMS = ("priority", "time_limit", "retries", "start_at", "max_parallel")
 
 _QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
@@ -65,7 +65,7 @@ def _read(option: Option, text: str) -> Any:
     if option.many:
         return text.split()
     try:
-        return option.typed(text)
+        return option.argument_type(text)
     except ValueError:
         raise UsageError(f"{option.name}: {text!r} is not a number") from None
 

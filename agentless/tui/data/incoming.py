@@ -18,9 +18,9 @@ from agentless.tui.data.cluster import TREND, ClusterState
 from agentless.tui.data.feed import Feed
 
 QUIET = 6.0
-"""Seconds without a word from the controller, which sends a line every two, after which that is said."""
+"""Seconds of silence until it is shown; the controller sends a line every 2 seconds."""
 REMEMBERED = 500
-"""So many events are asked for at the start."""
+"""The number of past events to ask for at the start."""
 
 
 class Incoming:

@@ -12,14 +12,14 @@ Line = tuple[int, str]
 """A stream (1, 2 or 3) and a text."""
 
 LINE = 20_000
-"""Characters of a line that are kept, the last ones."""
+"""Characters that are kept of a line, the last ones."""
 WAITING = 2**20
-"""Bytes that may wait to be shown: with more, who reads them waits."""
+"""Bytes that may wait to be shown; with more, the reader waits."""
 _LINE_COST = 50
-"""What a line counts for beside its bytes: many short ones take their time too."""
+"""The bytes that each line counts in addition: many short ones take time, too."""
 _ESCAPE = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours, and moves of the cursor
-    r"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # a title, a link
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours and cursor movements
+    r"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles and links
     r"|[ -/]*[0-~])"
 )
 

@@ -18,7 +18,7 @@ from agentless.client.words import local, process_words, ran, state, where, word
 from agentless.errors import AgentlessError
 from agentless.model.text import printable
 from agentless.model.units import format_duration
-from agentless.tui.data.acts import path_of
+from agentless.tui.data.actions import path_of
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import content
@@ -192,9 +192,9 @@ class GpuDetails(Details):
 
     SPAN = 3600.0
     POINTS = 720
-    """Of the last hour: more than there are columns."""
+    """Points of the last hour: more than there are columns."""
     AGAIN = 60.0
-    """Seconds after which the last hour is another one."""
+    """Seconds until the last hour is asked for again."""
 
     def __init__(self, cluster: ClusterState, gpu: Row) -> None:
         super().__init__(cluster)

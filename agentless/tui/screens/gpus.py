@@ -11,7 +11,7 @@ from agentless.tui.widgets.lines import Piece
 from agentless.tui.widgets.table import TableColumn
 
 TREND = 20
-"""Columns of the trend of the utilisation."""
+"""The width of the trend of the utilisation."""
 
 
 class Gpus(View):

@@ -19,7 +19,7 @@ from agentless.client.words import state
 from agentless.errors import AgentlessError
 from agentless.model.text import printable
 from agentless.model.units import format_size
-from agentless.tui.data.acts import path_of
+from agentless.tui.data.actions import path_of
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.log_text import LogText
 from agentless.tui.widgets.log_lines import Log

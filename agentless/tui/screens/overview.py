@@ -23,11 +23,11 @@ from agentless.tui.widgets.lines import Lines, Piece, fitted
 from agentless.tui.widgets.tiles import Tiles
 
 MOST = 3
-"""Lines that one piece of news takes at most."""
+"""The most lines of one piece of news."""
 LINES = 50
-"""Lines that all news take at most; the view of the queue has all that waits."""
+"""The most lines of all news; the view of the queue has every pending task."""
 WIDE = 130
-"""Columns from which on the news stand beside the GPUs, and not below."""
+"""The least width for the news beside the GPUs; else they are below."""
 
 
 class Overview(Container):

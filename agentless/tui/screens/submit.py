@@ -29,7 +29,7 @@ from agentless.tui.widgets.fields import CommandField, Field, Variables
 from agentless.tui.widgets.lines import content
 
 LOOK_AFTER = 0.25
-"""Seconds without a key after which it is asked what would become of the task."""
+"""Seconds without a key until the preview is asked for."""
 
 
 class SubmitForm(Screen[None]):

@@ -31,8 +31,8 @@ class Tasks(View):
     def __init__(self, cluster: ClusterState, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(cluster, id=id)
         self._only_mine = self._only_live = False
-        self._sizes: Counter[str] = Counter()  # of each batch
-        self._over: Counter[str] = Counter()  # of them have ended
+        self._sizes: Counter[str] = Counter()  # tasks of each batch
+        self._over: Counter[str] = Counter()  # ended tasks of each batch
 
     def columns(self) -> Sequence[TableColumn]:
         return (

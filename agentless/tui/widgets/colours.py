@@ -53,8 +53,8 @@ THEMES = (
     _changed("ansi-dark", _ON_ANY_BACKGROUND, accent="ansi_magenta", primary="ansi_cyan"),  # its blue is hard to read
     _changed("ansi-light", _ON_ANY_BACKGROUND),
 )
-"""In place of those of Textual: they have one colour for what is foreign and for a warning (the first two),
-or for what is foreign and what is free (the third)."""
+"""In place of Textual's own, which have the same colour for `foreign` and warnings (the first two), or for `foreign`
+and `free` (the third)."""
 
 
 def has_colours(environ: Mapping[str, str]) -> bool:

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from agentless.model.text import printable, printable_lines
 
 Piece = tuple[str, str]
-"""A text, and the styles it is shown in: words of `Lines.COMPONENT_CLASSES`."""
+"""A text, and its styles: words of `Lines.COMPONENT_CLASSES`."""
 
 
 class Lines(ScrollView, can_focus=True):

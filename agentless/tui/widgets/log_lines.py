@@ -17,12 +17,12 @@ from agentless.tui.data.log_text import Line
 from agentless.tui.widgets.lines import Lines, Piece, fitted
 
 KEPT = 100_000
-"""So many lines are kept, the last ones."""
+"""The number of lines that are kept, the last ones."""
 KEPT_BYTES = 32 * 2**20
-"""So much memory their texts may take."""
+"""The most bytes of their texts."""
 
 _Numbered = tuple[int, int, str]
-"""The number of a line, its stream, and its text or a part of it."""
+"""The number of a line, its stream, and its text or a part of that."""
 _number = itemgetter(0)
 
 

@@ -19,7 +19,7 @@ STATES = {
 SIGNS = {
     "free": "·", "foreign": "F", "unhealthy": "!", "unknown": "?", "drained": "d", "excluded": "x", "reserved": "r",
 }  # fmt: skip
-"""What stands for a GPU that is not working for a task; one that does has the height of its utilisation."""
+"""The signs of GPUs without a task; one with a task shows the height of its utilisation."""
 UNMEASURED = "T"
 """The sign of a GPU that a task has and whose utilisation is unknown."""
 

@@ -205,7 +205,7 @@ class Body(Lines):
         self.rows: Sequence[Row] = ()
         self.cursor = 0
         self.held = False
-        self._chosen: object = None  # of the chosen row; None: none is chosen
+        self._chosen: object = None  # the name of the chosen row; None: none is chosen
         self._awaited: object = None
 
     @property

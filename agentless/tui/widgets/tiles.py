@@ -16,11 +16,11 @@ from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Lines, Piece, fitted
 
 TILE = 23
-"""Columns that a tile has at least, with the gap."""
+"""The least width of a tile, with the gap."""
 ROW = 72
-"""Columns that a GPU's row has at least, with the gap."""
+"""The least width of the row of a GPU, with the gap."""
 STRIP = 74
-"""Columns that a node's strip has at least."""
+"""The least width of the strip of a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Tiles(Lines):
         super().__init__()
         self._cluster = cluster
         self._gpus: list[Row] = []
-        self._by_node: dict[str, list[int]] = {}  # where its GPUs are among all
+        self._by_node: dict[str, list[int]] = {}  # the indices of its GPUs
         self._lines: list[_Line] = []
         self._cursor = 0
         self._across = 1

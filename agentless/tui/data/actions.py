@@ -16,7 +16,7 @@ WAITS = frozenset({"pending", "scheduled"})
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class Action:
     """An action: its key, and its name in the line of keys and in the help.
 
     `effect` says what it will do, in the question before it; None: nothing is asked. `reason`: the question takes
@@ -42,20 +42,20 @@ class Target:
     node: Row | None
 
 
-ACTS = (
-    Act("submit", "n", "New", "submit a task"),
-    Act("again", "N", "Like this", "submit a copy of the task, changed as you like", shown=False),
-    Act("logs", "l", "Logs", "read and follow the output of the task", changes=False),
-    Act("shell", "s", "Shell", "open a shell in the container of the task"),
-    Act("describe", "d", "Details", "why the task waits, its events, its command", changes=False, shown=False),
-    Act(
+ACTIONS = (
+    Action("submit", "n", "New", "submit a task"),
+    Action("again", "N", "Like this", "submit a copy of the task, changed as you like", shown=False),
+    Action("logs", "l", "Logs", "read and follow the output of the task", changes=False),
+    Action("shell", "s", "Shell", "open a shell in the container of the task"),
+    Action("describe", "d", "Details", "why the task waits, its events, its command", changes=False, shown=False),
+    Action(
         "stop",
         "T",
         "Stop",
         "end the task gently: SIGTERM, then SIGKILL",
         "Sends SIGTERM, then SIGKILL if it still runs after its grace time.",
     ),
-    Act(
+    Action(
         "kill",
         "K",
         "Kill",
@@ -63,9 +63,9 @@ ACTS = (
         "Sends SIGKILL at once: the program cannot save anything.",
         shown=False,
     ),
-    Act("pause", "p", "Pause", "pause the task, or continue it", shown=False),
-    Act("retry", "R", "Retry", "submit the ended task again"),
-    Act(
+    Action("pause", "p", "Pause", "pause the task, or continue it", shown=False),
+    Action("retry", "R", "Retry", "submit the ended task again"),
+    Action(
         "remove",
         "x",
         "Remove",
@@ -73,8 +73,8 @@ ACTS = (
         "Deletes the task, its container and its log. This cannot be undone.",
         shown=False,
     ),
-    Act("top", "U", "To the top", "move the pending task to the top of the queue"),
-    Act(
+    Action("top", "U", "To the top", "move the pending task to the top of the queue"),
+    Action(
         "drain",
         "D",
         "Drain",
@@ -82,7 +82,7 @@ ACTS = (
         "Starts no new tasks on it. Its running tasks continue.",
         reason=True,
     ),
-    Act(
+    Action(
         "resume_node",
         "E",
         "Resume node",
@@ -119,7 +119,7 @@ def applies(act: str, target: Target) -> bool:
             return node is not None and (node["drained"] or node["state"] != "online")
 
 
-def about(act: Act, target: Target) -> str:
+def about(act: Action, target: Target) -> str:
     """The name of what it applies to; empty if that is nothing."""
     if act.name in _NODE and target.node:
         return f"node {target.node['name']}"
@@ -128,7 +128,7 @@ def about(act: Act, target: Target) -> str:
     return f"task {target.task['id']}" + (f" ({target.task['name']})" if target.task["name"] else "")
 
 
-def details(act: Act, target: Target) -> list[str]:
+def details(act: Action, target: Target) -> list[str]:
     """More about what it applies to, so that you can see that it is the right one."""
     task, node = target.task, target.node
     if act.name in _NODE and node:

@@ -11,12 +11,12 @@ import secrets
 from collections.abc import Iterable
 
 LIFETIME = 600.0
-"""Seconds after which a link that nobody has used works no more."""
+"""Seconds for which a link works."""
 
 _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
 
 
-class Door:
+class Authentication:
     """The unused links and the open sessions, both only in memory.
 
     `folder` is the path below which everything is served. A browser sends a cookie to every port of a host, so also
