@@ -28,7 +28,9 @@ from agentless.tui.data.form import fields_of
 from agentless.tui.data.incoming import Incoming, in_app
 from agentless.tui.screens import shell
 from agentless.tui.screens.ask import Ask
-from agentless.tui.screens.details import GpuDetails, NodeDetails, TaskDetails
+from agentless.tui.screens.details.gpu import GpuDetails
+from agentless.tui.screens.details.node import NodeDetails
+from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.events import Events
 from agentless.tui.screens.gpus import Gpus
 from agentless.tui.screens.keys import Keys

@@ -15,7 +15,8 @@ import pytest
 from agentless.client.client import Client
 from agentless.tui.app import Dashboard
 from agentless.tui.data.feed import Feed
-from agentless.tui.screens.details import GpuDetails, TaskDetails
+from agentless.tui.screens.details.gpu import GpuDetails
+from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.logs import LogScreen
 from tests.fleet.client import PATIENCE
 from tests.fleet.eyes import Eyes

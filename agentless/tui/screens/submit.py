@@ -24,7 +24,7 @@ from agentless.rules.submit.submission import Submission
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.form import FIELDS, in_fields, request_of, submission_of
 from agentless.tui.screens.ask import Ask
-from agentless.tui.screens.details import Part, explained
+from agentless.tui.screens.details.parts import Part, explained
 from agentless.tui.widgets.fields import CommandField, Field, Variables
 from agentless.tui.widgets.lines import content
 
