@@ -116,7 +116,7 @@ class Cluster:
     @Verb
     def task(self, reference: str) -> Task:
         """The task of this id, unique beginning of an id, or name; raises NotFound."""
-        return task(self._client, self._client.get(f"/v1/tasks/{_named(reference)}"))
+        return task(self._client, self._client.get(f"/v1/tasks/{_path_word(reference)}"))
 
     @Verb
     def tasks(
@@ -181,7 +181,7 @@ class Cluster:
     @Verb
     def unreserve(self, reservation: str) -> ReservationView:
         """Cancel a reservation."""
-        return parse(ReservationView, self._client.delete(f"/v1/reservations/{_named(reservation)}"))
+        return parse(ReservationView, self._client.delete(f"/v1/reservations/{_path_word(reservation)}"))
 
     @Verb
     def gpus(self, node: str | None = None, *, free: bool = False) -> list[GpuView]:
@@ -197,7 +197,7 @@ class Cluster:
     @Verb
     def node(self, name: str) -> NodeView:
         """One node; raises NotFound."""
-        return parse(NodeView, self._client.get(f"/v1/nodes/{_named(name)}"))
+        return parse(NodeView, self._client.get(f"/v1/nodes/{_path_word(name)}"))
 
     @Verb
     def envs(self) -> list[EnvView]:
@@ -207,7 +207,7 @@ class Cluster:
     @Verb
     def drain(self, node: str, *, reason: str | None = None, wait: bool = False) -> NodeView:
         """Start nothing new on a node; running tasks go on. `wait`: until no task of anybody runs there."""
-        found = self._client.post(f"/v1/nodes/{_named(node)}/drain", {"reason": reason})
+        found = self._client.post(f"/v1/nodes/{_path_word(node)}/drain", {"reason": reason})
         if wait:
             (found,) = deque(self._client.until_empty(node), maxlen=1)
         return parse(NodeView, found)
@@ -215,7 +215,7 @@ class Cluster:
     @Verb
     def resume(self, node: str, *, gpu: int | None = None) -> ResumeView:
         """Use a drained node again, and its unhealthy GPUs, or only this `gpu`."""
-        return parse(ResumeView, self._client.post(f"/v1/nodes/{_named(node)}/resume", {"gpu": gpu}))
+        return parse(ResumeView, self._client.post(f"/v1/nodes/{_path_word(node)}/resume", {"gpu": gpu}))
 
     @Verb
     def doctor(self, node: str | Iterable[str] | None = None) -> list[CheckView]:
@@ -287,7 +287,7 @@ def _one(asked: Submission) -> Submission:
     return asked
 
 
-def _named(word: str) -> str:
+def _path_word(word: str) -> str:
     """Check a word that becomes a part of a URL path."""
     if not word or "/" in word:
         raise NotFound(f"nothing is named {word!r}")

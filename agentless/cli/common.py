@@ -18,7 +18,7 @@ from agentless.model.owner import owner_of
 from agentless.model.text import printable
 
 
-def named(words: Any) -> Any:
+def path_words(words: Any) -> Any:
     """Check an argument whose words become parts of a URL path; raises NotFound for one that cannot.
 
     Duplicates are dropped.
@@ -36,7 +36,7 @@ TaskArgument = Annotated[
         metavar="TASK",
         help="Its id, a unique beginning of it, or its name.",
         autocompletion=complete.tasks,
-        callback=named,
+        callback=path_words,
     ),
 ]
 TaskArguments = Annotated[
@@ -45,13 +45,13 @@ TaskArguments = Annotated[
         metavar="TASK...",
         help="Ids, unique beginnings of ids, or names.",
         autocompletion=complete.tasks,
-        callback=named,
+        callback=path_words,
     ),
 ]
 
-NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=path_words)]
 ManyNodes = Annotated[
-    list[str] | None, typer.Argument(metavar="[NODE]...", autocompletion=complete.nodes, callback=named)
+    list[str] | None, typer.Argument(metavar="[NODE]...", autocompletion=complete.nodes, callback=path_words)
 ]
 
 

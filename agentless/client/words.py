@@ -18,7 +18,7 @@ def state(task: dict[str, Any]) -> str:
     return str(task["state"]) + (f" ({code})" if code else "")
 
 
-def words(task: dict[str, Any]) -> str:
+def command_line(task: dict[str, Any]) -> str:
     """The command, as it would be typed."""
     return shlex.join(task["command"])
 
@@ -76,7 +76,7 @@ def process_words(process: dict[str, Any]) -> str:
     return f"{whose} {process['pid']} ({process['command'] or process['name'] or 'unknown program'}{memory})"
 
 
-def seconds(text: str) -> float:
+def unix_time(text: str) -> float:
     """Unix seconds of a published time."""
     return datetime.fromisoformat(text).timestamp()
 
@@ -85,7 +85,7 @@ def starts(task: dict[str, Any]) -> str | None:
     """The time until it starts, or until it enters the queue; None if that is unknown, or past."""
     word = "after" if task["scheduled_for"] else "in about" if task["about"] else "in"
     coming = task["scheduled_for"] or task["expected_start"]
-    return coming and f"{word} {format_duration(seconds(coming) - time.time())}"
+    return coming and f"{word} {format_duration(unix_time(coming) - time.time())}"
 
 
 def ran(task: dict[str, Any]) -> str:
@@ -95,18 +95,18 @@ def ran(task: dict[str, Any]) -> str:
     began = task["started_at"]
     if began is None:
         return "-"
-    ended = seconds(task["ended_at"]) if task["ended_at"] else time.time()
-    return format_duration(ended - seconds(began))
+    ended = unix_time(task["ended_at"]) if task["ended_at"] else time.time()
+    return format_duration(ended - unix_time(began))
 
 
 def idle(gpu: dict[str, Any]) -> str:
     """How long the task that holds it has not used it; empty if that is not reported."""
     since = gpu["idle_since"]
-    return f" (idle for {format_duration(time.time() - seconds(since))})" if since else ""
+    return f" (idle for {format_duration(time.time() - unix_time(since))})" if since else ""
 
 
 def _here(text: str) -> datetime:
-    return datetime.fromtimestamp(seconds(text), UTC).astimezone()
+    return datetime.fromtimestamp(unix_time(text), UTC).astimezone()
 
 
 def local(text: str | None) -> str | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, named, print_json, print_line, say
+from agentless.cli.common import Json, client, path_words, print_json, print_line, say
 from agentless.cli.table import Column, show
 from agentless.errors import UsageError
 from agentless.model.units import format_size
@@ -22,7 +22,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="volume")
 
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", callback=named, autocompletion=complete.volumes)]
+_Name = Annotated[str, typer.Argument(metavar="NAME", callback=path_words, autocompletion=complete.volumes)]
 
 
 def create(

@@ -8,11 +8,11 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.app import complain
-from agentless.cli.common import NodeArgument, client, named, print_line, say
+from agentless.cli.common import NodeArgument, client, path_words, print_line, say
 from agentless.client.client import Client
 from agentless.errors import AgentlessError
 
-_Nodes = Annotated[list[str], typer.Argument(metavar="NODE...", autocompletion=complete.nodes, callback=named)]
+_Nodes = Annotated[list[str], typer.Argument(metavar="NODE...", autocompletion=complete.nodes, callback=path_words)]
 
 
 def drain(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Unpack
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, named, print_json, print_line
+from agentless.cli.common import Json, client, path_words, print_json, print_line
 from agentless.cli.submit.with_options import with_options
 from agentless.client.client import Client
 from agentless.client.wire import RequestFailed
@@ -44,7 +44,7 @@ def explain(
             metavar="[TASK|TARGET]",
             help="A task that waits; or what one would want, like 2xA100:40G or node1::0.",
             autocompletion=complete.tasks,
-            callback=named,
+            callback=path_words,
             show_default=False,
         ),
     ] = None,

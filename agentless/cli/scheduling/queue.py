@@ -9,7 +9,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import Json, TaskArgument, client, print_json, print_line, say
 from agentless.cli.table import Column, show
-from agentless.client.words import starts, where, why, words
+from agentless.client.words import command_line, starts, where, why
 
 
 def add_to(app: typer.Typer) -> None:
@@ -95,7 +95,7 @@ def _columns_for(found: list[dict[str, Any]]) -> list[Column]:
         Column("WANTS", where),
         Column("PRIORITY", lambda task: "" if alike else str(task["priority"]), right=True),
         Column("STARTS", lambda task: starts(task) or "not known"),
-        Column("COMMAND", words, flexible=True),
+        Column("COMMAND", command_line, flexible=True),
         Column("REASON", why, wraps=True),
     ]
 

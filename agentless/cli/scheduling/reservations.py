@@ -9,7 +9,7 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.app import complain
-from agentless.cli.common import Json, client, named, print_json, print_line, say
+from agentless.cli.common import Json, client, path_words, print_json, print_line, say
 from agentless.cli.table import Column, show
 from agentless.client.words import date, local, place
 from agentless.errors import AgentlessError, UsageError
@@ -89,7 +89,7 @@ def unreserve(
             metavar="ID...",
             help="As agentless reservations shows it.",
             autocompletion=complete.reservations,
-            callback=named,
+            callback=path_words,
         ),
     ],
     as_json: Json = False,

@@ -64,7 +64,7 @@ def span(
 def _run(found: Sequence[Combination], parallel: int, *, fail_fast: bool) -> int:
     runs = [Run(one.argv, _label(f"{number}/{len(found)}", one.parameters)) for number, one in enumerate(found, 1)]
     sys.stdout.flush()
-    ended_by = LocalRuns(runs, _Words(parallel), at_once=parallel, fail_fast=fail_fast).run()
+    ended_by = LocalRuns(runs, _Progress(parallel), at_once=parallel, fail_fast=fail_fast).run()
     rows = [{"run": run, "parameters": one.parameters} for run, one in zip(runs, found, strict=True)]
     with contextlib.redirect_stdout(sys.stderr):  # stdout is for the commands' output
         show([*map(_parameter, found[0].parameters), _CODE, _TIME], rows)
@@ -73,7 +73,7 @@ def _run(found: Sequence[Combination], parallel: int, *, fail_fast: bool) -> int
     return next((run.code for run in runs if run.code), 0)
 
 
-class _Words:
+class _Progress:
     """Prints on stderr what the runs do."""
 
     def __init__(self, parallel: int) -> None:

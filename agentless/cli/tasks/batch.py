@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import named, own_code, say
+from agentless.cli.common import own_code, path_words, say
 from agentless.cli.table import Column, show
 from agentless.client.client import Client, coming
 from agentless.client.words import ran, state, where, why
@@ -24,7 +24,7 @@ TURN = 1.0
 BatchOption = Annotated[
     str | None,
     typer.Option(
-        "--batch", metavar="TASK", help="All tasks of its batch.", autocompletion=complete.tasks, callback=named
+        "--batch", metavar="TASK", help="All tasks of its batch.", autocompletion=complete.tasks, callback=path_words
     ),
 ]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, moment, named, print_json, print_line, say
+from agentless.cli.common import Json, client, moment, path_words, print_json, print_line, say
 from agentless.client.words import where
 
 
@@ -20,7 +20,7 @@ def events(
     context: typer.Context,
     task: Annotated[
         str | None,
-        typer.Argument(metavar="[TASK]", help="Only this task's.", autocompletion=complete.tasks, callback=named),
+        typer.Argument(metavar="[TASK]", help="Only this task's.", autocompletion=complete.tasks, callback=path_words),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay for what happens from now on.")] = False,
     last: Annotated[

@@ -9,7 +9,7 @@ import typer
 from agentless.cli.common import Json, client, print_json, say
 from agentless.cli.table import Column, show
 from agentless.cli.tasks.batch import parameters_of
-from agentless.client.words import process_words, ran, state, where, why, words
+from agentless.client.words import command_line, process_words, ran, state, where, why
 
 
 def add_to(app: typer.Typer) -> None:
@@ -54,6 +54,6 @@ def columns_for(found: list[dict[str, Any]]) -> list[Column]:
         Column("NAME", lambda task: task["name"] or ""),
         Column("OWNER", lambda task: "" if mine else task["owner"]),
         *(parameters_of(found) if len({task["batch"] for task in found}) == 1 else []),
-        Column("COMMAND", words, flexible=True),
+        Column("COMMAND", command_line, flexible=True),
         Column("REASON", why, wraps=True),
     ]

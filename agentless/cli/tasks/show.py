@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from agentless.cli.common import Json, TaskArgument, client, print_json, print_line
-from agentless.client.words import local, process_words, ran, short, state, variables, where, words
+from agentless.client.words import command_line, local, process_words, ran, short, state, variables, where
 from agentless.model.tasks.task_id import numbered
 from agentless.model.units import format_duration, format_size
 
@@ -48,7 +48,7 @@ def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
         "where": where(found) if found["gpu_uuids"] or found["container"] else None,
         "gpus": ", ".join(found["gpu_uuids"]),
         "image": found["image"],
-        "command": words(found),
+        "command": command_line(found),
         "cores": found["cores"],
         "memory": format_size(memory) if memory else None,
         "shm size": format_size(shm) if shm else None,

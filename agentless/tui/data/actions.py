@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentless.client.client import Client
-from agentless.client.words import state, where, words
+from agentless.client.words import command_line, state, where
 from agentless.model.tasks.task_id import numbered
 from agentless.tui.data.cluster import Row
 
@@ -137,7 +137,7 @@ def details(act: Action, target: Target) -> list[str]:
     if task is None:
         return []
     place = f" on {where(task)}" if task["node"] else ""
-    return [f"{state(task)}{place}, owner {task['owner']}", words(task)]
+    return [f"{state(task)}{place}, owner {task['owner']}", command_line(task)]
 
 
 def perform(client: Client, act: str, target: Target, reason: str = "") -> str:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from agentless.client.words import process_words, seconds
+from agentless.client.words import process_words, unix_time
 from agentless.model.tasks.task import FAILED
 
 Row = dict[str, Any]
@@ -96,7 +96,7 @@ class ClusterState:
         node = self.nodes.get(name or "", {"state": "unknown"})
         if node["state"] != "degraded":
             return bool(node["state"] == "offline")
-        return node["sampled_at"] is not None and self.now - seconds(node["sampled_at"]) > STALE
+        return node["sampled_at"] is not None and self.now - unix_time(node["sampled_at"]) > STALE
 
     def queue(self) -> list[Row]:
         """The pending tasks in their order, then the scheduled ones."""
@@ -115,7 +115,7 @@ class ClusterState:
             if is_ill(gpu) and gpu["node"] not in bad:
                 found += [(f"{gpu['node']}::{gpu['index']}", f"{gpu['state']}: {gpu['reason']}")]
         failed = [task for task in self.tasks.values() if task["state"] in FAILED and not task["retried_as"]]
-        if lately := sum(self.now - seconds(task["ended_at"]) < LATELY for task in failed):
+        if lately := sum(self.now - unix_time(task["ended_at"]) < LATELY for task in failed):
             about = f"{lately} task{'s' * (lately != 1)}"
             found.append((about, "failed in the last 10 minutes; press 4 to list them, l for the log"))
         for task in self.tasks.values():

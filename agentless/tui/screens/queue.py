@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentless.client.words import ran, words
+from agentless.client.words import command_line, ran
 from agentless.tui.data.cluster import Row
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
@@ -28,7 +28,7 @@ class Queue(View):
             ),
             TableColumn("NAME", lambda task: task["name"] or "", rank=4),
             TableColumn("WHY IT WAITS", lambda task: task["reason"] or "", flexible=True),
-            TableColumn("COMMAND", words, rank=9),
+            TableColumn("COMMAND", command_line, rank=9),
         )
 
     def all_rows(self) -> list[Row]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from agentless.client.words import ran, seconds, state, where, why, words
+from agentless.client.words import command_line, ran, state, unix_time, where, why
 from agentless.tui.data.cluster import ENDED, ClusterState, Row
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
@@ -43,7 +43,7 @@ class Tasks(View):
             TableColumn("OWNER", lambda task: task["owner"], rank=1),
             TableColumn("NAME", lambda task: task["name"] or "", rank=3),
             TableColumn("BATCH", self._batch, lambda task: task["batch"], right=True, rank=2),
-            TableColumn("COMMAND", self._what, words, flexible=True),
+            TableColumn("COMMAND", self._what, command_line, flexible=True),
         )
 
     def all_rows(self) -> list[Row]:
@@ -109,7 +109,7 @@ class Tasks(View):
 
     def _what(self, task: Row) -> Piece:
         reason = why(task) or (f"{task['node']} does not answer" if self._is_unsure(task) else "")
-        return (f"[{reason}] " if reason else "") + words(task), "dim" if task["ended_at"] else ""
+        return (f"[{reason}] " if reason else "") + command_line(task), "dim" if task["ended_at"] else ""
 
     def _batch(self, task: Row) -> str:
         size = self._sizes[task["batch"]]
@@ -119,7 +119,7 @@ class Tasks(View):
 def _elapsed(task: Row) -> float | None:
     """The seconds in TIME, below 0 until the task starts."""
     if coming := task["scheduled_for"] or task["expected_start"]:
-        return time.time() - seconds(coming)
+        return time.time() - unix_time(coming)
     if task["started_at"] is None:
         return None
-    return (seconds(task["ended_at"]) if task["ended_at"] else time.time()) - seconds(task["started_at"])
+    return (unix_time(task["ended_at"]) if task["ended_at"] else time.time()) - unix_time(task["started_at"])

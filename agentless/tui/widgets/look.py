@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agentless.client.words import idle, words
+from agentless.client.words import command_line, idle
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets.lines import Piece
 
@@ -62,7 +62,7 @@ def state_of(gpu: Row, cluster: ClusterState) -> Piece:
 def who(gpu: Row, tasks: Sequence[Row]) -> str:
     """Who uses a GPU, or why it is not available; `tasks` are those that hold it."""
     if tasks and gpu["state"] == "allocated":
-        return "; ".join(f"{task['owner']}  {task['name'] or words(task)}" for task in tasks) + idle(gpu)
+        return "; ".join(f"{task['owner']}  {task['name'] or command_line(task)}" for task in tasks) + idle(gpu)
     return "; ".join(filter(None, (gpu["reason"], gpu["reserved"])))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentless.client.words import local, process_words, words
+from agentless.client.words import command_line, local, process_words
 from agentless.model.text import printable
 from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.screens.details.base import Details
@@ -69,7 +69,10 @@ class GpuDetails(Details):
             ]
         )
         for task in self.cluster.holders(gpu):
-            parts += [("task         ", "dim"), printable(f"{task['id']}  {task['owner']}  {words(task)}") + "\n"]
+            parts += [
+                ("task         ", "dim"),
+                printable(f"{task['id']}  {task['owner']}  {command_line(task)}") + "\n",
+            ]
         for process in gpu["processes"]:
             parts += [("process      ", "dim"), f"{printable(process_words(process))}\n"]
         trend = self.cluster.trends.get((gpu["node"], gpu["uuid"]), ())

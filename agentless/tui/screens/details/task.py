@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from agentless.client.words import local, process_words, ran, state, where, words
+from agentless.client.words import command_line, local, process_words, ran, state, where
 from agentless.model.text import printable
 from agentless.model.units import format_duration
 from agentless.tui.data.actions import path_of
@@ -48,7 +48,7 @@ class TaskDetails(Details):
             ("where", where(task) if task["node"] else ""),
             ("GPUs", gpus),
             ("time", ran(task)),
-            ("command", words(task)),
+            ("command", command_line(task)),
             ("image", task["image"]),
             ("variables", ", ".join(task["env_names"])),
             ("cores", task["cores"]),
