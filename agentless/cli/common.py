@@ -53,6 +53,7 @@ NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=comp
 ManyNodes = Annotated[
     list[str] | None, typer.Argument(metavar="[NODE]...", autocompletion=complete.nodes, callback=path_words)
 ]
+EnvArgument = Annotated[str, typer.Argument(metavar="NAME", help="The env.", autocompletion=complete.envs)]
 
 
 def client(context: typer.Context) -> Client:

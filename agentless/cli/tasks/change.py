@@ -1,4 +1,4 @@
-"""The verbs that act on given tasks: wait, retry, stop, kill, pause, resume, rm."""
+"""The verbs that change given tasks: retry, stop, kill, pause, resume, rm."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli.app import complain
-from agentless.cli.common import Json, TaskArguments, client, print_end, print_json, print_line, say
-from agentless.cli.tasks.batch import BatchOption, chosen, members, show_results, wait_for_batch, worst
+from agentless.cli.common import Json, TaskArguments, client, print_json, print_line, say
+from agentless.cli.tasks.batch import BatchOption, chosen, members
 from agentless.client.client import Client
 from agentless.client.words import state
 from agentless.errors import AgentlessError, UsageError
@@ -23,40 +23,12 @@ PATIENCE = 1.0
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command()(wait)
     app.command()(retry)
     app.command()(stop)
     app.command()(kill)
     app.command()(pause)
     app.command()(resume)
     app.command()(rm)
-
-
-def wait(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
-    """Wait until tasks have ended. The exit code is the task's own; of several, the first that is not 0."""
-    served = client(context)
-    if batch is not None and not tasks:
-        return _wait_for_batch(served, batch, as_json)
-    ended = []
-    for task in chosen(served, tasks, batch):
-        try:
-            ended.append(served.wait(task))
-        except KeyboardInterrupt:
-            say("", f"The task goes on. End it: agentless stop {task}")
-            raise
-        print_end(ended[-1])
-    if as_json:
-        print_json(ended)
-    return worst(ended)
-
-
-def _wait_for_batch(served: Client, batch: str, as_json: bool) -> int:
-    ended = wait_for_batch(served, batch)
-    if as_json:
-        print_json(ended)
-    else:
-        show_results(ended)
-    return worst(ended)
 
 
 def retry(
