@@ -7,11 +7,13 @@ import re
 import shlex
 import time
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
 from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.spec import TaskSpec
 from agentless.model.units import short_size
 from agentless.rules.submit.options import OPTIONS, Option, Options
 from agentless.rules.submit.submission import Outside, Submission, submission
@@ -30,10 +32,8 @@ _LABELS = {option.flag: option.name.replace("_", " ") for option in _OPTIONS} | 
     "--command": "command",
     "--env": "variables",
 }
-_TAKEN = (
-    "mounts", "volumes", "uploads", "outputs", "workdir", "user", "network", "privileged", "stop_grace", "share",
-    "shm_size", "labels", "container", "image_id", "pull",
-)  # fmt: skip
+_OWN = {option.name for option in _OPTIONS} | {"command", "env", "secret_env", "parameters", "needs", "terms"}
+_TAKEN = [field.name for field in fields(TaskSpec) if field.name not in _OWN]
 """The fields of a spec that the form lacks; a copy of a task takes them from it, and so its other terms."""
 _OWN_TERMS = ("priority", "time_limit", "retries", "start_at", "max_parallel")
 
