@@ -8,12 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
+from agentless.cli.arguments import EnvArgument, Json
+from agentless.cli.client import client
 from agentless.cli.command import WithCommand
-from agentless.cli.common import EnvArgument, Json, client, print_json, print_line, say
 from agentless.cli.envs.listing import history, listed
 from agentless.cli.envs.moves import build, export, push, take_in
 from agentless.cli.envs.progress import follow, rows
 from agentless.cli.envs.shell import execute, shell
+from agentless.cli.output import print_json, print_line, say
 from agentless.errors import Refused
 from agentless.model.images.env import check_name, parse_ref
 from agentless.model.units import counted, format_size

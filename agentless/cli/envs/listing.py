@@ -6,7 +6,9 @@ from typing import Any
 
 import typer
 
-from agentless.cli.common import EnvArgument, Json, client, print_json, say
+from agentless.cli.arguments import EnvArgument, Json
+from agentless.cli.client import client
+from agentless.cli.output import print_json, say
 from agentless.cli.table import Column, show
 from agentless.client.words import date, or_dash
 from agentless.model.images.env import check_name

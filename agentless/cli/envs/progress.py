@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentless.cli.common import say
+from agentless.cli.output import say
 from agentless.errors import ControllerError
 from agentless.model.text import printable, printable_lines
 from agentless.model.units import format_duration, format_size

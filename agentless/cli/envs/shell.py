@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from agentless.cli.arguments import EnvArgument
+from agentless.cli.client import client
 from agentless.cli.command import command_of
-from agentless.cli.common import EnvArgument, client
 from agentless.errors import UsageError
 from agentless.model.images.env import check_name
 

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import client, say
+from agentless.cli.client import client
+from agentless.cli.output import say
 from agentless.model.text import printable
 from agentless.model.units import format_size
 

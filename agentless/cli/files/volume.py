@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, path_words, print_json, print_line, say
+from agentless.cli.arguments import Json, path_words
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line, say
 from agentless.cli.table import Column, show
 from agentless.errors import UsageError
 from agentless.model.units import format_size

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from agentless.cli.common import Json, ManyNodes, client, print_json
+from agentless.cli.arguments import Json, ManyNodes
+from agentless.cli.client import client
+from agentless.cli.output import print_json
 from agentless.cli.table import Column, show
 
 

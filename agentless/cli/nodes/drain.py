@@ -8,7 +8,9 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.app import complain
-from agentless.cli.common import NodeArgument, client, path_words, print_line, say
+from agentless.cli.arguments import NodeArgument, path_words
+from agentless.cli.client import client
+from agentless.cli.output import print_line, say
 from agentless.client.client import Client
 from agentless.errors import AgentlessError
 

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, print_json, say
+from agentless.cli.arguments import Json
+from agentless.cli.client import client
+from agentless.cli.output import print_json, say
 from agentless.cli.table import Column, show
 from agentless.client.client import Client
 from agentless.client.words import idle, or_dash, process_words

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli.app import complain
-from agentless.cli.common import ManyNodes, client, print_line, say
+from agentless.cli.arguments import ManyNodes
+from agentless.cli.client import client
+from agentless.cli.output import print_line, say
 from agentless.errors import NoAnswer, Refused, UsageError
 
 

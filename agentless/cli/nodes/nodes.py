@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from agentless.cli.common import Json, NodeArgument, client, print_json, print_line
+from agentless.cli.arguments import Json, NodeArgument
+from agentless.cli.client import client
 from agentless.cli.nodes.drain import drain, resume
 from agentless.cli.nodes.gpus import GPU_COLUMNS
 from agentless.cli.nodes.host_keys import trust
+from agentless.cli.output import print_json, print_line
 from agentless.cli.table import Column, show
 from agentless.client.words import local, or_dash, ssh_sessions
 

@@ -8,7 +8,9 @@ from typing import Annotated, Any, Unpack
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, path_words, print_json, print_line
+from agentless.cli.arguments import Json, path_words
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line
 from agentless.cli.submit.with_options import with_options
 from agentless.client.client import Client
 from agentless.client.wire import RequestFailed

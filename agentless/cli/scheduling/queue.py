@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, TaskArgument, client, print_json, print_line, say
+from agentless.cli.arguments import Json, TaskArgument
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line, say
 from agentless.cli.table import Column, show
 from agentless.client.words import command_line, starts, where, why
 

@@ -9,7 +9,9 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.app import complain
-from agentless.cli.common import Json, client, path_words, print_json, print_line, say
+from agentless.cli.arguments import Json, path_words
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line, say
 from agentless.cli.table import Column, show
 from agentless.client.words import date, local, place
 from agentless.errors import AgentlessError, UsageError

@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from agentless import paths
-from agentless.cli.common import Json, print_json, print_line
+from agentless.cli.arguments import Json
+from agentless.cli.output import print_json, print_line
 from agentless.client.client import Client
 from agentless.client.words import local
 from agentless.errors import ControllerError

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from agentless.cli.common import client
+from agentless.cli.client import client
 from agentless.client.client import Client
 from agentless.errors import UsageError
 

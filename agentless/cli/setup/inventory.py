@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentless import paths
-from agentless.cli.common import print_json, print_line, say
+from agentless.cli.output import print_json, print_line, say
 
 
 def add_to(app: typer.Typer) -> None:

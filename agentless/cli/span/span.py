@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.common import say
+from agentless.cli.output import say
 from agentless.cli.span.local_runs import GRACE, LocalRuns, Run
 from agentless.cli.table import Column, show
 from agentless.client.files.span_files import read_lines

@@ -9,9 +9,10 @@ from collections import Counter
 from typing import Any
 
 from agentless.cli.app import complain
-from agentless.cli.common import own_code, print_end, print_json, print_line, print_outputs, say
+from agentless.cli.output import print_end, print_json, print_line, print_outputs, say
 from agentless.cli.submit.steps import showing
-from agentless.cli.tasks.batch import announce_batch, show_results, wait_for_batch, worst
+from agentless.cli.tasks.batch import announce_batch, show_results, wait_for_batch
+from agentless.cli.tasks.exit_code import own_code, worst
 from agentless.cli.tasks.logs import copy_log
 from agentless.client.client import Client
 from agentless.client.words import local

@@ -9,8 +9,8 @@ from typing import Any
 
 import typer
 
+from agentless.cli.client import client
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.common import client
 from agentless.cli.submit.report import report
 from agentless.cli.submit.submit import check_targets, post, submit
 from agentless.client.client import Client

@@ -13,8 +13,10 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.app import complain
+from agentless.cli.arguments import Json
+from agentless.cli.client import client
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.common import Json, client, say
+from agentless.cli.output import say
 from agentless.cli.submit.report import report
 from agentless.cli.submit.steps import showing
 from agentless.cli.submit.with_options import with_options

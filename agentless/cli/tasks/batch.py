@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import own_code, path_words, say
+from agentless.cli.arguments import path_words
+from agentless.cli.output import say
 from agentless.cli.table import Column, show
 from agentless.client.client import Client, coming
 from agentless.client.words import ran, state, where, why
@@ -86,11 +87,6 @@ def parameters_of(tasks: Sequence[dict[str, Any]]) -> list[Column]:
     """A column for each parameter."""
     names = dict.fromkeys(name for task in tasks for name in task["parameters"])
     return [Column(printable(name), _value(name)) for name in names]
-
-
-def worst(tasks: Sequence[dict[str, Any]]) -> int:
-    """The first exit code that is not 0."""
-    return next(filter(None, map(own_code, tasks)), 0)
 
 
 def announce_batch(tasks: Sequence[dict[str, Any]]) -> None:

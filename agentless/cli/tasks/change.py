@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli.app import complain
-from agentless.cli.common import Json, TaskArguments, client, print_json, print_line, say
+from agentless.cli.arguments import Json, TaskArguments
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line, say
 from agentless.cli.tasks.batch import BatchOption, chosen, members
 from agentless.client.client import Client
 from agentless.client.words import state

@@ -10,7 +10,9 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from agentless.cli.app import complain
-from agentless.cli.common import TaskArguments, client, moment, say
+from agentless.cli.arguments import TaskArguments, moment
+from agentless.cli.client import client
+from agentless.cli.output import say
 from agentless.cli.tasks.batch import BatchOption, chosen, members
 from agentless.client.client import Client
 from agentless.errors import AgentlessError

@@ -6,7 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.common import Json, client, print_json, say
+from agentless.cli.arguments import Json
+from agentless.cli.client import client
+from agentless.cli.output import print_json, say
 from agentless.cli.table import Column, show
 from agentless.cli.tasks.batch import parameters_of
 from agentless.client.words import command_line, process_words, ran, state, where, why

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.common import Json, client, print_json, say
+from agentless.cli.arguments import Json
+from agentless.cli.client import client
+from agentless.cli.output import print_json, say
 from agentless.cli.table import show
 from agentless.cli.tasks.ps import columns_for
 from agentless.errors import Refused, UsageError

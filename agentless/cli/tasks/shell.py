@@ -6,8 +6,9 @@ import contextlib
 
 import typer
 
+from agentless.cli.arguments import TaskArgument
+from agentless.cli.client import client
 from agentless.cli.command import WithCommand, command_of
-from agentless.cli.common import TaskArgument, client
 from agentless.client.terminal import Talk, raw, standard
 from agentless.client.wire import RequestFailed
 from agentless.errors import AgentlessError, NoAnswer

@@ -7,7 +7,9 @@ from typing import Any
 
 import typer
 
-from agentless.cli.common import Json, TaskArgument, client, print_json, print_line
+from agentless.cli.arguments import Json, TaskArgument
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line
 from agentless.client.words import command_line, local, process_words, ran, short, state, variables, where
 from agentless.model.tasks.task_id import numbered
 from agentless.model.units import format_duration, format_size

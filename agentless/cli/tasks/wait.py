@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from agentless.cli.common import Json, TaskArguments, client, print_end, print_json, say
-from agentless.cli.tasks.batch import BatchOption, chosen, show_results, wait_for_batch, worst
+from agentless.cli.arguments import Json, TaskArguments
+from agentless.cli.client import client
+from agentless.cli.output import print_end, print_json, say
+from agentless.cli.tasks.batch import BatchOption, chosen, show_results, wait_for_batch
+from agentless.cli.tasks.exit_code import worst
 from agentless.client.client import Client
 
 

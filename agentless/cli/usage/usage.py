@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.common import Json, client, moment, print_json, print_line, say
+from agentless.cli.arguments import Json, moment
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line, say
 from agentless.cli.table import Column, show
 from agentless.cli.usage.chart import bars
 from agentless.client.words import or_dash
