@@ -15,7 +15,7 @@ from agentless import paths
 from agentless.client.client import Client
 from agentless.demo.fleet import NodePlan
 from agentless.model.tasks.task_id import first_try
-from agentless.tui.data.acts import ACTS
+from agentless.tui.data.actions import ACTIONS
 from tests.fleet.client import IMAGE
 from tests.fleet.eyes import looking
 from tests.fleet.house import end_controller, forget_tasks, inhabited
@@ -390,7 +390,7 @@ async def test_a_read_only_dashboard_offers_nothing_that_changes_anything(client
     async with looking(read_only=True) as eyes:
         await eyes.press("4")
         await eyes.see(task, "read only")
-        for act in ACTS:
+        for act in ACTIONS:
             if act.changes:
                 await eyes.press(act.key)
                 assert len(eyes.app.screen_stack) == 1, act.name
@@ -401,7 +401,7 @@ async def test_every_act_is_in_the_help_and_those_that_do_something_now_in_the_p
     submit(client)
     async with looking((120, 50)) as eyes:
         await eyes.press("4", "question_mark")
-        await eyes.see(*(act.help for act in ACTS))
+        await eyes.see(*(act.help for act in ACTIONS))
         await eyes.press("escape", "colon", "stop: end")
         await eyes.see("Stop: end the task gently: SIGTERM, then SIGKILL", "Key T")
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from agentless.tui.data.acts import ACTS, Target, applies
+from agentless.tui.data.actions import ACTIONS, Target, applies
 from agentless.tui.data.cluster import TREND, ClusterState, natural
 from agentless.tui.data.form import _places, fields_of
 from agentless.tui.widgets import look
@@ -169,7 +169,7 @@ def test_a_text_is_made_as_wide_as_its_column(text, width, right):
 )
 def test_what_can_be_done_to_a_task_in_each_state(state, acts):
     task = {"state": state, "ended_at": "then" if state in ("completed", "failed") else None}
-    found = {act.name for act in ACTS if applies(act.name, Target(task, None))}
+    found = {act.name for act in ACTIONS if applies(act.name, Target(task, None))}
     assert found == acts | {"submit", "again", "describe"}
 
 
@@ -182,7 +182,7 @@ def test_a_node_is_drained_or_let_in_whichever_it_is_not():
 
 
 def test_no_key_has_two_meanings():
-    keys = [act.key for act in ACTS]
+    keys = [act.key for act in ACTIONS]
     assert len(set(keys)) == len(keys)
 
 

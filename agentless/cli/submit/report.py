@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import sys
-from collections import Counter
 from typing import Any
 
 from agentless.cli.app import complain
@@ -20,6 +20,8 @@ from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import first_try
 from agentless.model.text import lines_of
 from agentless.rules.submit.submission import Submission
+
+_NAMED = 20  # the most tasks that are named after one message
 
 
 def report(
@@ -36,8 +38,7 @@ def report(
 
     3 and 4 mean that a task was not started. A task whose node did not answer may run, and counts as started.
     """
-    for message, count in Counter(start["message"] for start in starts if start["message"]).items():
-        complain(message + (f" ({count} tasks)" if count > 1 else ""))
+    _complain_of(asked, starts)
     if dry_run:
         return _print_scripts(asked, starts)
     tasks = [start["task"] for start in starts if start["task"]]
@@ -46,17 +47,61 @@ def report(
     code = _worst(start["exit_code"] for start in starts if start["task"] not in started)
     if len(starts) > 1 and started and started[0]["parameters"]:
         return _report_sweep(served, started, code, wait=wait, as_json=as_json)
+    output = _Output(started)
     if not as_json:
         for task in started:
-            _announce(task, wait=wait, follow=follow)
+            with output:
+                _announce(task, wait=wait, follow=follow)
     if follow and started:
-        _follow(served, first_try(started[0]["id"]))
+        with output:
+            _follow(served, first_try(started[0]["id"]))
     if (wait or follow) and started:
         tasks = [_await(served, task) if task in started else task for task in tasks]
         code = code or _worst(own_code(task) for task in tasks)
     if as_json:
-        print_json(tasks)
-    return code
+        with output:
+            print_json(tasks, flush=True)
+    return code or int(output.is_lost)
+
+
+def _complain_of(asked: Submission, starts: list[dict[str, Any]]) -> None:
+    """Print what went wrong, and for which tasks: the ids of those that failed, the values of those refused."""
+    which: dict[str, list[str]] = {}
+    combinations = [each for each in asked.sweep for _ in asked.targets or ("any",)]
+    for each, start in zip(combinations, starts, strict=True):
+        if message := start["message"]:
+            name = " ".join(f"{key}={value}" for key, value in each.parameters.items())
+            if task := start["task"]:
+                name = "" if task["id"] in message or not start["exit_code"] else f"task {task['id']}"
+            which.setdefault(message, []).append(name)
+    for message, names in which.items():
+        number = [f"{len(names)} tasks"] if len(names) > 1 else []
+        known = [name for name in names if name]
+        more = [f"and {len(known) - _NAMED} more"] if len(known) > _NAMED else []
+        words = ": ".join(number + [", ".join(known[:_NAMED] + more)] * bool(known))
+        complain(f"{message} ({words})" if words else message)
+
+
+class _Output:
+    """Goes on if stdout cannot be written, and says on stderr which tasks were started.
+
+    A user who takes that for a failed submit would start them twice.
+    """
+
+    def __init__(self, started: list[dict[str, Any]]) -> None:
+        self.is_lost = False
+        self._started = started
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):
+            return False
+        self.is_lost = True
+        ids = ", ".join(first_try(task["id"]) for task in self._started) or "no task"
+        complain(f"the output cannot be written: {error.strerror}; started: {ids}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
 
 
 def _print_scripts(asked: Submission, starts: list[dict[str, Any]]) -> int:
@@ -78,12 +123,13 @@ def _print_scripts(asked: Submission, starts: list[dict[str, Any]]) -> int:
 
 def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wait: bool, as_json: bool) -> int:
     """`report` for a sweep; `code` is the exit code for what was not started, 0 if all was."""
-    table = sys.stdout
+    table, output = sys.stdout, _Output(tasks)
     if not as_json:
         announce_batch(tasks)
         if not sys.stdout.isatty():  # a pipe gets only the ids
             for task in tasks:
-                print_line(first_try(task["id"]), flush=True)
+                with output:
+                    print_line(first_try(task["id"]), flush=True)
             table = sys.stderr
     if wait:
         try:
@@ -94,11 +140,12 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wai
         for task in tasks:
             print_outputs(task, here=False)
     if as_json:
-        print_json(tasks)
+        with output:
+            print_json(tasks, flush=True)
     elif wait:
         with contextlib.redirect_stdout(table):
             show_results(tasks)
-    return code or (worst(tasks) if wait else 0)
+    return code or (worst(tasks) if wait else 0) or int(output.is_lost)
 
 
 def _follow(served: Client, task_id: str) -> None:

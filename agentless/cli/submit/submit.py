@@ -23,6 +23,7 @@ from agentless.cli.submit.with_options import with_options
 from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
+from agentless.paths import current_dir
 from agentless.rules.submit.options import OPTIONS, Options
 from agentless.rules.submit.submission import Outside, Submission, submission
 
@@ -75,7 +76,7 @@ def submit(
     """
     all_targets = [*(targets or []), *(more_targets or [])]
     check_targets(context, all_targets)
-    outside = Outside(time.time(), os.environ, read_lines, os.getcwd())
+    outside = Outside(time.time(), os.environ, read_lines, current_dir())
     asked = submission(command_of(context), all_targets, options, outside)
     if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
         raise UsageError("--follow shows one task; use --wait, and agentless logs -f --batch for all of them")

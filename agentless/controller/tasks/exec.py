@@ -14,6 +14,7 @@ from agentless.engines.client_warnings import WithoutWarnings
 from agentless.engines.docker.engine import AsItIs
 from agentless.errors import Refused, RuntimeFailed, Timeout, TooMuch, Unreachable
 from agentless.model.command import escaped
+from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.task import Running
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
@@ -108,7 +109,7 @@ async def started(link: Link, container: str, command: Sequence[str], size: Size
     """A program that has begun in this container."""
     await link.ready()
     if not link.online:
-        raise Unreachable(f"{link.node.name} cannot be reached: {link.observation.error}")
+        raise Unreachable(unreachable(link.node.name, link.observation.error))
     mark = secrets.token_hex(16)
     script = link.runtime.shell(container, command, mark, terminal=size is not None)
     if size is None:

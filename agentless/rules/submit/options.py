@@ -73,7 +73,8 @@ class Option:
         """The value as a spec has it; raises UsageError that begins with the flag."""
         if self.reader is not None:
             return self.reader(value, self.flag)
-        if not isinstance(value, (*self.types, int) if float in self.types else self.types):
+        is_flag = isinstance(value, bool) and bool not in self.types  # to Python, True is a number
+        if is_flag or not isinstance(value, (*self.types, int) if float in self.types else self.types):
             raise UsageError(f"{self.flag} takes {_WORDS[self.types[0]]}, not {value!r}")
         return value
 
