@@ -36,7 +36,7 @@ class LogText:
         self._changed = Condition()
 
     def add(self, stream: int, data: bytes) -> None:
-        """Add a frame, once the previous ones were taken."""
+        """Add a frame; waits while too much of the log has not been taken."""
         if stream == 3:
             data = printable(data.decode(errors="replace")).encode() + b"\n"  # a note is a line of its own
         *whole, rest = (self._begun[stream] + self._decode[stream](data)).split("\n")

@@ -28,7 +28,7 @@ class Bar(Static):
         self.show(self._shown)
 
     def on_resize(self) -> None:
-        """Shorten the gaps on a narrow screen."""
+        """Leave out the name and the gaps on a narrow screen."""
         self.show(self._shown)
 
     def show(self, name: str) -> None:
