@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless import errors
+from agentless.cli.scheduling.explain import explain
 from agentless.cli.submit.submit import submit
 from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.spec import Mount, TaskSpec
@@ -276,3 +277,10 @@ def test_what_the_command_line_passes_for_an_option_that_is_left_out_changes_not
 def test_no_two_options_are_written_alike():
     flags = [flag for option in OPTIONS.values() for flag in option.flags]
     assert len(flags) == len(set(flags))
+
+
+def test_explain_has_options_of_a_submit_and_asks_only_for_what_is_given():
+    taken = inspect.signature(explain).parameters
+    own = {"context", "task", "target", "as_json"}
+    assert taken.keys() - own < OPTIONS.keys()
+    assert {taken[name].default for name in taken.keys() - own} == {None, False}
