@@ -273,7 +273,7 @@ def _complain_of(asked: Submission, starts: list[dict[str, Any]]) -> None:
     """What went wrong, and with which: the ids of tasks that failed, the values of those that were refused."""
     which: dict[str, list[str]] = {}
     combinations = [each for each in asked.sweep for _ in asked.targets or ("any",)]
-    for each, start in zip(combinations, starts, strict=True):
+    for each, start in zip(combinations, starts, strict=False):  # an answer of another make may have fewer
         if message := start["message"]:
             name = " ".join(f"{key}={value}" for key, value in each.parameters.items())
             if task := start["task"]:
