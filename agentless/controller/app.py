@@ -22,7 +22,7 @@ from agentless import __version__, paths, plugins
 from agentless.controller.envs.builds import Builds
 from agentless.controller.envs.envs import Envs
 from agentless.controller.envs.moves import Moves
-from agentless.controller.envs.prune import Tidy
+from agentless.controller.envs.prune import Prune
 from agentless.controller.files.node_files import Files
 from agentless.controller.files.outputs import Outputs
 from agentless.controller.files.uploads import Uploads
@@ -31,22 +31,22 @@ from agentless.controller.guarded import guarded
 from agentless.controller.http import api
 from agentless.controller.http.metrics_port import Port, only_metrics
 from agentless.controller.http.server import Server
-from agentless.controller.images.distribution import Sync
+from agentless.controller.images.distribution import Distribution
 from agentless.controller.nodes.connection import Link
-from agentless.controller.nodes.exclusion import Gate
-from agentless.controller.nodes.host_keys import Trust
+from agentless.controller.nodes.exclusion import Exclusions
+from agentless.controller.nodes.host_keys import HostKeys
 from agentless.controller.nodes.registry import Core
 from agentless.controller.scheduling.idle import IdleWatch
 from agentless.controller.scheduling.reservations import Reservations
-from agentless.controller.scheduling.run_history import Past
+from agentless.controller.scheduling.run_history import RunHistory
 from agentless.controller.scheduling.scheduler import Scheduler
-from agentless.controller.state.events import Hub
-from agentless.controller.tasks.commands import Actions
-from agentless.controller.tasks.deadlines import Timer
+from agentless.controller.state.events import EventBus
+from agentless.controller.tasks.commands import TaskCommands
+from agentless.controller.tasks.deadlines import Deadlines
 from agentless.controller.tasks.exec import Terminals
 from agentless.controller.tasks.launcher import Launcher
-from agentless.controller.tasks.retention import Keeper
-from agentless.controller.tasks.submission import Intake
+from agentless.controller.tasks.retention import Retention
+from agentless.controller.tasks.submission import Submission
 from agentless.controller.usage.samples import Samples
 from agentless.controller.usage.scrape import scrape
 from agentless.controller.usage.usage import Usage
@@ -103,7 +103,7 @@ class Traffic:
 
 
 class Controller:
-    """Everything in one process: `api.House`."""
+    """Everything in one process: `http.services.Services`."""
 
     def __init__(self, state: Path, inventory: Path) -> None:
         self._state = state
@@ -121,41 +121,43 @@ class Controller:
         self._warnings = tuple(filter(None, [store.warning, key.warning]))
         owner = f"{paths.user_name()}@{socket.gethostname().split('.')[0]}"
         history = History(state / "history.sqlite")
-        self.core = Core(owner, store, history, SecretStore(state / "secrets"), Hub(), self._clock)
-        self.gate = Gate(self.core, GateStore(store.storage))
+        self.core = Core(owner, store, history, SecretStore(state / "secrets"), EventBus(), self._clock)
+        self.exclusions = Exclusions(self.core, GateStore(store.storage))
         self.envs = Envs(self.core, EnvStore(store.storage))
-        self.moves = Moves(self.envs, Sync(self.core))
+        self.moves = Moves(self.envs, Distribution(self.core))
         self.builds = Builds(self.envs, self.moves)
-        self.tidy = Tidy(self.envs, self.moves)
+        self.prune = Prune(self.envs, self.moves)
         outputs = OutputStore(state / "outputs.sqlite")
         snapshots = SnapshotStore(state / "snapshots")
         self.uploads = Uploads(self.core, snapshots, outputs)
         self.outputs = Outputs(self.core, outputs, snapshots)
         self.core.outputs = self.outputs.view
         launcher = Launcher(self.core, self.moves, self.uploads)
-        self.past = Past(self.core, self._inventory.half_life)
-        self.scheduler = Scheduler(self.core, launcher.begin, self.past)
+        self.run_history = RunHistory(self.core, self._inventory.half_life)
+        self.scheduler = Scheduler(self.core, launcher.begin, self.run_history)
         self.volumes = Volumes(self.core, VolumeStore(store.storage))
-        self.intake = Intake(self.core, self.scheduler, launcher, self.envs, self.volumes, self.uploads, self.outputs)
+        self.submission = Submission(
+            self.core, self.scheduler, launcher, self.envs, self.volumes, self.uploads, self.outputs
+        )
         logs = LogStore(state / "logs")
-        self.actions = Actions(self.core, logs, self.outputs, self.uploads)
-        self.timer = Timer(self.core, self.actions)
-        self.keeper = Keeper(self.core, logs, self.outputs)
+        self.commands = TaskCommands(self.core, logs, self.outputs, self.uploads)
+        self.deadlines = Deadlines(self.core, self.commands)
+        self.retention = Retention(self.core, logs, self.outputs)
         self.reservations = Reservations(self.core, ReservationStore(store))
         self.idle = IdleWatch(self.core)
         self.samples = Samples(self.core, SampleStore(state / "samples.sqlite"))
         self.usage = Usage(self.core)
-        self.trust = Trust(self._known_hosts)
+        self.host_keys = HostKeys(self._known_hosts)
         self.terminals = Terminals(self.core)
         self.files = Files(self.core, NodeFiles(self._renderer))
         self.traffic = Traffic(last=self._clock.now())
         self.port = Port(Counting(only_metrics(self.metrics), self.traffic))
 
-    # -------------------------------------------------------------------- House
+    # -------------------------------------------------------------------- Services
 
     def describe(self) -> ControllerView:
         """The controller itself."""
-        parts = (self.core, self.keeper, self.past, self.samples, self.usage, self.port)
+        parts = (self.core, self.retention, self.run_history, self.samples, self.usage, self.port)
         return ControllerView(
             version=__version__,
             pid=os.getpid(),
@@ -207,16 +209,16 @@ class Controller:
     async def start(self) -> None:
         """Begin to reach all nodes."""
         self.core.note("started", f"version {__version__}, {len(self.core.tasks)} live tasks, process {os.getpid()}")
-        self.keeper.start()
+        self.retention.start()
         self.scheduler.start()
-        self.timer.start()
+        self.deadlines.start()
         await self._follow(self._inventory)
 
     async def close(self) -> None:
         """Let go of all nodes. What runs there runs on."""
-        await _closed("timer", self.timer.close)
+        await _closed("timer", self.deadlines.close)
         await _closed("queue", self.scheduler.close)
-        await _closed("logs of ended tasks", self.keeper.close)
+        await _closed("logs of ended tasks", self.retention.close)
         await _closed("uploads", self.uploads.close)
         await _closed("metrics", self.port.close)
         await _closed("samples", self.samples.close)
@@ -229,7 +231,7 @@ class Controller:
         await asyncio.gather(*(_closed(name, link.close) for name, link in self.core.links.items()))
         _run_all(
             {
-                "health": self.gate.flush,
+                "health": self.exclusions.flush,
                 "volumes": self.volumes.flush,
                 "history": self.core.history.close,
                 "outputs": self.outputs.store.close,
@@ -249,11 +251,11 @@ class Controller:
         _run_all(
             {
                 "state": self.core.retry,
-                "health": self.gate.flush,
+                "health": self.exclusions.flush,
                 "volumes": self.volumes.flush,
                 "lost tasks": self.core.lose_silent,
                 "reservations": self.reservations.tick,
-                "logs of ended tasks": self.keeper.tick,
+                "logs of ended tasks": self.retention.tick,
                 "uploads": self.uploads.tick,
                 "idle GPUs": self.idle.tick,
                 "samples": self.samples.tick,
@@ -269,7 +271,7 @@ class Controller:
     def _is_idle(self) -> bool:
         """Whether nobody would miss the controller."""
         quiet = self._clock.now() - self.traffic.last > LEAVE_AFTER
-        idle = quiet and not self.traffic.open and not self.core.tasks and not self.keeper.busy
+        idle = quiet and not self.traffic.open and not self.core.tasks and not self.retention.busy
         return idle and not self.outputs.waiting
 
     def on_leave(self, leave: Callable[[], None]) -> Callable[[], None]:
@@ -292,10 +294,10 @@ class Controller:
         self.core.image = inventory.image
         self.core.container = inventory.container
         self.scheduler.policy = inventory.policy
-        self.keeper.keep = inventory.keep
-        self.gate.policy = inventory.health
+        self.retention.keep = inventory.keep
+        self.exclusions.policy = inventory.health
         self.scheduler.learn = inventory.learn
-        self.past.follow(inventory.half_life)
+        self.run_history.follow(inventory.half_life)
         self.idle.policy = inventory.idle
         for name in self.core.links.keys() - kept.keys():
             self.core.links[name].start()

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from agentless.controller.app import Controller
-from agentless.controller.images.distribution import Sync
+from agentless.controller.images.distribution import Distribution
 from agentless.controller.nodes.connection import Link
 from agentless.errors import AgentlessError
 from agentless.model.images.transfer import Sent
@@ -83,7 +83,7 @@ def bench(runs: int) -> list[Row]:
 
 
 @contextlib.contextmanager
-def _controller(lab: Lab, runner: asyncio.Runner) -> Iterator[tuple[Sync, dict[str, Link]]]:
+def _controller(lab: Lab, runner: asyncio.Runner) -> Iterator[tuple[Distribution, dict[str, Link]]]:
     """What sends, as the controller has it, in this process."""
     state, home = lab.root / "state", os.environ.get("HOME", "")
     state.mkdir()
@@ -97,7 +97,7 @@ def _controller(lab: Lab, runner: asyncio.Runner) -> Iterator[tuple[Sync, dict[s
 
     controller = runner.run(start())
     try:
-        yield Sync(controller.core), controller.core.links
+        yield Distribution(controller.core), controller.core.links
     finally:
         runner.run(controller.close())
         os.environ["HOME"] = home

@@ -52,15 +52,15 @@ class Desk:
 
     async def submit(self, script: str, node: str = "n1") -> str:
         spec = TaskSpec(("sh", "-c", script), needs=parse_target(node))
-        (start,) = await self.controller.intake.submit(Submit((spec,), {}))
+        (start,) = await self.controller.submission.submit(Submit((spec,), {}))
         assert start.task, start.message
         return start.task.id
 
     async def ended(self, script: str, node: str = "n1") -> str:
         """A task that has ended, and whose log is kept."""
         task = await self.submit(script, node)
-        assert not (await self.controller.actions.wait(task, 20)).live
-        await until(lambda: self.kept(task) and not self.controller.keeper.busy)
+        assert not (await self.controller.commands.wait(task, 20)).live
+        await until(lambda: self.kept(task) and not self.controller.retention.busy)
         return task
 
     async def empty(self) -> None:
@@ -69,10 +69,10 @@ class Desk:
         await until(lambda: not self.controller.core.links["n1"].containers)
 
     def kept(self, task: str) -> str | None:
-        return self.controller.keeper._logs.state(task)
+        return self.controller.retention._logs.state(task)
 
     async def log(self, task: str, **query: object) -> dict[int, bytes]:
         found = {1: b"", 2: b"", 3: b""}
-        async for stream, data in self.controller.actions.logs(task, LogQuery(**query)):
+        async for stream, data in self.controller.commands.logs(task, LogQuery(**query)):
             found[stream] += data
         return found

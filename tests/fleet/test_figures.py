@@ -117,7 +117,7 @@ async def test_a_disk_that_takes_nothing_is_told_of_and_harms_nothing(desk):
         await until(lambda: controller.samples.trouble)
         assert any("the numbers of the GPUs cannot be kept" in warning for warning in controller.describe().warnings)
         await sampled(controller)
-        assert (await controller.actions.wait(await desk.submit("true"), 20)).state == "completed"
+        assert (await controller.commands.wait(await desk.submit("true"), 20)).state == "completed"
         (desk.state / "samples.sqlite").rmdir()
         await sampled(controller)
         desk.clock.ahead += 60
@@ -173,13 +173,13 @@ async def test_a_task_that_had_ended_and_lives_again_counts_once(desk):
 async def test_a_task_that_is_removed_still_counts(desk):
     async with running(desk) as controller:
         task = await desk.ended("true", "n1::0")
-        await controller.actions.remove(task, force=False)
+        await controller.commands.remove(task, force=False)
         assert (await usage(controller)).total.tasks == 1
 
 
 async def test_a_task_that_is_paused_or_whose_node_is_silent_holds_its_gpus(desk):
     async with running(desk) as controller:
-        await controller.actions.pause(await desk.submit("sleep 600", "n1::0"))
+        await controller.commands.pause(await desk.submit("sleep 600", "n1::0"))
         await desk.submit("sleep 600", "n1::1")
         desk.fleet.nodes["n1"].cut()
         await until(lambda: not controller.core.links["n1"].online)
@@ -198,7 +198,7 @@ async def test_how_busy_the_gpus_of_a_task_are_is_known_while_it_runs_after_a_re
         before = controller.core.loads[task]
         assert before.seen > 0
         await until(lambda: controller.core.loads[task].seen > before.seen)
-        await controller.actions.stop(task, "kill")
+        await controller.commands.stop(task, "kill")
         assert task not in controller.core.loads
         assert (await usage(controller)).total.utilization_pct > 0
 

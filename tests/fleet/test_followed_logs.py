@@ -18,7 +18,7 @@ from tests.fleet.client import until
 async def first_go(controller, task, **query):
     """What came up to the first position with output before it, and that position."""
     got = {1: b"", 2: b""}
-    async for kind, data in controller.actions.logs(task, LogQuery(follow=True, resumable=True, **query)):
+    async for kind, data in controller.commands.logs(task, LogQuery(follow=True, resumable=True, **query)):
         if kind != POSITION:
             got[kind] += data
         elif data and any(got.values()):
@@ -30,7 +30,7 @@ async def next_go(controller, task, position, **query):
     """All that comes from there on."""
     got = {1: b"", 2: b"", 3: b""}
     wanted = LogQuery(follow=True, resumable=True, position=position, **query)
-    async for kind, data in controller.actions.logs(task, wanted):
+    async for kind, data in controller.commands.logs(task, wanted):
         if kind != POSITION:
             got[kind] += data
     return got
@@ -73,7 +73,7 @@ async def test_it_goes_on_with_the_try_that_it_was_at(desk):
         ("sh", "-c", "echo $AGENTLESS_TASK_ID; exit 1"), needs=parse_target("n1"), terms=Terms(retries=1, backoff=0.0)
     )
     async with desk.running() as controller:
-        (start,) = await controller.intake.submit(Submit((spec,), {}))
+        (start,) = await controller.submission.submit(Submit((spec,), {}))
         first, second = start.task.id.removesuffix("-2"), start.task.id.removesuffix("-2") + "-2"
         await until(lambda: controller.core.knows(second) and isinstance(controller.core.task(second).status, Ended))
         got, position = await first_go(controller, f"{first}-1")

@@ -33,10 +33,10 @@ async def test_it_holds_its_gpu_for_a_grace_time_and_is_removed_then(desk):
     async with desk.running() as controller:
         await until(lambda: gpu(controller).state == "allocated")
         desk.clock.ahead = REAP_AFTER - 30
-        controller.keeper.tick()
-        assert not controller.keeper.busy
+        controller.retention.tick()
+        assert not controller.retention.busy
         desk.clock.ahead = REAP_AFTER + 30
-        controller.keeper.tick()
+        controller.retention.tick()
         await desk.empty()
         await until(lambda: gpu(controller).holder is None)
 
@@ -63,11 +63,11 @@ async def test_one_that_cannot_be_removed_is_tried_again_a_minute_later(desk, mo
     async with desk.running() as controller:
         await until(lambda: gpu(controller).state == "allocated")
         desk.clock.ahead = REAP_AFTER + 30
-        controller.keeper.tick()
-        await until(lambda: asked and not controller.keeper.busy)
-        controller.keeper.tick()
-        assert not controller.keeper.busy
+        controller.retention.tick()
+        await until(lambda: asked and not controller.retention.busy)
+        controller.retention.tick()
+        assert not controller.retention.busy
         assert len(asked) == 1
         desk.clock.ahead += RETRY_AFTER + 1
-        controller.keeper.tick()
-        await until(lambda: len(asked) == 2 and not controller.keeper.busy)
+        controller.retention.tick()
+        await until(lambda: len(asked) == 2 and not controller.retention.busy)

@@ -19,7 +19,7 @@ GIB = 1 << 30
 async def submit(controller, share=1, floor=1, gpu=0, **terms):
     needs = Needs(gpus=1, gpu_memory=floor * GIB, nodes=("n1",), indices=(gpu,), gpu_share=share)
     spec = TaskSpec(("sleep", "600"), needs=needs, terms=Terms(**terms))
-    (start,) = await controller.intake.submit(Submit((spec,), {}))
+    (start,) = await controller.submission.submit(Submit((spec,), {}))
     return start
 
 
@@ -49,7 +49,7 @@ async def test_those_who_are_willing_run_on_one_gpu_and_the_next_waits_for_a_sha
         first, second, third = [(await submit(controller, 2)).task for _ in range(3)]
         assert sorted(on_gpu(desk)) == sorted([first.id, second.id])
         assert (third.state, "2 of 2 shares held by task" in third.reason) == ("pending", True)
-        await controller.actions.stop(first.id, "kill")
+        await controller.commands.stop(first.id, "kill")
         await until(lambda: controller.core.find(third.id).state == "running")
         assert sorted(on_gpu(desk)) == sorted([second.id, third.id])
 
@@ -58,10 +58,10 @@ async def test_who_does_not_share_waits_until_all_of_them_are_gone(desk):
     async with desk.running() as controller:
         first, second = [(await submit(controller, 2)).task.id for _ in range(2)]
         alone = (await submit(controller)).task.id
-        await controller.actions.stop(first, "kill")
+        await controller.commands.stop(first, "kill")
         await until(lambda: on_gpu(desk) == [second])
         assert controller.core.find(alone).state == "pending"
-        await controller.actions.stop(second, "kill")
+        await controller.commands.stop(second, "kill")
         await until(lambda: on_gpu(desk) == [alone])
 
 

@@ -25,7 +25,7 @@ async def start(desk, controller, command=("sleep", "600"), target="n1::0,1", *,
     for link in controller.core.links.values():
         link._clock = desk.clock
     spec = TaskSpec(command, needs=parse_target(target))
-    (started,) = await controller.intake.submit(Submit((spec,), {}))
+    (started,) = await controller.submission.submit(Submit((spec,), {}))
     await until(lambda: controller.core.find(started.task.id).state == "running")
     if idle:
         await rest(desk, controller)
@@ -96,9 +96,9 @@ async def test_by_policy_a_task_is_warned_and_then_stopped_gently(desk):
         await pass_time(desk, controller, 90)
         assert controller.core.find(task).stop is None
         await pass_time(desk, controller, 60)
-        for stop in controller.actions.resume_stops():
+        for stop in controller.commands.resume_stops():
             await stop
-        over = await controller.actions.wait(task, 20)
+        over = await controller.commands.wait(task, 20)
         assert (over.state, over.status.exit_code) == ("stopped", 0)
         assert over.status.reason.startswith("its GPUs were idle for 2m")
         warning, asked = events(controller, task)
@@ -113,9 +113,9 @@ async def test_a_busy_or_paused_task_is_not_idle(desk):
         await pass_time(desk, controller, 200)
         assert events(controller, busy) == []
         await rest(desk, controller)
-        await controller.actions.pause(busy)
+        await controller.commands.pause(busy)
         await pass_time(desk, controller, 200)
-        await controller.actions.resume(busy)
+        await controller.commands.resume(busy)
         controller.idle.tick()
         await rest(desk, controller)
         await pass_time(desk, controller, 40)

@@ -11,14 +11,14 @@ from tests.fleet.client import until
 async def submit(controller, target, seconds):
     """A task of always the same kind, without a limit."""
     spec = TaskSpec(("sh", "-c", "sleep $LONG"), env={"LONG": str(seconds)}, needs=parse_target(target))
-    (start,) = await controller.intake.submit(Submit((spec,), {}))
+    (start,) = await controller.submission.submit(Submit((spec,), {}))
     return start.task.id
 
 
 async def busy_after_short_ones(controller):
     """A task that waits for GPUs that are held by tasks like five that were short."""
     for _ in range(5):
-        await controller.actions.wait(await submit(controller, "4x", 0), 20)
+        await controller.commands.wait(await submit(controller, "4x", 0), 20)
     holder = await submit(controller, "4x", 600)
     waiting = await submit(controller, "4x", 600)
     await until(lambda: controller.scheduler.plan.promises.get(waiting))

@@ -19,7 +19,7 @@ async def test_who_is_put_on_top_starts_next(desk):
         running, first, second = await ids(controller, 3, "n1::0-3")
         controller.scheduler.move(second, 1)
         assert order(controller) == [second, first]
-        await controller.actions.stop(running, "kill")
+        await controller.commands.stop(running, "kill")
         await until(lambda: states(controller, [second]) == ["running"])
         assert states(controller, [first]) == ["pending"]
 
@@ -33,7 +33,7 @@ async def test_a_large_task_on_top_is_not_kept_waiting_by_what_was_promised_to_s
         await until(lambda: controller.scheduler.plan.promises.get(large))
         controller.scheduler.move(large, 1)
         for task in running:
-            await controller.actions.stop(task, "kill")
+            await controller.commands.stop(task, "kill")
         await until(lambda: states(controller, [large]) == ["running"])
         assert states(controller, small) == ["pending"] * 4
 

@@ -21,7 +21,7 @@ from tests.fleet.desk import Desk
 
 async def submit(controller, owner, target="1x", command=("sleep", "600"), **terms):
     spec = TaskSpec(command, needs=parse_target(target), terms=Terms(**terms))
-    (start,) = await controller.intake.submit(Submit((spec,), {}, owner=owner))
+    (start,) = await controller.submission.submit(Submit((spec,), {}, owner=owner))
     return start.task.id
 
 
@@ -57,7 +57,7 @@ async def test_who_has_used_less_is_next_although_the_other_has_waited_for_longe
         again = await submit(controller, "ann", "n1::0-3")
         other = await submit(controller, "bob", "n1::0-3")
         await until(lambda: [task.id for task in controller.scheduler.queue] == [other, again])
-        await controller.actions.stop(held, "kill")
+        await controller.commands.stop(held, "kill")
         await until(lambda: controller.core.find(other).state == "running")
         assert controller.core.find(again).state == "pending"
 
@@ -68,7 +68,7 @@ async def test_what_was_used_is_known_after_a_restart_and_what_runs_counts_too(d
         await submit(controller, "bob", "n1::2")
         desk.clock.ahead = 3600
         desk.fleet.nodes["n1"].set_clock(3600)
-        await controller.actions.stop(task, "kill")
+        await controller.commands.stop(task, "kill")
         (_, before) = await ask(controller, "GET", "/v1/shares")
     async with desk.running() as controller:
         desk.clock.ahead = 3600
@@ -191,9 +191,9 @@ async def test_a_task_is_ended_by_who_asks(desk, verb, event, cause):
 async def test_a_task_is_retried_and_removed_by_who_asks(desk):
     async with desk.running() as controller:
         task = await submit(controller, "eve", command=("true",))
-        await controller.actions.wait(task, 20)
+        await controller.commands.wait(task, 20)
         again = await done(controller, "POST", f"/v1/tasks/{task}/retry")
-        await controller.actions.wait(again["id"], 20)
+        await controller.commands.wait(again["id"], 20)
         await done(controller, "DELETE", f"/v1/tasks/{again['id']}", "bob", force="true")
         assert "agentless retry, by ann" in causes(controller, "queued")
         assert causes(controller, "removed")[-1] == "agentless rm, by bob"

@@ -10,18 +10,18 @@ from tests.fleet.test_time import started
 STAYS = "sleep 600"
 JOBS = (
     ("core", "retry"),
-    ("gate", "flush"),
+    ("exclusions", "flush"),
     ("volumes", "flush"),
     ("core", "lose_silent"),
     ("reservations", "tick"),
-    ("keeper", "tick"),
+    ("retention", "tick"),
     ("uploads", "tick"),
     ("idle", "tick"),
     ("samples", "tick"),
     ("usage", "tick"),
     ("port", "tick"),
 )
-PARTS = ("timer", "scheduler", "keeper", "uploads", "port", "samples")
+PARTS = ("deadlines", "scheduler", "retention", "uploads", "port", "samples")
 
 
 def fail(*_, **__):
@@ -56,8 +56,8 @@ async def test_a_task_whose_limit_cannot_be_kept_does_not_keep_the_limits_of_oth
         second = await started(controller, STAYS, "n1::1", time_limit=3600.0, grace=0.2)
         monkeypatch.setattr(controller.core, "apply", failing_for(first, controller.core.apply))
         desk.clock.ahead = 3601
-        controller.timer.tick()
-        assert (await controller.actions.wait(second, 20)).state == "timeout"
+        controller.deadlines.tick()
+        assert (await controller.commands.wait(second, 20)).state == "timeout"
 
 
 async def test_a_task_that_cannot_be_lost_does_not_keep_others_from_being_lost(desk, monkeypatch):
@@ -81,7 +81,7 @@ async def test_a_task_that_cannot_be_judged_idle_does_not_keep_others_from_it(de
 
 async def test_a_node_whose_leftovers_fail_does_not_keep_those_of_others_from_being_fetched(desk, monkeypatch):
     async with desk.running() as controller:
-        begin, begun = controller.keeper._begin, []
+        begin, begun = controller.retention._begin, []
 
         def first_fails(link):
             begun.append(link.node.name)
@@ -89,9 +89,9 @@ async def test_a_node_whose_leftovers_fail_does_not_keep_those_of_others_from_be
                 fail()
             begin(link)
 
-        monkeypatch.setattr(controller.keeper, "_begin", first_fails)
-        monkeypatch.setattr(controller.keeper._outputs, "settle_lost", fail)
-        controller.keeper.tick()
+        monkeypatch.setattr(controller.retention, "_begin", first_fails)
+        monkeypatch.setattr(controller.retention._outputs, "settle_lost", fail)
+        controller.retention.tick()
         assert begun == ["n1", "n2"]
 
 

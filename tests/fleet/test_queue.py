@@ -22,7 +22,7 @@ from tests.fleet.desk import Desk
 
 async def submit(controller, target="1x", command=("sleep", "600"), **terms):
     spec = TaskSpec(command, needs=parse_target(target), terms=Terms(**terms))
-    (start,) = await controller.intake.submit(Submit((spec,), {}))
+    (start,) = await controller.submission.submit(Submit((spec,), {}))
     return start
 
 
@@ -42,7 +42,7 @@ async def test_who_finds_all_gpus_busy_waits_and_is_next_when_one_is_free(desk):
     async with desk.running() as controller:
         tasks = await ids(controller, 6)
         assert states(controller, tasks) == ["running"] * 4 + ["pending"] * 2
-        await controller.actions.stop(tasks[2], "kill")
+        await controller.commands.stop(tasks[2], "kill")
         await until(lambda: controller.core.find(tasks[4]).state == "running")
         assert states(controller, tasks) == ["running", "running", "killed", "running", "running", "pending"]
         held = [controller.core.find(tasks[n]).placement.gpu_uuids for n in (0, 1, 3, 4)]
@@ -69,10 +69,10 @@ async def test_who_has_waited_for_long_enough_gives_up(desk):
     async with desk.running() as controller:
         await submit(controller, "n1::0-3")
         task = (await submit(controller, wait_for=600.0)).task.id
-        controller.timer.tick()
+        controller.deadlines.tick()
         assert controller.core.find(task).state == "pending"
         desk.clock.ahead = 601
-        controller.timer.tick()
+        controller.deadlines.tick()
         over = controller.core.find(task).status
         assert (over.state, over.reason) == ("cancelled", "gave up after 10m 0s in the queue (--wait-for)")
 
@@ -80,8 +80,8 @@ async def test_who_has_waited_for_long_enough_gives_up(desk):
 async def test_who_is_stopped_in_the_queue_never_starts(desk):
     async with desk.running() as controller:
         first, second = await ids(controller, 2, "n1::0-3")
-        assert (await controller.actions.stop(second, "stop")).state == "cancelled"
-        await controller.actions.stop(first, "kill")
+        assert (await controller.commands.stop(second, "stop")).state == "cancelled"
+        await controller.commands.stop(first, "kill")
         assert controller.core.find(second).placement is None
 
 
@@ -100,7 +100,7 @@ async def test_who_is_queued_and_has_a_turn_at_once_is_launched_once(desk, monke
 
 async def test_who_is_seen_to_run_before_the_launch_is_answered_runs(desk, monkeypatch, caplog):
     async with desk.running() as controller:
-        launcher = controller.intake._launcher
+        launcher = controller.submission._launcher
         launch = launcher._try
 
         async def slow(link, task):
@@ -114,7 +114,7 @@ async def test_who_is_seen_to_run_before_the_launch_is_answered_runs(desk, monke
         assert launches(controller, start.task.id) == 1
         holders = await ids(controller, 3)
         queued = (await submit(controller)).task.id
-        await controller.actions.stop(holders[0], "kill")
+        await controller.commands.stop(holders[0], "kill")
         await until(lambda: launches(controller, queued) == 1 and queued not in controller.core.launching)
         assert controller.core.find(queued).state == "running"
         gc.collect()
@@ -125,7 +125,7 @@ async def test_a_higher_priority_comes_first(desk):
     async with desk.running() as controller:
         first, second = await ids(controller, 2, "n1::0-3")
         urgent = (await submit(controller, "n1::0-3", priority=5)).task.id
-        await controller.actions.stop(first, "kill")
+        await controller.commands.stop(first, "kill")
         await until(lambda: controller.core.find(urgent).state == "running")
         assert controller.core.find(second).state == "pending"
 
@@ -135,7 +135,7 @@ async def test_the_queue_outlives_the_controller(desk):
         first, second, third = await ids(controller, 3, "n1::0-3")
     async with desk.running() as controller:
         assert states(controller, (first, second, third)) == ["running", "pending", "pending"]
-        await controller.actions.stop(first, "kill")
+        await controller.commands.stop(first, "kill")
         await until(lambda: controller.core.find(second).state == "running")
         assert controller.core.find(third).state == "pending"
 
@@ -153,7 +153,7 @@ async def test_a_gpu_that_a_stranger_has_beside_a_task_is_not_promised_for_the_e
     async with desk.running() as controller:
         terms = Terms(time_limit=600.0)
         spec = TaskSpec(("sleep", "600"), needs=parse_target("n2::0"), terms=terms, share=True)
-        (start,) = await controller.intake.submit(Submit((spec,), {}))
+        (start,) = await controller.submission.submit(Submit((spec,), {}))
         await until(lambda: ", beside " in controller.core.cluster().nodes["n2"].gpus[0].reason)
         task = (await submit(controller, "n2::0")).task.id
         await until(lambda: controller.scheduler.plan.promises.get(task))
@@ -174,7 +174,7 @@ async def test_who_loses_a_race_with_another_controller_waits_on(desk, tmp_path,
         assert (second.state, "GPU 0 is held by task" in second.reason) == ("pending", True)
         monkeypatch.undo()
         await link.refresh()
-        await mine.actions.stop(first, "kill")
+        await mine.commands.stop(first, "kill")
         await until(lambda: theirs.core.find(second.id).state == "running")
 
 
@@ -271,7 +271,7 @@ async def test_a_node_is_looked_at_more_often_while_somebody_waits_for_a_strange
         task = (await submit(controller, "n2::0")).task.id
         await until(lambda: link.every == SAMPLE_SOON)
         assert controller.core.links["n1"].every == SAMPLE_EVERY
-        await controller.actions.stop(task, "stop")
+        await controller.commands.stop(task, "stop")
         await until(lambda: link.every == SAMPLE_EVERY)
 
 
@@ -289,6 +289,6 @@ async def test_why_a_sweep_does_not_start_is_found_out_once_for_all_its_tasks(de
             for number in range(20)
             for target in (gpus, "n1::1")
         ]
-        found = await controller.intake.submit(Submit(tuple(specs), {}, dry_run=dry))
+        found = await controller.submission.submit(Submit(tuple(specs), {}, dry_run=dry))
         assert [start.exit_code for start in found] == [exit_code, 0] * 20
         assert len(looks) <= 6

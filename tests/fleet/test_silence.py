@@ -37,7 +37,7 @@ async def test_who_kills_a_task_whose_launch_got_no_answer_is_told_so_and_it_is_
             NoAnswer,
             match=f"task {task} may have been started; this is remembered: task {task} is ended when n1 answers",
         ):
-            await controller.actions.remove(task, force=True)
+            await controller.commands.remove(task, force=True)
         (container,) = node.engine.containers.values()
         assert container.live
         await node.restore()

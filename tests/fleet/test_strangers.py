@@ -55,10 +55,10 @@ async def settled(desk, controller):
     """All that follows from what the nodes show by now has been begun."""
     for node in ("n1", "n2"):
         await controller.core.links[node].refresh()
-    controller.timer.tick()
+    controller.deadlines.tick()
     controller.scheduler._begin()
-    controller.keeper.tick()
-    await until(lambda: not controller.core.launching and not controller.keeper.busy)
+    controller.retention.tick()
+    await until(lambda: not controller.core.launching and not controller.retention.busy)
 
 
 async def row(controller, task):
@@ -145,9 +145,9 @@ async def test_a_copy_of_signed_labels_is_not_the_task(desk, node):
 async def test_labels_of_a_task_that_was_removed_are_not_a_task_any_more(desk):
     async with desk.running() as controller:
         task = await desk.submit("exit 1", "n1::0")
-        await controller.actions.wait(task)
+        await controller.commands.wait(task)
         labels = labels_of(desk, task)
-        await controller.actions.remove(task)
+        await controller.commands.remove(task)
         controller.core.forgotten.clear()  # as after a restart
         await put(desk, controller, labels, name=f"agentless-{task}", command=["sleep", "60"])
         await settled(desk, controller)
@@ -193,7 +193,7 @@ async def test_a_task_that_is_remembered_needs_no_signature(desk):
     async with desk.running() as controller:
         await settled(desk, controller)
         assert controller.core.tasks[task].state == "running"
-        await controller.actions.stop(task, "kill")
+        await controller.commands.stop(task, "kill")
         assert controller.core.find(task).state == "killed"
 
 
@@ -226,7 +226,7 @@ async def test_an_image_made_of_a_task_holds_its_gpu_for_itself(desk):
     async with desk.running() as controller:
         task = await desk.submit("sleep 60", "n1::0")
         copy = await put(desk, controller, labels_of(desk, task), command=["sleep", "60"])
-        await controller.actions.stop(task, "kill")
+        await controller.commands.stop(task, "kill")
         gpu = controller.core.cluster().nodes["n1"].gpus[0]
         assert (gpu.state, gpu.holder.task) == ("allocated", copy.id[:12])
 
@@ -245,7 +245,7 @@ async def test_a_task_whose_next_name_somebody_has_taken_on_a_node_is_tried_else
     """Ids of tries are no secret. It costs the task none of its tries."""
     async with desk.running() as controller:
         spec = TaskSpec(("sh", "-c", "exit 1"), needs=Needs(), terms=Terms(retries=1, backoff=1.0))
-        (start,) = await controller.intake.submit(Submit((spec,), {}))
+        (start,) = await controller.submission.submit(Submit((spec,), {}))
         task = start.task.id
         node = controller.core.find(task).node
         await put(desk, controller, {}, node=node, name=f"agentless-{task}-2", command=["sleep", "600"])

@@ -32,28 +32,28 @@ async def test_a_stop_that_cannot_be_done_yet_is_told_once(desk):
         task = await desk.submit(STAYS)
         node.stop_engine()
         with pytest.raises(RuntimeFailed):
-            await controller.actions.stop(task, "kill")
+            await controller.commands.stop(task, "kill")
         for _ in range(3):
-            for work in controller.actions.resume_stops():
+            for work in controller.commands.resume_stops():
                 with pytest.raises(RuntimeFailed):
                     await work
         assert told(controller, task).count("stop-asked") == 1
         node.start_engine()
         await until(lambda: controller.core.cluster().nodes["n1"].state == "online")
-        (work,) = controller.actions.resume_stops()
+        (work,) = controller.commands.resume_stops()
         assert (await work).state == "killed"
 
 
 async def test_a_second_stop_that_gives_up_does_not_begin_a_third(desk):
     async with desk.running() as controller:
         task = await desk.submit("trap '' TERM; while :; do sleep 0.1; done")
-        first = asyncio.create_task(controller.actions.stop(task, "stop", 15))
-        second = asyncio.create_task(controller.actions.stop(task, "stop", 15))
-        await until(lambda: controller.core.tasks[task].stop and controller.actions._stopping[task] == 2)
+        first = asyncio.create_task(controller.commands.stop(task, "stop", 15))
+        second = asyncio.create_task(controller.commands.stop(task, "stop", 15))
+        await until(lambda: controller.core.tasks[task].stop and controller.commands._stopping[task] == 2)
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)
-        assert controller.actions.resume_stops() == []
-        await controller.actions.stop(task, "kill")
+        assert controller.commands.resume_stops() == []
+        await controller.commands.stop(task, "kill")
         assert (await first).state == "killed"
 
 
@@ -110,7 +110,7 @@ async def test_of_a_batch_every_target_is_answered_although_one_task_is_removed_
 
         monkeypatch.setattr(link, "run", slowly)
         specs = tuple(TaskSpec(("sh", "-c", STAYS), needs=parse_target(node)) for node in ("n1", "n2"))
-        submit = asyncio.create_task(controller.intake.submit(Submit(specs, {})))
+        submit = asyncio.create_task(controller.submission.submit(Submit(specs, {})))
         await until(lambda: {task.state for task in controller.core.tasks.values()} >= {"assigning", "running"})
         (waiting,) = [task for task in controller.core.tasks.values() if task.state == "assigning"]
         controller.core.forget(waiting, "removed", "a test")
@@ -141,8 +141,8 @@ async def test_a_name_that_is_the_id_of_another_task_hides_nothing(desk):
     async with desk.running() as controller:
         task = await desk.ended("true")
         spec = TaskSpec(("true",), name=task, needs=parse_target("n2"))
-        (start,) = await controller.intake.submit(Submit((spec,), {}))
-        await controller.actions.wait(start.task.id, 20)
+        (start,) = await controller.submission.submit(Submit((spec,), {}))
+        await controller.commands.wait(start.task.id, 20)
         await controller.core.links["n1"].refresh()
         assert told(controller, task).count("adopted") == 0
         assert controller.core.find(task).id == task

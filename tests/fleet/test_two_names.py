@@ -37,20 +37,20 @@ async def test_the_log_of_a_task_is_fetched_once(desk):
         await asyncio.gather(*(link.ready() for link in controller.core.links.values()))
         gpu = controller.core.homes[desk.fleet.nodes["n1"].gpus.uuids[0]]
         fetched = []
-        keep = controller.keeper._fetch
+        keep = controller.retention._fetch
 
         async def fetch(link, task):
             fetched.append((link.node.name, task.id))
             await keep(link, task)
 
-        controller.keeper._fetch = fetch
+        controller.retention._fetch = fetch
         task = await desk.ended("echo words", f"{gpu}::0")
         for link in controller.core.links.values():
             await link.refresh()
-        controller.keeper._logs.remove(task)
-        controller.keeper._idle.clear()
-        controller.keeper.tick()
-        await until(lambda: desk.kept(task) and not controller.keeper.busy)
+        controller.retention._logs.remove(task)
+        controller.retention._idle.clear()
+        controller.retention.tick()
+        await until(lambda: desk.kept(task) and not controller.retention.busy)
         assert fetched == [(gpu, task)] * 2
         assert (await desk.log(task))[1] == b"words\n"
 

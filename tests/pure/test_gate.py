@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.controller.nodes.exclusion import Gate
+from agentless.controller.nodes.exclusion import Exclusions
 from agentless.errors import StateError
 from agentless.inventory.inventory import load
 from agentless.model.nodes.cluster import Cluster, Node
@@ -509,7 +509,7 @@ def test_a_state_with_thousands_of_gpus_is_read_and_forgets_most(tmp_path: Path)
     gpus = {uuid("node1", n): GpuRecord(reading("node1", n)) for n in range(4500)}
     store.save({"node1": NodeRecord(DRAIN, gpus)})
     core = SimpleNamespace()
-    Gate(core, store)  # type: ignore[arg-type]
+    Exclusions(core, store)  # type: ignore[arg-type]
     assert (len(core.records["node1"].gpus), core.records["node1"].drain) == (REMEMBERED, DRAIN)
 
 

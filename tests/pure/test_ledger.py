@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from agentless.controller.state.events import Hub
+from agentless.controller.state.events import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import Refused, StateError
 from agentless.model.tasks.event import Assigned, Exited, Froze, Launched, Queued, Restarted, StopAsked
@@ -35,7 +35,7 @@ def opened(folder: Path) -> Ledger:
     store, history = TaskStore(folder / "state.json"), History(folder / "history.sqlite")
     _open.append(history)
     clock: Any = SimpleNamespace(now=lambda: NOW)
-    return Ledger("me@here", store, history, SecretStore(folder / "secrets"), Hub(), clock)
+    return Ledger("me@here", store, history, SecretStore(folder / "secrets"), EventBus(), clock)
 
 
 def full(*_: object, **__: object) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentless.controller.state.group_commit import Together
+from agentless.controller.state.group_commit import GroupCommit
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import IllegalMove, StateError
 from agentless.model.tasks.event import Assigned, Dated, Event, Exited, Launched, Queued, Restarted, Unplaced
@@ -102,7 +102,7 @@ def test_answers_that_come_together_are_two_writes_at_most(ledger: Ledger, monke
     counted = writes(ledger, monkeypatch)
 
     async def answer() -> None:
-        together, launched = Together(ledger), Launched(CID)
+        together, launched = GroupCommit(ledger), Launched(CID)
         await asyncio.gather(*(together.apply(key, launched, "docker run answered") for key in ids))
 
     asyncio.run(answer())
@@ -119,7 +119,7 @@ def test_each_of_those_that_come_together_hears_that_the_disk_is_full(
     monkeypatch.setattr(ledger._store, "save", full)
 
     async def answer() -> list[BaseException | None]:
-        together, launched = Together(ledger), Launched(CID)
+        together, launched = GroupCommit(ledger), Launched(CID)
         waits = (together.apply(key, launched, "docker run answered") for key in ("t1", "t2"))
         return await asyncio.gather(*waits, return_exceptions=True)
 
@@ -132,7 +132,7 @@ def test_who_is_gone_does_not_hold_up_the_others(ledger: Ledger) -> None:
     event: Event = Launched(CID)
 
     async def answer() -> None:
-        together = Together(ledger)
+        together = GroupCommit(ledger)
         await asyncio.gather(together.apply("gone", event, "a"), together.apply("t1", event, "b"))
 
     asyncio.run(answer())
@@ -145,7 +145,7 @@ def test_one_that_cannot_be_is_told_so_and_does_not_hold_up_the_others(ledger: L
     event: Event = Launched(CID)
 
     async def answer() -> list[BaseException | None]:
-        together = Together(ledger)
+        together = GroupCommit(ledger)
         waits = (together.apply(key, event, "docker run answered") for key in ("t1", "t2"))
         return await asyncio.gather(*waits, return_exceptions=True)
 

@@ -16,7 +16,7 @@ import pytest
 
 from agentless.controller.app import Controller
 from agentless.controller.images import distribution, upload
-from agentless.controller.images.distribution import Sync
+from agentless.controller.images.distribution import Distribution
 from agentless.controller.images.upload import Job
 from agentless.errors import AgentlessError, RuntimeFailed, Unreachable
 from agentless.model.images.transfer import Progress, Sent
@@ -35,7 +35,7 @@ class World:
 
     lab: Lab
     controller: Controller
-    distribution: Sync
+    distribution: Distribution
 
     async def send(self, image: str, *to: str, source: str = "node1", **how) -> dict[str, Sent | AgentlessError]:
         links = self.controller.core.links
@@ -97,7 +97,7 @@ async def world(lab: Lab, image: str, tmp_path: Path, monkeypatch: pytest.Monkey
     controller = Controller(tmp_path, lab.inventory)
     await controller.start()
     await asyncio.gather(*(link.ready() for link in controller.core.links.values()))
-    yield World(lab, controller, Sync(controller.core))
+    yield World(lab, controller, Distribution(controller.core))
     await controller.close()
     clean(lab.nodes["node2"])
     left = [line for node in lab.nodes.values() for _, line in node.leftovers()]
@@ -292,7 +292,7 @@ async def test_two_pushes_at_once_are_one(world: World, image: str) -> None:
 
 async def test_two_controllers_end_well(world: World, image: str) -> None:
     links = world.controller.core.links
-    other = Sync(world.controller.core)
+    other = Distribution(world.controller.core)
     first, second = await asyncio.gather(
         world.send(image), other.send(image, links["node1"], [links["node2"]], tags=[TAG])
     )

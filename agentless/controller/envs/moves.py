@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from agentless.controller.envs.envs import Envs, Tell
-from agentless.controller.images.distribution import Sync
+from agentless.controller.images.distribution import Distribution
 from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.conversation import conversed
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Unreachable, UsageError
@@ -46,9 +46,9 @@ class _Coming:
 class Moves:
     """Sends envs."""
 
-    def __init__(self, envs: Envs, sync: Sync) -> None:
+    def __init__(self, envs: Envs, distribution: Distribution) -> None:
         self._envs = envs
-        self._sync = sync
+        self._distribution = distribution
         self._coming: dict[tuple[str, str], _Coming] = {}
 
     async def bring(self, ref: EnvRef, image: str, link: Link, tell: Callable[[Progress], None]) -> Sent:
@@ -81,7 +81,7 @@ class Moves:
         name = link.node.name
         self._check_room(link, ref, image)
         source = envs.holder(ref, image, beside=[name])
-        found = await self._sync.send(
+        found = await self._distribution.send(
             image, source, [link], tags=[ref.image], tell=tell, shared_dir=envs.core.shared_dir
         )
         sent = found[name]
@@ -114,7 +114,7 @@ class Moves:
             if targets:
                 source = envs.holder(ref, version.id)
                 tell({"kind": "say", "text": f"{ref} goes from {source.node.name} to {_names(targets)}"})
-                done |= await self._sync.send(
+                done |= await self._distribution.send(
                     version.id,
                     source,
                     targets,

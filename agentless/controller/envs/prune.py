@@ -12,7 +12,7 @@ from agentless.model.images.env import EnvRef, Sight, check_name
 from agentless.rules.images.envs import assumed_words, env_named, prunable
 
 
-class Tidy:
+class Prune:
     """Removes envs."""
 
     def __init__(self, envs: Envs, moves: Moves) -> None:

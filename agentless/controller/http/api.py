@@ -31,7 +31,7 @@ from agentless.controller.http.routes import (
     volumes,
     watch,
 )
-from agentless.controller.http.services import House
+from agentless.controller.http.services import Services
 from agentless.controller.nodes.registry import Core
 from agentless.errors import AgentlessError, ControllerError
 from agentless.model.tasks.spec import MAX_NUMBER
@@ -74,7 +74,7 @@ class _Api(FastAPI):
         return super().openapi()
 
 
-def make(house: House) -> FastAPI:
+def make(services: Services) -> FastAPI:
     """The application."""
 
     async def current(request: Request) -> None:
@@ -85,8 +85,8 @@ def make(house: House) -> FastAPI:
                 "run: agentless controller stop (tasks go on), and try again"
             )
         wanted = unquote(request.headers.get("x-agentless-inventory", "")) or None
-        await house.use_inventory(wanted, reading=request.method == "GET")
-        request.state.warning = house.warning  # as it is once the request is done
+        await services.use_inventory(wanted, reading=request.method == "GET")
+        request.state.warning = services.warning  # as it is once the request is done
 
     problem = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     app = _Api(
@@ -98,7 +98,7 @@ def make(house: House) -> FastAPI:
         redoc_url=None,
     )
     app.add_middleware(_Warnings)
-    core = house.core
+    core = services.core
 
     @app.exception_handler(AgentlessError)
     async def failed(_: Request, error: Exception) -> JSONResponse:
@@ -121,15 +121,15 @@ def make(house: House) -> FastAPI:
 
     @app.get("/v1/controller")
     async def controller() -> ControllerView:
-        return house.describe()
+        return services.describe()
 
     @app.post("/v1/controller/stop")
     async def stop_controller() -> ControllerView:
-        house.leave()
-        return house.describe()
+        services.leave()
+        return services.describe()
 
     for routes in (tasks, terminal, files, uploads, volumes, envs, queue, nodes, watch, figures):
-        routes.add_to(app, house)
+        routes.add_to(app, services)
 
     # ----------------------------------------------------------------- events
 

@@ -12,18 +12,18 @@ from starlette.responses import Response
 from agentless.controller.envs.builds import Builds
 from agentless.controller.envs.envs import Envs
 from agentless.controller.envs.moves import Moves
-from agentless.controller.envs.prune import Tidy
+from agentless.controller.envs.prune import Prune
 from agentless.controller.files.node_files import Files
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.files.volumes import Volumes
-from agentless.controller.nodes.exclusion import Gate
-from agentless.controller.nodes.host_keys import Trust
+from agentless.controller.nodes.exclusion import Exclusions
+from agentless.controller.nodes.host_keys import HostKeys
 from agentless.controller.nodes.registry import Core
 from agentless.controller.scheduling.reservations import Reservations
 from agentless.controller.scheduling.scheduler import Scheduler
-from agentless.controller.tasks.commands import Actions
+from agentless.controller.tasks.commands import TaskCommands
 from agentless.controller.tasks.exec import Terminals
-from agentless.controller.tasks.submission import Intake
+from agentless.controller.tasks.submission import Submission
 from agentless.controller.usage.samples import Samples
 from agentless.controller.usage.usage import Usage
 from agentless.model.owner import check_owner
@@ -39,24 +39,24 @@ def _asking(request: Request) -> str | None:
 Asking = Annotated[str | None, Depends(_asking)]
 
 
-class House(Protocol):
+class Services(Protocol):
     """What the process around the API provides."""
 
     core: Core
-    intake: Intake
+    submission: Submission
     scheduler: Scheduler
-    actions: Actions
-    gate: Gate
+    commands: TaskCommands
+    exclusions: Exclusions
     reservations: Reservations
     samples: Samples
     usage: Usage
-    trust: Trust
+    host_keys: HostKeys
     terminals: Terminals
     files: Files
     envs: Envs
     builds: Builds
     moves: Moves
-    tidy: Tidy
+    prune: Prune
     uploads: Uploads
     volumes: Volumes
     leaving: bool

@@ -50,7 +50,7 @@ class _Way:
     folder: str
 
 
-class Sync:
+class Distribution:
     """Brings images from node to node."""
 
     def __init__(self, core: Core) -> None:

@@ -18,7 +18,7 @@ REASON = 200
 """So many characters a reason has at most: it is said in the queue, for every task that waits."""
 
 
-class Gate:
+class Exclusions:
     """Keeps nodes and GPUs out, and lets them in again. `policy` is the inventory's.
 
     `by` is who asks, None: the controller's own owner.

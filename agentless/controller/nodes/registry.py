@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from agentless.controller.guarded import guarded, guarded_item
 from agentless.controller.nodes.connection import Link, Sighting
-from agentless.controller.state.events import Hub
+from agentless.controller.state.events import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import NotFound, StateError
 from agentless.model.nodes.cluster import Cluster, Node
@@ -57,7 +57,7 @@ class Core(Ledger):
     """
 
     def __init__(
-        self, owner: str, store: TaskStore, history: History, secrets: SecretStore, hub: Hub, clock: Clock
+        self, owner: str, store: TaskStore, history: History, secrets: SecretStore, hub: EventBus, clock: Clock
     ) -> None:
         self.links: dict[str, Link] = {}
         super().__init__(owner, store, history, secrets, hub, clock)

@@ -18,7 +18,7 @@ MOST = 50_000
 """So many of the last runs are read at the start: that takes half a second."""
 
 
-class Past:
+class RunHistory:
     """GPU-hours by owner, decayed, and how long tasks of a kind took.
 
     `trouble` is why what was before the start is not known, in words.

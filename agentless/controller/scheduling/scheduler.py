@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from agentless import plugins
 from agentless.controller.nodes.connection import SAMPLE_SOON
 from agentless.controller.nodes.registry import Core
-from agentless.controller.scheduling.run_history import Past
+from agentless.controller.scheduling.run_history import RunHistory
 from agentless.errors import AgentlessError, Refused, StateError, Unreachable, UsageError
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.event import Assigned, Moved
@@ -45,12 +45,14 @@ class Scheduler:
     `learn`: tasks without a limit are expected to take as long as those of their kind took.
     """
 
-    def __init__(self, core: Core, launch: Callable[[str, Callable[[str], bool]], None], past: Past) -> None:
+    def __init__(
+        self, core: Core, launch: Callable[[str, Callable[[str], bool]], None], run_history: RunHistory
+    ) -> None:
         self.policy = "pack"
         self.learn = False
         self.plan = Plan()
         self._core = core
-        self._past = past
+        self._run_history = run_history
         self._used: Mapping[str, float] = {}
         self._positions: dict[str, int] = {}
         self._reasons: dict[str, str] = {}
@@ -74,8 +76,8 @@ class Scheduler:
         now = self._core.clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
         cluster = self._core.cluster()
-        self._used = self._past.used()
-        lengths = self._past.lengths(others) if self.learn else {}
+        self._used = self._run_history.used()
+        lengths = self._run_history.lengths(others) if self.learn else {}
         queue, placed = order([*waiting, *others], self._used), self._core.tasks.values()
         return plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
 
@@ -89,7 +91,7 @@ class Scheduler:
 
     def shares(self) -> list[ShareView]:
         """What each owner has used lately, holds and waits for."""
-        return self._past.shares()
+        return self._run_history.shares()
 
     def outlook(self, task: Task) -> Outlook:
         """What one who waits is told."""
@@ -190,7 +192,7 @@ class Scheduler:
         queue = self._in_order(*([] if task.id in self._core.tasks else [task]))
         before = queue[: [each.id for each in queue].index(task.id)]
         promises = {key: promise for key, promise in looked.promises.items() if key}  # one that is new has none to keep
-        lengths = self._past.lengths([task]) if self.learn else {}
+        lengths = self._run_history.lengths([task]) if self.learn else {}
         return Ahead(before, promises, self._policies, lengths, tuple(self._core.tasks.values()))
 
     @property

@@ -13,7 +13,7 @@ BACKLOG = 1000
 News = dict[str, Any]
 
 
-class Hub:
+class EventBus:
     """Publishes values to any number of listeners; a slow one never holds up the others."""
 
     def __init__(self) -> None:

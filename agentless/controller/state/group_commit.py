@@ -10,7 +10,7 @@ from agentless.errors import IllegalMove
 from agentless.model.tasks.event import Event
 
 
-class Together:
+class GroupCommit:
     """A way into the ledger for what many tasks go through at once, like the answers to their launches.
 
     The first event is written at once. Those that come soon after a write wait for as long as it took, so that the

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import orjson
 
 from agentless.controller.guarded import guarded
-from agentless.controller.state.events import Hub, News
+from agentless.controller.state.events import EventBus, News
 from agentless.errors import Refused, StateError
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.tasks.event import Adopted, Dated, Delayed, Event, Queued, StopAsked
@@ -68,7 +68,7 @@ class Ledger:
     """
 
     def __init__(
-        self, owner: str, store: TaskStore, history: History, secrets: SecretStore, hub: Hub, clock: Clock
+        self, owner: str, store: TaskStore, history: History, secrets: SecretStore, hub: EventBus, clock: Clock
     ) -> None:
         self.owner = owner
         self.history = history

@@ -40,7 +40,7 @@ RECONNECTED_WITHIN = 30.0
 """Seconds that a log which broke off waits for its node before it says that it still does."""
 
 
-class Actions:
+class TaskCommands:
     """The verbs. Each returns the task as it is when the node has answered.
 
     `by` is who asks, as the events say it; None: the controller's own owner.

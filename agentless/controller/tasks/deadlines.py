@@ -10,7 +10,7 @@ from typing import Any
 
 from agentless.controller.guarded import guarded, guarded_item
 from agentless.controller.nodes.registry import Core
-from agentless.controller.tasks.commands import Actions
+from agentless.controller.tasks.commands import TaskCommands
 from agentless.model.tasks.event import StopAsked
 from agentless.rules.tasks.due import due
 
@@ -18,12 +18,12 @@ AT_LEAST_EVERY = 5.0
 """Seconds between two looks at the clock, which may have been set, and at stops that could not be carried out yet."""
 
 
-class Timer:
-    """Follows all tasks; what is asked of their containers is done by `actions`."""
+class Deadlines:
+    """Follows all tasks; what is asked of their containers is done by `commands`."""
 
-    def __init__(self, core: Core, actions: Actions) -> None:
+    def __init__(self, core: Core, commands: TaskCommands) -> None:
         self._core = core
-        self._actions = actions
+        self._commands = commands
         self._stops_at = 0.0
         self._work: asyncio.Task[None] | None = None
         self._chores: set[asyncio.Task[None]] = set()
@@ -53,7 +53,7 @@ class Timer:
                             self._stops_at = now
         if now >= self._stops_at or self._stops_at > now + AT_LEAST_EVERY:
             self._stops_at = now + AT_LEAST_EVERY
-            for stop in self._actions.resume_stops():
+            for stop in self._commands.resume_stops():
                 self._chores.add(chore := asyncio.create_task(_quietly(stop)))
                 chore.add_done_callback(self._chores.discard)
         return wait

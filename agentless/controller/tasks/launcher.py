@@ -13,7 +13,7 @@ from agentless.controller.envs.moves import Moves
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.registry import Core
-from agentless.controller.state.group_commit import Together
+from agentless.controller.state.group_commit import GroupCommit
 from agentless.controller.tasks.launch_scripts import Launches
 from agentless.engines.docker.engine import FilesMissing, Held, ImageMissing, Unseen
 from agentless.errors import (
@@ -56,7 +56,7 @@ class Launcher:
         self._core = core
         self._moves = moves
         self._uploads = uploads
-        self._together = Together(core)
+        self._commits = GroupCommit(core)
         self._launches: defaultdict[str, Launches] = defaultdict(Launches)
         self._background: set[asyncio.Task[None]] = set()
         core.relaunch = self._relaunch
@@ -184,7 +184,7 @@ class Launcher:
     async def _answered(self, link: Link, task: Task, container: str) -> None:
         program = "systemd-run" if task.spec.on_node_itself else "docker run"
         try:
-            await self._together.apply(task.id, Launched(container), f"{program} on {link.node.name} answered")
+            await self._commits.apply(task.id, Launched(container), f"{program} on {link.node.name} answered")
         except IllegalMove as error:
             # No refusal of the node: the task was seen there before the answer came, and is what it was seen to be.
             _log.info("task %s: %s", task.id, error)

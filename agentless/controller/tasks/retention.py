@@ -38,7 +38,7 @@ FETCH_WITHIN = 3600.0
 _log = logging.getLogger(__name__)
 
 
-class Keeper:
+class Retention:
     """Fetches logs and removes containers one after the other on each node, and outputs of a few tasks at once.
 
     `keep` are the settings in force.

@@ -55,7 +55,7 @@ class Submit:
     repeated: bool = False
 
 
-class Intake:
+class Submission:
     """Takes tasks in."""
 
     def __init__(

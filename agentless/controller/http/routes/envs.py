@@ -19,15 +19,15 @@ from agentless.controller.http.schemas import (
     RollbackEnvRequest,
     SaveEnvRequest,
 )
-from agentless.controller.http.services import Asking, House
+from agentless.controller.http.services import Asking, Services
 from agentless.model.images.env import parse_ref
 from agentless.model.terminal import Size
 from agentless.model.view import EnvView
 
 
-def add_to(app: FastAPI, house: House) -> None:
+def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    core, envs = house.core, house.envs
+    core, envs = services.core, services.envs
 
     @app.get("/v1/envs")
     async def listed() -> list[EnvView]:
@@ -41,16 +41,16 @@ def add_to(app: FastAPI, house: House) -> None:
 
     @app.post("/v1/env/prune")
     async def prune(request: PruneEnvsRequest, me: Asking) -> dict[str, Any]:
-        return await house.tidy.prune(me or core.owner, dry_run=request.dry_run)
+        return await services.prune.prune(me or core.owner, dry_run=request.dry_run)
 
     @app.post("/v1/env/import")
     async def take_in(me: Asking, env: str | None = None, node: str | None = None) -> Response:
         """The body is an archive as `docker save` writes it, with one image and without names."""
-        return Told(lambda tell, body: house.moves.take_in(env, node, me or core.owner, body, tell), upload=True)
+        return Told(lambda tell, body: services.moves.take_in(env, node, me or core.owner, body, tell), upload=True)
 
     @app.post("/v1/envs/{env}")
     async def create(env: str, request: CreateEnvRequest, me: Asking) -> Response:
-        return Told(lambda tell, _: house.builds.create(env, request.image, request.node, me or core.owner, tell))
+        return Told(lambda tell, _: services.builds.create(env, request.image, request.node, me or core.owner, tell))
 
     @app.post("/v1/envs/{env}/build")
     async def build(
@@ -63,37 +63,39 @@ def add_to(app: FastAPI, house: House) -> None:
     ) -> Response:
         """The body is the context, as a tar archive."""
         wish = Wish(dockerfile, base, node, message)
-        return Told(lambda tell, body: house.builds.build(env, wish, me or core.owner, body, tell), upload=True)
+        return Told(lambda tell, body: services.builds.build(env, wish, me or core.owner, body, tell), upload=True)
 
     @app.post("/v1/envs/{env}/terminal")
     async def terminal(
         env: str, me: Asking, command: Annotated[tuple[str, ...], Query()] = (), size: str | None = None
     ) -> Response:
         """A program in the build container, as in that of a task."""
-        opening = house.builds.open(env, command, None if size is None else Size.parse(size), me)
-        return Talk(house, opening, "the controller was stopped, and the terminal with it; the env is as it was left")
+        opening = services.builds.open(env, command, None if size is None else Size.parse(size), me)
+        return Talk(
+            services, opening, "the controller was stopped, and the terminal with it; the env is as it was left"
+        )
 
     @app.post("/v1/envs/{env}/save")
     async def save(env: str, request: SaveEnvRequest, me: Asking) -> Response:
-        return Told(lambda tell, _: house.builds.save(env, request.message, me or core.owner, tell))
+        return Told(lambda tell, _: services.builds.save(env, request.message, me or core.owner, tell))
 
     @app.post("/v1/envs/{env}/rollback")
     async def rollback(env: str, request: RollbackEnvRequest, me: Asking) -> Response:
         ref = parse_ref(env)
-        return Told(lambda tell, _: house.builds.rollback(ref, me or core.owner, tell, force=request.force))
+        return Told(lambda tell, _: services.builds.rollback(ref, me or core.owner, tell, force=request.force))
 
     @app.post("/v1/envs/{env}/push")
     async def push(env: str, request: PushEnvRequest, me: Asking) -> Response:
         ref = parse_ref(env)
-        return Told(lambda tell, _: house.moves.push(ref, request.nodes, request.via, me or core.owner, tell))
+        return Told(lambda tell, _: services.moves.push(ref, request.nodes, request.via, me or core.owner, tell))
 
     @app.get("/v1/envs/{env}/export")
     async def export(env: str) -> Response:
         """The archive in frames, like a log."""
-        ref, archive = await house.moves.export(parse_ref(env))
+        ref, archive = await services.moves.export(parse_ref(env))
         headers = {"x-agentless-env": str(ref)}
         return StreamingResponse(frames(archive), media_type="application/octet-stream", headers=headers)
 
     @app.delete("/v1/envs/{env}")
     async def remove(env: str, me: Asking) -> dict[str, Any]:
-        return await asyncio.shield(house.tidy.remove(env, me or core.owner, lambda _: None))
+        return await asyncio.shield(services.prune.remove(env, me or core.owner, lambda _: None))

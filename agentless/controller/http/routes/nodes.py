@@ -11,7 +11,7 @@ from fastapi import FastAPI, Query
 from pydantic import FiniteFloat
 
 from agentless.controller.http.schemas import DrainRequest, ResumeRequest, TrustRequest
-from agentless.controller.http.services import Asking, House
+from agentless.controller.http.services import Asking, Services
 from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.host_keys import HostKey
 from agentless.controller.nodes.registry import Core
@@ -29,9 +29,9 @@ _Nodes = Annotated[tuple[str, ...], Query()]
 """Any number of `node=` in a query."""
 
 
-def add_to(app: FastAPI, house: House) -> None:
+def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    core = house.core
+    core = services.core
 
     def named(nodes: Iterable[str]) -> list[Link]:
         """The links to these nodes, each once; to all where none is named."""
@@ -52,20 +52,20 @@ def add_to(app: FastAPI, house: House) -> None:
     async def drain(node: str, request: DrainRequest, me: Asking) -> NodeView:
         """From now on nothing new starts there."""
         await core.heard([core.link(node).node.name])
-        return node_view(house.gate.drain(node, request.reason, me))
+        return node_view(services.exclusions.drain(node, request.reason, me))
 
     @app.post("/v1/nodes/{node}/resume")
     async def resume_node(node: str, request: ResumeRequest, me: Asking) -> ResumeView:
         """Let it in again, or a GPU of it that was found unhealthy."""
         await core.heard([core.link(node).node.name])
-        found, lifted = house.gate.resume(node, request.gpu, me)
+        found, lifted = services.exclusions.resume(node, request.gpu, me)
         return ResumeView(node_view(found), lifted)
 
     @app.get("/v1/nodes/{node}/empty")
     async def empty(node: str, within: FiniteFloat = 0.0) -> NodeView:
         """The node when no task lives on it any more or it is not drained, or as it is after `within` seconds."""
         await core.heard([core.link(node).node.name])
-        return node_view(await house.gate.empty(node, within))
+        return node_view(await services.exclusions.empty(node, within))
 
     @app.get("/v1/gpus")
     async def gpus(me: Asking, node: str | None = None) -> list[GpuView]:
@@ -94,20 +94,20 @@ def add_to(app: FastAPI, house: House) -> None:
 
     @app.get("/v1/host-keys")
     async def host_keys(node: _Nodes = ()) -> list[HostKey]:
-        return await house.trust.ask_all(named(node))
+        return await services.host_keys.ask_all(named(node))
 
     @app.post("/v1/host-keys")
     async def trust_all(fingerprints: dict[str, str]) -> list[HostKey]:
         """Record the keys of several nodes, each by its fingerprint, as `GET /v1/host-keys` showed it."""
-        return await house.trust.record_all({core.link(node): shown for node, shown in fingerprints.items()})
+        return await services.host_keys.record_all({core.link(node): shown for node, shown in fingerprints.items()})
 
     @app.get("/v1/nodes/{node}/host-key")
     async def host_key(node: str) -> HostKey:
-        return await house.trust.ask(core.link(node))
+        return await services.host_keys.ask(core.link(node))
 
     @app.post("/v1/nodes/{node}/trust")
     async def trust(node: str, request: TrustRequest) -> HostKey:
-        return await house.trust.record(core.link(node), request.fingerprint)
+        return await services.host_keys.record(core.link(node), request.fingerprint)
 
 
 def _gpu(core: Core, node: str, gpu: Gpu, asking: str, reserved: str | None) -> GpuView:

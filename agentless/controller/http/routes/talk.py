@@ -14,7 +14,7 @@ import orjson
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
-from agentless.controller.http.services import House
+from agentless.controller.http.services import Services
 from agentless.controller.tasks.exec import Program
 from agentless.errors import AgentlessError, ControllerError, UsageError
 from agentless.model.terminal import DATA, END, RESIZE, Frames, Size, frame
@@ -42,15 +42,15 @@ class Talk(Response):
     That is told by an error with the words in `leaving`.
     """
 
-    def __init__(self, house: House, opening: AbstractAsyncContextManager[Speaker], leaving: str) -> None:
+    def __init__(self, services: Services, opening: AbstractAsyncContextManager[Speaker], leaving: str) -> None:
         super().__init__(media_type="application/octet-stream")
-        self._house, self._opening, self._words = house, opening, leaving
+        self._services, self._opening, self._words = services, opening, leaving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Both directions."""
         del scope
         begun, end = False, None
-        leaving = asyncio.create_task(self._house.core.hub.until(lambda: self._house.leaving))
+        leaving = asyncio.create_task(self._services.core.hub.until(lambda: self._services.leaving))
         try:
             async with self._opening as program:
                 headers = [(b"content-type", b"application/octet-stream")]

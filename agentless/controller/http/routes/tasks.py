@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import FiniteFloat
 
 from agentless.controller.http.schemas import RecoveryRequest, StopRequest, SubmitRequest
-from agentless.controller.http.services import Asking, House, seen_by
+from agentless.controller.http.services import Asking, Services, seen_by
 from agentless.controller.tasks.submission import Submit
 from agentless.errors import AgentlessError, Refused
 from agentless.model.tasks.log_query import LogQuery, Position
@@ -27,9 +27,9 @@ from agentless.model.view import (
 from agentless.rules.tasks.identity import digest
 
 
-def add_to(app: FastAPI, house: House) -> None:
+def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    core = house.core
+    core = services.core
 
     @app.get("/v1/tasks")
     async def tasks(
@@ -63,7 +63,7 @@ def add_to(app: FastAPI, house: House) -> None:
             request.request,
             request.repeated,
         )
-        found = await house.intake.submit(asked)
+        found = await services.submission.submit(asked)
         return [replace(start, task=seen_by(me, start.task)) if start.task else start for start in found]
 
     @app.get("/v1/tasks/{task}")
@@ -84,11 +84,11 @@ def add_to(app: FastAPI, house: House) -> None:
     @app.get("/v1/tasks/{task}/script")
     async def script(task: str) -> ScriptView:
         """What its launch gives, or gave, to the `sh` of its node; values of secrets are left out."""
-        return house.actions.script(task)
+        return services.commands.script(task)
 
     @app.get("/v1/tasks/{task}/wait")
     async def wait(task: str, me: Asking, within: FiniteFloat | None = None) -> TaskView:
-        return seen_by(me, core.view(await house.actions.wait(task, within)))
+        return seen_by(me, core.view(await services.commands.wait(task, within)))
 
     @app.get("/v1/tasks/{task}/logs")
     async def logs(
@@ -103,44 +103,44 @@ def add_to(app: FastAPI, house: House) -> None:
         """Its output in frames. With `resumable` those of kind 5 say how far it is: as `position` it goes on there."""
         begin = None if position is None else Position.parse(position)
         query = LogQuery(follow, tail, since, timestamps, resumable or begin is not None, begin)
-        return StreamingResponse(frames(house.actions.logs(task, query)), media_type="application/octet-stream")
+        return StreamingResponse(frames(services.commands.logs(task, query)), media_type="application/octet-stream")
 
     @app.post("/v1/tasks/{task}/stop")
     async def stop(task: str, request: StopRequest, me: Asking) -> TaskView:
-        return seen_by(me, await house.actions.stop(task, "stop", request.grace, me))
+        return seen_by(me, await services.commands.stop(task, "stop", request.grace, me))
 
     @app.post("/v1/tasks/{task}/kill")
     async def kill(task: str, me: Asking) -> TaskView:
-        return seen_by(me, await house.actions.stop(task, "kill", by=me))
+        return seen_by(me, await services.commands.stop(task, "kill", by=me))
 
     @app.post("/v1/tasks/{task}/retry")
     async def retry(task: str, me: Asking) -> TaskView:
         """The next try of a task that has ended."""
-        return seen_by(me, house.actions.retry(task, me))
+        return seen_by(me, services.commands.retry(task, me))
 
     @app.post("/v1/tasks/{task}/pause")
     async def pause(task: str, me: Asking) -> TaskView:
-        return seen_by(me, await house.actions.pause(task))
+        return seen_by(me, await services.commands.pause(task))
 
     @app.post("/v1/tasks/{task}/resume")
     async def resume(task: str, me: Asking) -> TaskView:
-        return seen_by(me, await house.actions.resume(task))
+        return seen_by(me, await services.commands.resume(task))
 
     @app.delete("/v1/tasks/{task}")
     async def remove(task: str, me: Asking, force: bool = False) -> TaskView:
-        return seen_by(me, await house.actions.remove(task, force=force, by=me))
+        return seen_by(me, await services.commands.remove(task, force=force, by=me))
 
     @app.get("/v1/recovery")
     async def recoverable(me: Asking) -> RecoveryView:
         """The tasks of this owner that the nodes carry and nobody here remembers, and the nodes that do not tell."""
-        await house.envs.look()
+        await services.envs.look()
         found = core.unremembered(me)
         return RecoveryView(
             tuple(seen_by(me, core.view(task)) for task, _ in found.values()),
             core.silent(),
             {key: task.spec for key, (task, _) in found.items()},
             {key: digest(container) for key, (_, container) in found.items()},
-            house.envs.assumed(),
+            services.envs.assumed(),
         )
 
     @app.post("/v1/recovery")

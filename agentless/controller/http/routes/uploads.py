@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict
 
-from agentless.controller.http.services import House
+from agentless.controller.http.services import Services
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.files.task_files import parse_snapshot
 from agentless.stores.files.snapshots import ContentWriter, SnapshotStore
@@ -35,9 +35,9 @@ class SnapshotView:
     missing: list[str]
 
 
-def add_to(app: FastAPI, house: House) -> None:
+def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    store = house.uploads.store
+    store = services.uploads.store
 
     @app.post("/v1/snapshots")
     async def snapshot(request: SnapshotRequest) -> SnapshotView:

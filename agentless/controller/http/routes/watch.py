@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from agentless.controller.http.live_feed import Board
-from agentless.controller.http.services import Asking, House
+from agentless.controller.http.services import Asking, Services
 from agentless.model.view import ControllerView
 
 LOOK_EVERY = 0.25
@@ -26,7 +26,7 @@ APART = 0.1
 """Seconds between two lines at least, gathering included."""
 
 
-def add_to(app: FastAPI, house: House) -> None:
+def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
     boards: WeakValueDictionary[str | None, Board] = WeakValueDictionary()
 
@@ -38,19 +38,19 @@ def add_to(app: FastAPI, house: House) -> None:
         (`["tasks", ID]`, `["nodes", NAME]`, `["gpus", NODE, UUID]`) and `controller`, and always `now`, Unix seconds by
         the controller's clock. `{"leaving": true}` is the last line of a controller that was told to stop.
         """
-        board = boards.get(me) or boards.setdefault(me, Board(house.core, house.scheduler, me))
-        return StreamingResponse(_lines(house, board), media_type="application/x-ndjson")
+        board = boards.get(me) or boards.setdefault(me, Board(services.core, services.scheduler, me))
+        return StreamingResponse(_lines(services, board), media_type="application/x-ndjson")
 
 
-async def _lines(house: House, board: Board) -> AsyncIterator[bytes]:
-    core, sent = house.core, 0.0
+async def _lines(services: Services, board: Board) -> AsyncIterator[bytes]:
+    core, sent = services.core, 0.0
     told: ControllerView | None = None
     with board.followed() as follower, core.hub.waking() as news:
-        while not house.leaving:
+        while not services.leaving:
             news.clear()
             board.refresh()
             rows = board.news(follower)
-            if (about := house.describe()) != told:
+            if (about := services.describe()) != told:
                 told, rows["controller"] = about, [about]
             if rows or time.monotonic() - sent > SIGN:
                 sent = time.monotonic()
