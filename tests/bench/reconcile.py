@@ -7,7 +7,7 @@ import shlex
 import time
 from dataclasses import replace
 
-from agentless.controller.app import SystemClock
+from agentless.controller.clock import SystemClock
 from agentless.controller.nodes.connection import Link
 from agentless.engines.docker.engine import Docker
 from agentless.engines.systemd.engine import Systemd

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from agentless.controller.app import Controller
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.clock import SystemClock
+from agentless.controller.tasks.request import Submit
 from agentless.demo.fleet import Fleet
 from agentless.engines.docker.engine import LogQuery
 from agentless.model.scheduling.needs import parse_target
@@ -40,11 +41,11 @@ class Desk:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Controller]:
-        controller = self.controller = Controller(self.state, self.inventory)
-        self.clock = controller.core.clock = Clock(controller.core.clock)
+        self.clock = Clock(SystemClock())
+        controller = self.controller = Controller(self.state, self.inventory, self.clock)
         await controller.start()
         try:
-            for link in controller.core.links.values():
+            for link in controller.nodes.links.values():
                 await link.ready()
             yield controller
         finally:
@@ -66,13 +67,13 @@ class Desk:
     async def empty(self) -> None:
         """Wait until there is no container on n1 any more, and the controller knows."""
         await until(lambda: not self.fleet.nodes["n1"].engine.containers)
-        await until(lambda: not self.controller.core.links["n1"].containers)
+        await until(lambda: not self.controller.nodes.links["n1"].containers)
 
     def kept(self, task: str) -> str | None:
         return self.controller.retention._logs.state(task)
 
     async def log(self, task: str, **query: object) -> dict[int, bytes]:
         found = {1: b"", 2: b"", 3: b""}
-        async for stream, data in self.controller.commands.logs(task, LogQuery(**query)):
+        async for stream, data in self.controller.logs.read(task, LogQuery(**query)):
             found[stream] += data
         return found

@@ -11,10 +11,10 @@ import os
 import sys
 import threading
 
-from agentless.controller import app
+from agentless.controller import periodic
 from agentless.controller.__main__ import main
-from agentless.controller.nodes import connection, registry
-from agentless.controller.tasks import commands, launcher
+from agentless.controller.nodes import connection, reconciler
+from agentless.controller.tasks import launcher, stops
 from agentless.remote.session import backoff
 from agentless.rules.tasks import reconcile, retention
 
@@ -24,14 +24,14 @@ LOOK_WITHIN = "SECONDS_FOR_A_LOOK"
 
 def _hasten() -> None:
     """Here only: who imports this file has controllers of their own."""
-    registry.LOST_AFTER = 2.0
+    reconciler.LOST_AFTER = 2.0
     launcher.ANSWER_WITHIN = 2.0
-    reconcile.LAUNCH_BOUND = launcher.LAUNCH_BOUND = commands.LAUNCH_BOUND = 3.0
+    reconcile.LAUNCH_BOUND = launcher.LAUNCH_BOUND = stops.LAUNCH_BOUND = 3.0
     reconcile.REAP_AFTER = retention.REAP_AFTER = 4.0
     connection.REFRESH_EVERY = float(os.environ[LOOKS])
     connection.REFRESH_WITHIN = float(os.environ.get(LOOK_WITHIN, connection.REFRESH_WITHIN))
     connection.backoff = lambda attempt, random: min(1.0, backoff(attempt, random))
-    app.TICK = 0.5
+    periodic.EVERY = 0.5
 
 
 def _end_with_stdin() -> None:

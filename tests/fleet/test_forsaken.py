@@ -25,7 +25,7 @@ def created_by_another(desk):
 
 
 def gpu(controller):
-    return controller.core.cluster().nodes["n1"].gpus[0]
+    return controller.nodes.cluster().nodes["n1"].gpus[0]
 
 
 async def test_it_holds_its_gpu_for_a_grace_time_and_is_removed_then(desk):
@@ -45,9 +45,9 @@ async def test_one_that_was_started_meanwhile_stays(desk):
     container = created_by_another(desk)
     async with desk.running() as controller:
         await until(lambda: gpu(controller).state == "allocated")
-        command = controller.core.links["n1"].runtime.reap(container.id)
+        command = controller.nodes.links["n1"].runtime.reap(container.id)
         desk.fleet.nodes["n1"].engine.start(container)
-        assert (await controller.core.links["n1"].run(command)).ok
+        assert (await controller.nodes.links["n1"].run(command)).ok
         assert container.state == "running"
 
 

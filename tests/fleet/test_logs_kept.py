@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from agentless.controller.tasks.request import Submit
 from agentless.controller.tasks.retention import Retention
-from agentless.controller.tasks.submission import Submit
 from agentless.engines.docker.engine import LogQuery
 from agentless.errors import Refused, StateError, Unreachable
 from agentless.model.files.task_files import Output
@@ -72,11 +72,11 @@ async def test_a_kept_log_is_read_without_its_node(desk):
     async with desk.running() as controller:
         task = await desk.ended(BINARY)
         desk.fleet.nodes["n1"].cut()
-        await until(lambda: not controller.core.links["n1"].online)
+        await until(lambda: not controller.nodes.links["n1"].online)
         assert await desk.log(task) == BOTH
         desk.write(without="n1")
-        await controller.use_inventory(None, reading=True)
-        assert list(controller.core.links) == ["n2"]
+        await controller.inventory.use(None, reading=True)
+        assert list(controller.nodes.links) == ["n2"]
         assert await desk.log(task) == BOTH
         with pytest.raises(Refused, match="has no times, and n1 does not answer: read it without --since"):
             await desk.log(task, timestamps=True)
@@ -87,12 +87,12 @@ async def test_a_log_on_a_node_that_comes_back_is_fetched_then(desk, tmp_path):
     async with desk.running() as controller:
         task = await desk.submit(f"until [ -e {go} ]; do sleep 0.02; done; {BINARY}")
         desk.fleet.nodes["n1"].cut()
-        await until(lambda: not controller.core.links["n1"].online)
+        await until(lambda: not controller.nodes.links["n1"].online)
         go.touch()
         with pytest.raises(Unreachable):
             await desk.log(task)
         await desk.fleet.nodes["n1"].restore()
-        await controller.core.links["n1"].ready()
+        await controller.nodes.links["n1"].ready()
         await until(lambda: desk.kept(task))
         assert await desk.log(task) == BOTH
 
@@ -107,7 +107,7 @@ async def test_an_ended_container_goes_after_its_time_and_not_before(desk):
         controller.retention.tick()
         await desk.empty()
         assert await desk.log(task) == BOTH
-        assert controller.core.find(task).state == "completed"
+        assert controller.lookup.find(task).state == "completed"
 
 
 async def test_the_time_is_the_inventorys(desk):
@@ -125,11 +125,11 @@ async def test_a_container_whose_log_cannot_be_kept_stays_until_it_can(desk):
         logs.rename(desk.state / "away")
         task = await desk.submit(BINARY)
         await controller.commands.wait(task, 20)
-        await until(lambda: controller.describe().warnings)
-        (warning,) = controller.describe().warnings
+        await until(lambda: controller.status.describe().warnings)
+        (warning,) = controller.status.describe().warnings
         assert "No such file or directory; the container stays on n1, and it is tried again" in warning
         controller.retention.tick()
-        assert controller.describe().warnings == (warning,)
+        assert controller.status.describe().warnings == (warning,)
         desk.clock.ahead = 2 * DAY
         controller.retention.tick()
         await until(lambda: not controller.retention.busy)
@@ -140,7 +140,7 @@ async def test_a_container_whose_log_cannot_be_kept_stays_until_it_can(desk):
         await desk.empty()
         assert await desk.log(task) == BOTH
         controller.retention.tick()
-        assert controller.describe().warnings == ()
+        assert controller.status.describe().warnings == ()
 
 
 async def test_a_log_that_cannot_be_kept_is_tried_again_after_a_minute_and_not_at_once(desk):
@@ -162,11 +162,11 @@ async def test_a_warning_goes_with_its_reason(desk):
     async with desk.running() as controller:
         (desk.state / "logs").rename(desk.state / "away")
         await controller.commands.wait(await desk.submit(BINARY), 20)
-        await until(lambda: controller.describe().warnings)
+        await until(lambda: controller.status.describe().warnings)
         await remove_by_hand(desk)
         desk.clock.ahead = 61
         controller.retention.tick()
-        assert controller.describe().warnings == ()
+        assert controller.status.describe().warnings == ()
 
 
 async def test_outputs_that_cannot_be_kept_are_said_until_they_can_although_logs_are_kept(desk, tmp_path, monkeypatch):
@@ -176,14 +176,14 @@ async def test_outputs_that_cannot_be_kept_are_said_until_they_can_although_logs
             outputs = (Output("/out", f"{tmp_path}/out/"),)
             spec = TaskSpec(("sh", "-c", BINARY), needs=parse_target("n1"), outputs=outputs)
             await controller.submission.submit(Submit((spec,), {}))
-            await until(lambda: controller.describe().warnings)
+            await until(lambda: controller.status.describe().warnings)
             await desk.ended(BINARY)
             controller.retention.tick()
-            (warning,) = controller.describe().warnings
+            (warning,) = controller.status.describe().warnings
         assert warning.startswith("the disk is full")
         desk.clock.ahead = 61
         controller.retention.tick()
-        await until(lambda: not controller.describe().warnings)
+        await until(lambda: not controller.status.describe().warnings)
 
 
 async def test_what_another_controller_started_is_left_alone(desk, tmp_path):
@@ -191,7 +191,7 @@ async def test_what_another_controller_started_is_left_alone(desk, tmp_path):
     other = Desk(tmp_path / "other", desk.fleet)
     async with desk.running() as controller, other.running():
         task = await other.ended(BINARY)
-        await until(lambda: [container.over for container in controller.core.links["n1"].containers] == [True])
+        await until(lambda: [container.over for container in controller.nodes.links["n1"].containers] == [True])
         desk.clock.ahead = 2 * DAY
         controller.retention.tick()
         assert not controller.retention.busy
@@ -207,7 +207,7 @@ async def test_a_task_that_is_started_again_has_its_whole_log_afterwards(desk, t
         go.touch()
         (container,) = desk.fleet.nodes["n1"].engine.containers.values()
         desk.fleet.nodes["n1"].engine.start(container)
-        await until(lambda: task in controller.core.tasks)
+        await until(lambda: task in controller.tasks.live)
         await until(lambda: not desk.kept(task))
         end.touch()
         await until(lambda: desk.kept(task))
@@ -225,7 +225,7 @@ async def test_a_task_that_was_recovered_has_its_log_kept(desk, tmp_path):
     async with again.running() as controller:
         controller.retention.tick()
         assert not controller.retention.busy
-        controller.core.adopt(controller.core.unremembered()[task][0], "agentless recover")
+        controller.ledger.adopt(controller.lookup.unremembered()[task][0], "agentless recover")
         await until(lambda: again.kept(task))
         assert await again.log(task) == BOTH
 
@@ -239,7 +239,7 @@ async def test_of_a_long_log_the_two_ends_are_kept_and_what_is_missing_is_counte
         task = await desk.ended(script)
         assert desk.kept(task) == "cut"
         await remove_by_hand(desk)
-        kept = [frame async for frame in desk.controller.commands.logs(task, LogQuery())]
+        kept = [frame async for frame in desk.controller.logs.read(task, LogQuery())]
     at = next(n for n, (stream, _) in enumerate(kept) if stream == 3)
     head, note, tail = kept[:at], kept[at][1].decode(), kept[at + 1 :]
     parts = [{fd: b"".join(d for s, d in part if s == fd) for fd in (1, 2)} for part in (head, tail)]
@@ -273,19 +273,19 @@ async def test_a_log_that_was_given_up_is_told(desk):
 async def test_a_removed_task_leaves_no_log(desk):
     async with desk.running() as controller:
         task = await desk.ended(BINARY)
-        await controller.commands.remove(task)
+        await controller.removal.remove(task)
         assert list((desk.state / "logs").iterdir()) == []
 
 
 async def test_a_removed_task_is_not_shown_again_by_an_answer_that_was_on_its_way(desk):
     async with desk.running() as controller:
         task = await desk.ended("true")
-        link = controller.core.links["n1"]
+        link = controller.nodes.links["n1"]
         answer = link.observation
-        await controller.commands.remove(task)
+        await controller.removal.remove(task)
         await desk.empty()
         link.observation = answer
-        assert controller.core.others() == {}
+        assert controller.lookup.others() == {}
 
 
 @pytest.fixture
@@ -308,16 +308,16 @@ async def test_a_controller_does_not_leave_while_it_fetches(desk, hold):
         await controller.commands.wait(await desk.submit(BINARY), 20)
         await asyncio.wait_for(hold.begun.wait(), 20)
         controller.traffic.last = 0
-        assert not controller._is_idle()
+        assert not controller.lifetime.is_idle()
         hold.go.set()
-        await until(controller._is_idle)
+        await until(controller.lifetime.is_idle)
 
 
 async def test_a_task_that_is_removed_while_its_log_is_fetched_leaves_none(desk, hold):
     async with desk.running() as controller:
         task = await desk.submit(BINARY)
         await asyncio.wait_for(hold.begun.wait(), 20)
-        await controller.commands.remove(task)
+        await controller.removal.remove(task)
         hold.go.set()
         await until(lambda: not controller.retention.busy)
         assert list((desk.state / "logs").iterdir()) == []

@@ -7,7 +7,7 @@ import os
 import sys
 
 from agentless.client.client import Client
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.tasks.request import Submit
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
@@ -31,7 +31,7 @@ async def test_the_next_controller_gives_the_tasks_that_the_one_before_has_start
 async def test_what_has_ended_meanwhile_is_not_started_again(desk):
     async with desk.running() as controller:
         (start,) = await controller.submission.submit(request("short", "n1", repeated=False, script="exit 3"))
-        await until(lambda: not controller.core.find(start.task.id).live)
+        await until(lambda: not controller.lookup.find(start.task.id).live)
     async with desk.running() as controller:
         (again,) = await controller.submission.submit(request("short", "n1", script="exit 3"))
         assert (again.task.id, again.task.exit_code, again.exit_code) == (start.task.id, 3, 0)

@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.tasks.request import Submit
 from agentless.errors import Refused
 from agentless.model.files.task_files import Entry, Upload
 from agentless.model.scheduling.needs import parse_target
@@ -33,7 +33,7 @@ async def started(controller, script, target="n1", secrets=None, grace=10.0, **t
 
 
 async def events(controller, task):
-    return [event for _, event in controller.core.history.events(0, -1, task)]
+    return [event for _, event in controller.tasks.history.events(0, -1, task)]
 
 
 # ------------------------------------------------------------------ time limits
@@ -69,11 +69,11 @@ async def test_a_stop_without_a_grace_time_has_that_of_the_submit(desk):
     async with desk.running() as controller:
         patient = await started(controller, "trap '' TERM; while :; do sleep 0.05; done", grace=3600.0)
         hasty = await started(controller, "trap '' TERM; while :; do sleep 0.05; done", grace=0.2)
-        waiting = asyncio.create_task(controller.commands.stop(patient, "stop"))
+        waiting = asyncio.create_task(controller.stops.stop(patient, "stop"))
         async with asyncio.timeout(30):
-            assert (await controller.commands.stop(hasty, "stop")).state == "stopped"
+            assert (await controller.stops.stop(hasty, "stop")).state == "stopped"
         assert not waiting.done()
-        await controller.commands.stop(patient, "kill")
+        await controller.stops.stop(patient, "kill")
         await waiting
 
 
@@ -81,7 +81,7 @@ async def test_a_grace_time_that_is_asked_for_does_not_reach_beyond_the_limit(de
     async with desk.running() as controller:
         task = await started(controller, "trap '' TERM; while :; do sleep 0.05; done", time_limit=1.0, grace=0.2)
         async with asyncio.timeout(30):
-            assert (await controller.commands.stop(task, "stop", 3600.0)).state == "stopped"
+            assert (await controller.stops.stop(task, "stop", 3600.0)).state == "stopped"
 
 
 async def test_who_is_done_in_time_has_completed(desk):
@@ -106,18 +106,18 @@ async def test_a_task_for_later_holds_nothing_before_its_time_and_starts_at_it(d
     async with desk.running() as controller:
         at = desk.clock.now() + 2
         task = await started(controller, "sleep 600", "n1::0-3", start_at=at)
-        view = controller.core.view(controller.core.find(task))
+        view = controller.views.view(controller.lookup.find(task))
         assert (view.state, view.position, view.gpu_uuids) == ("scheduled", None, ())
-        assert [waiting.id for waiting in controller.scheduler.queue] == [task]
+        assert [waiting.id for waiting in controller.queue.tasks] == [task]
         assert (await submit(controller, "n1::0", command=("true",))).task.gpu_uuids
-        await until(lambda: controller.core.find(task).state == "running")
-        assert controller.core.find(task).status.started_at >= at
+        await until(lambda: controller.lookup.find(task).state == "running")
+        assert controller.lookup.find(task).status.started_at >= at
 
 
 async def test_a_task_for_later_can_be_cancelled(desk):
     async with desk.running() as controller:
         task = await started(controller, "true", start_at=desk.clock.now() + 3600)
-        assert (await controller.commands.stop(task, "stop")).state == "cancelled"
+        assert (await controller.stops.stop(task, "stop")).state == "cancelled"
 
 
 async def test_what_can_never_be_had_is_not_had_later(desk):
@@ -136,8 +136,8 @@ async def test_a_task_is_tried_until_it_succeeds(desk, tmp_path):
         task = await started(controller, script, retries=5, retry_on=("exit:75",), backoff=0.05)
         last = await controller.commands.wait(task, 30)
         assert (last.id, last.state, last.attempt) == (f"{task}-3", "completed", 3)
-        assert [controller.core.find(f"{task}-{n}").status.exit_code for n in (1, 2, 3)] == [75, 75, 0]
-        assert controller.core.view(controller.core.find(f"{task}-1")).retried_as == f"{task}-2"
+        assert [controller.lookup.find(f"{task}-{n}").status.exit_code for n in (1, 2, 3)] == [75, 75, 0]
+        assert controller.views.view(controller.lookup.find(f"{task}-1")).retried_as == f"{task}-2"
 
 
 async def test_after_the_last_try_it_has_failed(desk):
@@ -145,23 +145,23 @@ async def test_after_the_last_try_it_has_failed(desk):
         task = await started(controller, "exit 1", retries=1, backoff=0.05)
         last = await controller.commands.wait(task, 30)
         assert (last.id, last.state) == (f"{task}-2", "failed")
-        assert not controller.core.tasks
+        assert not controller.tasks.live
 
 
 async def test_who_stops_a_task_stops_its_next_try(desk):
     async with desk.running() as controller:
         task = await started(controller, "exit 1", retries=3, backoff=3600.0)
-        await until(lambda: controller.core.knows(f"{task}-2"))
-        view = await controller.commands.stop(task, "stop")
+        await until(lambda: controller.tasks.knows(f"{task}-2"))
+        view = await controller.stops.stop(task, "stop")
         assert (view.id, view.state) == (f"{task}-2", "cancelled")
-        assert not controller.core.tasks
+        assert not controller.tasks.live
 
 
 async def test_a_stopped_task_is_not_tried_again(desk):
     async with desk.running() as controller:
         task = await started(controller, "sleep 600", retries=3, backoff=0.0)
-        assert (await controller.commands.stop(task, "kill")).id == task
-        assert not controller.core.knows(f"{task}-2")
+        assert (await controller.stops.stop(task, "kill")).id == task
+        assert not controller.tasks.knows(f"{task}-2")
 
 
 async def test_secrets_are_there_for_each_try_and_gone_after_the_last(desk):
@@ -171,7 +171,7 @@ async def test_secrets_are_there_for_each_try_and_gone_after_the_last(desk):
         )
         last = await controller.commands.wait(task, 30)
         assert (last.attempt, last.status.exit_code) == (3, 9)
-        assert controller.core.secrets.tasks() == []
+        assert controller.ledger.stores.secrets.tasks() == []
 
 
 async def test_following_its_log_shows_all_tries(desk, tmp_path):
@@ -186,57 +186,57 @@ async def test_following_its_log_shows_all_tries(desk, tmp_path):
 async def test_the_next_try_is_kept_by_the_next_controller(desk):
     async with desk.running() as controller:
         task = await started(controller, "exit 1", retries=1, backoff=3600.0)
-        await until(lambda: controller.core.knows(f"{task}-2"))
+        await until(lambda: controller.tasks.knows(f"{task}-2"))
     async with desk.running() as controller:
-        assert controller.core.find(task).state == "scheduled"
+        assert controller.lookup.find(task).state == "scheduled"
         desk.clock.ahead = 3601
         controller.deadlines.tick()
-        assert controller.core.find(task).state == "pending"
+        assert controller.lookup.find(task).state == "pending"
 
 
 async def test_a_lost_task_that_may_goes_on_elsewhere_and_is_ended_when_its_node_is_back(desk):
     async with desk.running() as controller:
         task = await started(controller, "sleep 600", "1x", retries=1, retry_on=("lost",), backoff=0.0)
-        link = controller.core.links[controller.core.find(task).node]
+        link = controller.nodes.links[controller.lookup.find(task).node]
         node = desk.fleet.nodes[link.node.name]
         node.cut()
         await until(lambda: not link.online)
         link.offline_since -= FAR
-        controller.core.lose_silent()
+        controller.reconciler.lose_silent()
         await node.restore()
         await link.ready()
-        await until(lambda: controller.core.task(task).state == "killed")
-        again = controller.core.find(task)
+        await until(lambda: controller.lookup.task(task).state == "killed")
+        again = controller.lookup.find(task)
         assert (again.id, again.live) == (f"{task}-2", True)
-        await until(lambda: controller.core.find(task).state == "running")
+        await until(lambda: controller.lookup.find(task).state == "running")
 
 
 @pytest.mark.parametrize("ended", [False, True])
 async def test_an_earlier_try_is_not_tried_again_in_place_of_the_one_after_it(desk, ended):
     async with desk.running() as controller:
         task = await started(controller, "sleep 600")
-        await controller.commands.stop(task, "kill")
-        second = controller.commands.retry(task).id
-        await until(lambda: controller.core.find(second).state == "running")
+        await controller.stops.stop(task, "kill")
+        second = controller.retries.retry(task).id
+        await until(lambda: controller.lookup.find(second).state == "running")
         if ended:
-            await controller.commands.stop(second, "kill")
-        before = controller.core.find(second)
+            await controller.stops.stop(second, "kill")
+        before = controller.lookup.find(second)
         with pytest.raises(Refused, match=f"it went on as {second}; agentless retry {second}"):
-            controller.commands.retry(f"{task}-1")
-        assert controller.core.find(second) == before
-        await controller.commands.stop(second, "kill")
+            controller.retries.retry(f"{task}-1")
+        assert controller.lookup.find(second) == before
+        await controller.stops.stop(second, "kill")
         assert not any(container.live for container in desk.fleet.nodes["n1"].engine.containers.values())
-        assert controller.commands.retry(task).id == f"{task}-3"
+        assert controller.retries.retry(task).id == f"{task}-3"
 
 
 async def test_a_task_of_another_controller_is_not_tried_again_here(desk, tmp_path):
     other = Desk(tmp_path / "other", desk.fleet)
     async with desk.running() as mine, other.running() as theirs:
         task = await other.ended("exit 1")
-        await until(lambda: task in mine.core.others())
+        await until(lambda: task in mine.lookup.others())
         with pytest.raises(Refused, match="is not remembered here; agentless recover"):
-            mine.commands.retry(task)
-        assert theirs.commands.retry(task).id == f"{task}-2"
+            mine.retries.retry(task)
+        assert theirs.retries.retry(task).id == f"{task}-2"
 
 
 async def uploaded_and_ended(controller):
@@ -254,7 +254,7 @@ async def uploaded_and_ended(controller):
 async def test_a_task_is_tried_again_with_what_was_uploaded_with_it(desk):
     async with desk.running() as controller:
         task = await uploaded_and_ended(controller)
-        assert controller.commands.retry(task.id).attempt == 2
+        assert controller.retries.retry(task.id).attempt == 2
 
 
 async def test_a_task_whose_upload_is_not_kept_any_more_is_not_tried_again_and_says_so(desk):
@@ -264,8 +264,8 @@ async def test_a_task_whose_upload_is_not_kept_any_more_is_not_tried_again_and_s
             kept.unlink()
         words = f"task {task.id} cannot be tried again: what was uploaded with it is not kept any more; submit it again"
         with pytest.raises(Refused, match=words):
-            controller.commands.retry(task.id)
-        assert not controller.core.knows(next_try(task.id))
+            controller.retries.retry(task.id)
+        assert not controller.tasks.knows(next_try(task.id))
 
 
 async def test_a_task_whose_upload_has_lost_a_file_is_not_tried_again_and_says_so(desk):
@@ -274,4 +274,4 @@ async def test_a_task_whose_upload_has_lost_a_file_is_not_tried_again_and_says_s
         for kept in (desk.state / "snapshots" / "contents").glob("*/*"):
             kept.unlink()
         with pytest.raises(Refused, match="the upload of /here/file is not whole; submit it again"):
-            controller.commands.retry(task.id)
+            controller.retries.retry(task.id)

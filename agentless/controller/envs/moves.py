@@ -14,6 +14,7 @@ from agentless.controller.images.distribution import Distribution
 from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.conversation import conversed
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Unreachable, UsageError
+from agentless.inventory.inventory import Inventory
 from agentless.model.images.env import (
     BY,
     ENV,
@@ -50,6 +51,11 @@ class Moves:
         self._envs = envs
         self._distribution = distribution
         self._coming: dict[tuple[str, str], _Coming] = {}
+        self._shared_dir: str | None = None
+
+    def on_inventory(self, inventory: Inventory) -> None:
+        """Send through its shared folder, where it names one."""
+        self._shared_dir = inventory.shared_dir
 
     async def bring(self, ref: EnvRef, image: str, link: Link, tell: Callable[[Progress], None]) -> Sent:
         """Bring a version to a node, once however many ask for it. Raises what is in the way.
@@ -82,7 +88,7 @@ class Moves:
         self._check_room(link, ref, image)
         source = envs.holder(ref, image, beside=[name])
         found = await self._distribution.send(
-            image, source, [link], tags=[ref.image], tell=tell, shared_dir=envs.core.shared_dir
+            image, source, [link], tags=[ref.image], tell=tell, shared_dir=self._shared_dir
         )
         sent = found[name]
         if isinstance(sent, AgentlessError):
@@ -95,8 +101,8 @@ class Moves:
         envs = self._envs
         async with envs.working(ref.name, tell):
             ref, version = version_named(envs.records, ref)
-            every = [link for link in envs.core.links.values() if link.runtime.keeps_envs]
-            links = [envs.core.link(node) for node in dict.fromkeys(nodes)] or every
+            every = [link for link in envs.nodes.links.values() if link.runtime.keeps_envs]
+            links = [envs.nodes.link(node) for node in dict.fromkeys(nodes)] or every
             await asyncio.gather(*(link.ready() for link in links if nodes))
             done: dict[str, Sent | AgentlessError] = {}
             for link in links:
@@ -120,7 +126,7 @@ class Moves:
                     targets,
                     tags=[ref.image],
                     tell=lambda progress: tell({"kind": "progress", **asdict(progress)}),
-                    shared_dir=envs.core.shared_dir,
+                    shared_dir=self._shared_dir,
                     via=via,
                 )
                 await envs.look_at(*targets)
@@ -210,7 +216,7 @@ class Moves:
         was = f"{loaded.labels[ENV]}:{number}" if loaded.labels.get(ENV) and number else "an archive"
         message = loaded.labels.get(MESSAGE) or f"imported from {was}"
         maker = loaded.labels.get(BY) or by
-        return ref, labels_of_version(ref, message, maker, envs.core.clock.now())
+        return ref, labels_of_version(ref, message, maker, envs.clock.now())
 
     def _has(self, link: Link, ref: EnvRef) -> bool:
         sight = self._envs.sights.get(link.node.name, Sight())

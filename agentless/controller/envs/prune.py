@@ -38,7 +38,7 @@ class Prune:
                 except AgentlessError as error:
                     stays.append({"node": link.node.name, "what": f"what {link.node.name} has", "why": str(error)})
             had = {node for version in record.versions.values() for node in version.nodes} | {record.home or ""}
-            silent = [node for node in envs.core.links if node in had and not envs.core.links[node].online]
+            silent = [node for node in envs.nodes.links if node in had and not envs.nodes.links[node].online]
             stays.extend({"node": node, "what": f"what {node} has", "why": "it cannot be reached"} for node in silent)
             await envs.look_at(*envs.online())
             envs.change(name, back=None)
@@ -79,7 +79,7 @@ class Prune:
                 if name in here
             ]
             engine = link.observation.engine
-            now = envs.core.clock.now() + (engine.clock if engine else 0.0)
+            now = envs.clock.now() + (engine.clock if engine else 0.0)
             for name in prunable(
                 envs.records, sight, now, used=envs.used(), busy=envs.busy(), coming=self._moves.coming()
             ):

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentless.controller.nodes.connection import Link
-from agentless.controller.nodes.registry import Core
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.tasks import Tasks
 from agentless.engines.docker.engine import ImageMissing
 from agentless.engines.docker.files import FilesImage, ImageFacts, parse_helpers, parse_listing
 from agentless.engines.docker.volumes import LOCAL_TEMP
@@ -23,7 +24,7 @@ from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError,
 from agentless.model.files.task_files import Entry, Prepared
 from agentless.model.tasks.task import Task
 from agentless.model.units import format_size
-from agentless.ports import Shell
+from agentless.ports import Clock, Shell
 from agentless.rules.files.task_files import (
     WORKDIR,
     Owner,
@@ -73,9 +74,11 @@ class _Way:
 class Uploads:
     """Has the snapshots, and makes images of them where a task is launched."""
 
-    def __init__(self, core: Core, store: SnapshotStore, outputs: OutputStore) -> None:
+    def __init__(self, nodes: Nodes, tasks: Tasks, store: SnapshotStore, outputs: OutputStore, clock: Clock) -> None:
         self.store = store
-        self._core = core
+        self._nodes = nodes
+        self._tasks = tasks
+        self._clock = clock
         self._outputs = outputs
         self._ready: dict[tuple[object, ...], tuple[float, Prepared]] = {}
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -97,15 +100,15 @@ class Uploads:
         if not task.spec.uploads:
             return None
         about = (link.node.name, task.owner, task.spec.image, task.spec.user, task.spec.workdir, task.spec.uploads)
-        line = line_of(self._core.controller, task.owner, task.spec.uploads)
+        line = line_of(self._tasks.controller, task.owner, task.spec.uploads)
         async with self._locks[link.node.name, line]:
             moment, prepared = self._ready.get(about, (0.0, None))
-            if prepared is None or self._core.clock.now() - moment > FRESH:
+            if prepared is None or self._clock.now() - moment > FRESH:
                 try:
                     prepared = await self._prepare(link, task, line, tell)
                 except (Refused, StateError, UsageError) as error:
                     raise RuntimeFailed(str(error)) from None
-                self._ready[about] = self._core.clock.now(), prepared
+                self._ready[about] = self._clock.now(), prepared
             return prepared
 
     def forget(self, link: Link) -> None:
@@ -114,11 +117,11 @@ class Uploads:
 
     def tick(self) -> None:
         """Begin whatever is to be removed by now, here and on the nodes."""
-        now = self._core.clock.now()
+        now = self._clock.now()
         if now - self._shrunk >= TIDY_EVERY / 6:
             self._shrunk = now
             self._begin(self._shrink())
-        for name, link in self._core.links.items():
+        for name, link in self._nodes.links.items():
             if link.online and now - self._tidied.get(name, 0.0) >= TIDY_EVERY:
                 self._tidied[name] = now
                 self._begin(self._tidy(link))
@@ -148,7 +151,7 @@ class Uploads:
         mine = [image for image in images if image.line == line]
         found = next((image for image in mine if image.key == key), None)
         if found is None:
-            found = FilesImage(line, key, int(self._core.clock.now()))
+            found = FilesImage(line, key, int(self._clock.now()))
             await self._make(link, found, mine, tree, facts.id, user, tell)
             await self._remove_old(link, [str(image) for image in mine])
         return Prepared(str(found), workdir)
@@ -210,7 +213,7 @@ class Uploads:
         async with link.session.dialogue(script) as shell:
             words = await _begun(shell, mark, link)
             if words is None:
-                stream = packed(tree, owner, self.store.content, int(self._core.clock.now()))
+                stream = packed(tree, owner, self.store.content, int(self._clock.now()))
                 while data := await asyncio.to_thread(next, stream, b""):
                     await shell.write(data if sent else b"\n" + data)
                     sent += len(data)
@@ -229,7 +232,7 @@ class Uploads:
 
     async def _remove_old(self, link: Link, images: list[str]) -> None:
         """Remove versions that there are newer ones of, unless a launch that is under way wants them."""
-        launching = [self._core.tasks.get(task) for task in self._core.launching]
+        launching = [self._tasks.live.get(task) for task in self._tasks.launching]
         wanted = {task.spec.uploads for task in launching if task}
         kept = {ready.image for about, (_, ready) in self._ready.items() if about[-1] in wanted}
         old = set(images) - kept
@@ -239,7 +242,7 @@ class Uploads:
 
     async def _tidy(self, link: Link) -> None:
         """Remove from a node what nobody has needed for long, whichever controller has made it."""
-        files, now = link.runtime.workspace, self._core.clock.now()
+        files, now = link.runtime.workspace, self._clock.now()
         words = (await link.run(files.tidy())).out
         old = [str(image) for image in parse_listing(words) if now - image.made > IMAGE_KEPT]
         left = [name for name, made in parse_helpers(words) if now - made > HELPER_KEPT]
@@ -247,7 +250,7 @@ class Uploads:
             await link.run(files.tidy(old, left))
 
     async def _shrink(self) -> None:
-        live = {upload.snapshot for task in self._core.tasks.values() for upload in task.spec.uploads}
+        live = {upload.snapshot for task in self._tasks.live.values() for upload in task.spec.uploads}
         for task in self._outputs.pending():
             wanted = self._outputs.wanted(task)
             live |= {upload.snapshot for upload in wanted.uploads} if wanted else set()

@@ -32,7 +32,6 @@ from agentless.controller.http.routes import (
     watch,
 )
 from agentless.controller.http.services import Services
-from agentless.controller.nodes.registry import Core
 from agentless.errors import AgentlessError, ControllerError
 from agentless.model.tasks.spec import MAX_NUMBER
 from agentless.model.view import ControllerView
@@ -85,8 +84,8 @@ def make(services: Services) -> FastAPI:
                 "run: agentless controller stop (tasks go on), and try again"
             )
         wanted = unquote(request.headers.get("x-agentless-inventory", "")) or None
-        await services.use_inventory(wanted, reading=request.method == "GET")
-        request.state.warning = services.warning  # as it is once the request is done
+        await services.inventory.use(wanted, reading=request.method == "GET")
+        request.state.warning = services.status.warning  # as it is once the request is done
 
     problem = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     app = _Api(
@@ -98,7 +97,6 @@ def make(services: Services) -> FastAPI:
         redoc_url=None,
     )
     app.add_middleware(_Warnings)
-    core = services.core
 
     @app.exception_handler(AgentlessError)
     async def failed(_: Request, error: Exception) -> JSONResponse:
@@ -121,12 +119,12 @@ def make(services: Services) -> FastAPI:
 
     @app.get("/v1/controller")
     async def controller() -> ControllerView:
-        return services.describe()
+        return services.status.describe()
 
     @app.post("/v1/controller/stop")
     async def stop_controller() -> ControllerView:
-        services.leave()
-        return services.describe()
+        services.lifetime.leave()
+        return services.status.describe()
 
     for routes in (tasks, terminal, files, uploads, volumes, envs, queue, nodes, watch, figures):
         routes.add_to(app, services)
@@ -146,9 +144,9 @@ def make(services: Services) -> FastAPI:
         It begins after the event number `after`, or with the `last` events that are not older than `since` (Unix
         seconds); `task` leaves out all others.
         """
-        only = None if task is None else core.find(task).id
-        seq = core.history.last_events(last, since, only) if after is None else after
-        return StreamingResponse(_lines(core, seq, only, follow), media_type="application/x-ndjson")
+        only = None if task is None else services.lookup.find(task).id
+        seq = services.tasks.history.last_events(last, since, only) if after is None else after
+        return StreamingResponse(_lines(services, seq, only, follow), media_type="application/x-ndjson")
 
     return app
 
@@ -177,11 +175,11 @@ def _problem(error: Exception) -> JSONResponse:
     return JSONResponse(body, _STATUS[code])
 
 
-async def _lines(core: Core, seq: int, task: str | None, follow: bool) -> AsyncIterator[bytes]:
-    with core.hub.listen() as news:
+async def _lines(services: Services, seq: int, task: str | None, follow: bool) -> AsyncIterator[bytes]:
+    with services.bus.listen() as news:
         yield b""
         while True:
-            while found := core.history.events(seq, 1000, task):
+            while found := services.tasks.history.events(seq, 1000, task):
                 seq = found[-1][0]
                 yield b"".join(b'{"seq":%d,%b\n' % (number, document[1:]) for number, document in found)
             if not follow:

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from agentless.controller.http.server import Server
+from agentless.inventory.inventory import Inventory
 from agentless.model.address import Address
 
 
@@ -35,16 +36,19 @@ class Port:
         self._server: Server | None = None
         self._serving: asyncio.Task[None] | None = None
 
-    async def follow(self, wanted: Address | None) -> None:
-        """Serve there from now on, None: nowhere."""
+    async def on_inventory(self, inventory: Inventory) -> None:
+        """Serve where it says, from now on."""
+        await self._follow(inventory.metrics)
+
+    async def close(self) -> None:
+        """Serve nowhere."""
+        await self._follow(None)
+
+    async def _follow(self, wanted: Address | None) -> None:
         if wanted != self._wanted:
             self._wanted, self.trouble = wanted, None
             await self._let_go()
             self.tick()
-
-    async def close(self) -> None:
-        """Serve nowhere."""
-        await self.follow(None)
 
     def tick(self) -> None:
         """Try to have the port, unless it is had or nobody wants one."""

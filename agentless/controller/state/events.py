@@ -1,24 +1,76 @@
-"""News: every change, to whoever listens now, and to the history."""
+"""The event bus: typed events for parts of the controller, and news as JSON for whoever listens from outside."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from agentless.controller.guarded import guarded
+from agentless.model.nodes.cluster import Observation
+from agentless.model.tasks.task import Task
 
 BACKLOG = 1000
-"""Events a listener may be behind; one that is slower is told `missed` once and goes on from the present."""
+"""News a listener may be behind; one that is slower is told `missed` once and goes on from the present."""
 
 News = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class TaskChanged:
+    """A task has changed, and that is on disk."""
+
+    before: Task
+    after: Task
+
+    def __str__(self) -> str:
+        return f"task {self.after.id}: its change"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeObserved:
+    """Something new is known of a node of the inventory, were it only fresh numbers."""
+
+    node: str
+    observation: Observation
+
+    def __str__(self) -> str:
+        return f"{self.node}: its sample"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchWanted:
+    """A node knows nothing of a task that it was given: it has to be launched once more."""
+
+    task: Task
+
+    def __str__(self) -> str:
+        return f"task {self.task.id}: launching it again"
+
+
+Event = TypeVar("Event", TaskChanged, NodeObserved, LaunchWanted)
+
+
 class EventBus:
-    """Publishes values to any number of listeners; a slow one never holds up the others."""
+    """Tells subscribers of typed events at once, and hands news to listeners; a slow one never holds up the others."""
 
     def __init__(self) -> None:
+        self._subscribers: defaultdict[type, list[Callable[[Any], None]]] = defaultdict(list)
         self._listeners: set[asyncio.Queue[News]] = set()
         self._woken: list[asyncio.Event] = []
+
+    def subscribe(self, kind: type[Event], told: Callable[[Event], None]) -> None:
+        """Call `told` at each event of this kind, after those who have subscribed before."""
+        self._subscribers[kind].append(told)
+
+    def emit(self, event: TaskChanged | NodeObserved | LaunchWanted) -> None:
+        """Tell all who have subscribed to its kind, before this returns; one that fails is logged."""
+        for told in self._subscribers[type(event)]:
+            with guarded(str(event)):
+                told(event)
 
     def publish(self, news: News) -> None:
         """Hand `news` to all listeners."""

@@ -43,7 +43,7 @@ class GroupCommit:
         waiting, self._waiting, self._writing = self._waiting, {}, None
         began = loop.time()
         try:
-            return self._apply({task: event for task, event in waiting.items() if task in self._ledger.tasks})
+            return self._apply({task: event for task, event in waiting.items() if task in self._ledger.tasks.live})
         finally:
             self._not_before = 2 * loop.time() - began
 

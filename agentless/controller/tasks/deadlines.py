@@ -9,9 +9,11 @@ from collections.abc import Coroutine
 from typing import Any
 
 from agentless.controller.guarded import guarded, guarded_item
-from agentless.controller.nodes.registry import Core
-from agentless.controller.tasks.commands import TaskCommands
+from agentless.controller.state.events import EventBus
+from agentless.controller.state.ledger import Ledger
+from agentless.controller.tasks.stops import Stops
 from agentless.model.tasks.event import StopAsked
+from agentless.ports import Clock
 from agentless.rules.tasks.due import due
 
 AT_LEAST_EVERY = 5.0
@@ -19,11 +21,14 @@ AT_LEAST_EVERY = 5.0
 
 
 class Deadlines:
-    """Follows all tasks; what is asked of their containers is done by `commands`."""
+    """Follows all tasks; their ends are carried out by `stops`."""
 
-    def __init__(self, core: Core, commands: TaskCommands) -> None:
-        self._core = core
-        self._commands = commands
+    def __init__(self, ledger: Ledger, stops: Stops, bus: EventBus, clock: Clock) -> None:
+        self._ledger = ledger
+        self._tasks = ledger.tasks
+        self._stops = stops
+        self._bus = bus
+        self._clock = clock
         self._stops_at = 0.0
         self._work: asyncio.Task[None] | None = None
         self._chores: set[asyncio.Task[None]] = set()
@@ -41,19 +46,19 @@ class Deadlines:
 
     def tick(self) -> float:
         """Let happen what is due; how many seconds it is to what comes next."""
-        now, wait = self._core.clock.now(), AT_LEAST_EVERY
-        found = [(task.id, coming) for task in self._core.tasks.values() if (coming := due(task))]
+        now, wait = self._clock.now(), AT_LEAST_EVERY
+        found = [(task.id, coming) for task in self._tasks.live.values() if (coming := due(task))]
         wait = min([wait, *(coming.at - now for _, coming in found if coming.at > now)])
         with guarded("what is due"):
             for task_id, coming in found:
                 if coming.at <= now:
                     with guarded_item(f"task {task_id}: what is due"):
-                        self._core.apply(task_id, coming.event, coming.cause)
+                        self._ledger.apply(task_id, coming.event, coming.cause)
                         if isinstance(coming.event, StopAsked):
                             self._stops_at = now
         if now >= self._stops_at or self._stops_at > now + AT_LEAST_EVERY:
             self._stops_at = now + AT_LEAST_EVERY
-            for stop in self._commands.resume_stops():
+            for stop in self._stops.resume():
                 self._chores.add(chore := asyncio.create_task(_quietly(stop)))
                 chore.add_done_callback(self._chores.discard)
         return wait
@@ -61,7 +66,7 @@ class Deadlines:
     # ------------------------------------------------------------------ inside
 
     async def _keep_time(self) -> None:
-        with self._core.hub.waking() as news:
+        with self._bus.waking() as news:
             while True:
                 news.clear()
                 began, wait = time.thread_time(), AT_LEAST_EVERY

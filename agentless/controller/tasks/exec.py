@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from agentless.controller.nodes.connection import Link
-from agentless.controller.nodes.registry import Core
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.ledger import Ledger
+from agentless.controller.state.lookup import Lookup
 from agentless.engines.client_warnings import WithoutWarnings
 from agentless.engines.docker.engine import AsItIs
 from agentless.errors import Refused, RuntimeFailed, Timeout, TooMuch, Unreachable
@@ -75,8 +77,10 @@ class Program:
 class Terminals:
     """Opens them. When one is left, for whatever reason, its program is ended by the node itself."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, nodes: Nodes, ledger: Ledger, lookup: Lookup) -> None:
+        self._nodes = nodes
+        self._ledger = ledger
+        self._lookup = lookup
 
     @asynccontextmanager
     async def open(
@@ -86,12 +90,10 @@ class Terminals:
 
         `owner` is who asks, None: the controller's own.
         """
-        task = self._core.find(reference)
+        task = self._lookup.find(reference)
         if not isinstance(task.status, Running):
             raise Refused(f"task {task.id} is {task.state}: a shell needs a running task")
-        link = self._core.links.get(task.status.placement.node)
-        if link is None:
-            raise Unreachable(f"{task.node} is not in the inventory any more; add it again to reach its tasks")
+        link = self._nodes.link_of(task)
         if task.spec.on_node_itself:
             gpus = ",".join(task.status.placement.gpu_uuids)
             raise Refused(
@@ -99,7 +101,7 @@ class Terminals:
                 f"itself; log in there, and set CUDA_VISIBLE_DEVICES={gpus}"
             )
         async with started(link, task.container_ref, command, size) as program:
-            self._core.publish(task, "shell-opened", f"agentless shell, by {owner or self._core.owner}")
+            self._ledger.publish(task, "shell-opened", f"agentless shell, by {owner or self._ledger.tasks.owner}")
             yield program
 
 

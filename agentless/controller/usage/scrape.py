@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from agentless.controller.nodes.registry import Core
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.ledger import Ledger
 from agentless.controller.usage.usage import Usage
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Task
@@ -33,11 +34,26 @@ class Figures:
         return seen.error is None and seen.sampled_at is not None and self.cluster.at - seen.sampled_at <= STALE_AFTER
 
 
-async def scrape(core: Core, usage: Usage, warnings: int) -> Response:
-    """The answer to a scrape."""
-    usage.count()
-    figures = Figures(core.cluster(), tuple(core.tasks.values()), dict(core.ended), dict(usage.gpu_seconds), warnings)
-    return Response(await asyncio.to_thread(_text, figures), media_type=FORMAT)
+class Scrape:
+    """Answers `/metrics`; `warnings` gives what the controller warns of."""
+
+    def __init__(self, nodes: Nodes, ledger: Ledger, usage: Usage, warnings: Callable[[], Sequence[str]]) -> None:
+        self._nodes = nodes
+        self._ledger = ledger
+        self._usage = usage
+        self._warnings = warnings
+
+    async def answer(self) -> Response:
+        """What Prometheus is told."""
+        self._usage.count()
+        figures = Figures(
+            self._nodes.cluster(),
+            tuple(self._ledger.tasks.live.values()),
+            dict(self._ledger.ended),
+            dict(self._usage.gpu_seconds),
+            len(self._warnings()),
+        )
+        return Response(await asyncio.to_thread(_text, figures), media_type=FORMAT)
 
 
 def _text(figures: Figures) -> bytes:

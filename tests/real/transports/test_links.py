@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from agentless.controller.app import SystemClock
+from agentless.controller.clock import SystemClock
 from agentless.controller.nodes import connection as links
 from agentless.controller.nodes.connection import Link
 from agentless.engines.docker.engine import Docker

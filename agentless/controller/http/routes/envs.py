@@ -27,7 +27,7 @@ from agentless.model.view import EnvView
 
 def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    core, envs = services.core, services.envs
+    envs = services.envs
 
     @app.get("/v1/envs")
     async def listed() -> list[EnvView]:
@@ -41,16 +41,20 @@ def add_to(app: FastAPI, services: Services) -> None:
 
     @app.post("/v1/env/prune")
     async def prune(request: PruneEnvsRequest, me: Asking) -> dict[str, Any]:
-        return await services.prune.prune(me or core.owner, dry_run=request.dry_run)
+        return await services.prune.prune(me or services.tasks.owner, dry_run=request.dry_run)
 
     @app.post("/v1/env/import")
     async def take_in(me: Asking, env: str | None = None, node: str | None = None) -> Response:
         """The body is an archive as `docker save` writes it, with one image and without names."""
-        return Told(lambda tell, body: services.moves.take_in(env, node, me or core.owner, body, tell), upload=True)
+        return Told(
+            lambda tell, body: services.moves.take_in(env, node, me or services.tasks.owner, body, tell), upload=True
+        )
 
     @app.post("/v1/envs/{env}")
     async def create(env: str, request: CreateEnvRequest, me: Asking) -> Response:
-        return Told(lambda tell, _: services.builds.create(env, request.image, request.node, me or core.owner, tell))
+        return Told(
+            lambda tell, _: services.builds.create(env, request.image, request.node, me or services.tasks.owner, tell)
+        )
 
     @app.post("/v1/envs/{env}/build")
     async def build(
@@ -63,7 +67,9 @@ def add_to(app: FastAPI, services: Services) -> None:
     ) -> Response:
         """The body is the context, as a tar archive."""
         wish = Wish(dockerfile, base, node, message)
-        return Told(lambda tell, body: services.builds.build(env, wish, me or core.owner, body, tell), upload=True)
+        return Told(
+            lambda tell, body: services.builds.build(env, wish, me or services.tasks.owner, body, tell), upload=True
+        )
 
     @app.post("/v1/envs/{env}/terminal")
     async def terminal(
@@ -77,17 +83,21 @@ def add_to(app: FastAPI, services: Services) -> None:
 
     @app.post("/v1/envs/{env}/save")
     async def save(env: str, request: SaveEnvRequest, me: Asking) -> Response:
-        return Told(lambda tell, _: services.builds.save(env, request.message, me or core.owner, tell))
+        return Told(lambda tell, _: services.builds.save(env, request.message, me or services.tasks.owner, tell))
 
     @app.post("/v1/envs/{env}/rollback")
     async def rollback(env: str, request: RollbackEnvRequest, me: Asking) -> Response:
         ref = parse_ref(env)
-        return Told(lambda tell, _: services.builds.rollback(ref, me or core.owner, tell, force=request.force))
+        return Told(
+            lambda tell, _: services.builds.rollback(ref, me or services.tasks.owner, tell, force=request.force)
+        )
 
     @app.post("/v1/envs/{env}/push")
     async def push(env: str, request: PushEnvRequest, me: Asking) -> Response:
         ref = parse_ref(env)
-        return Told(lambda tell, _: services.moves.push(ref, request.nodes, request.via, me or core.owner, tell))
+        return Told(
+            lambda tell, _: services.moves.push(ref, request.nodes, request.via, me or services.tasks.owner, tell)
+        )
 
     @app.get("/v1/envs/{env}/export")
     async def export(env: str) -> Response:
@@ -98,4 +108,4 @@ def add_to(app: FastAPI, services: Services) -> None:
 
     @app.delete("/v1/envs/{env}")
     async def remove(env: str, me: Asking) -> dict[str, Any]:
-        return await asyncio.shield(services.prune.remove(env, me or core.owner, lambda _: None))
+        return await asyncio.shield(services.prune.remove(env, me or services.tasks.owner, lambda _: None))

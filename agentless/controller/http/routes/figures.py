@@ -17,7 +17,6 @@ from agentless.rules.usage.series import LEVELS
 
 def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    core = services.core
 
     @app.get("/v1/history", response_model=HistoryView)
     async def history(
@@ -29,7 +28,7 @@ def add_to(app: FastAPI, services: Services) -> None:
 
         Where it would be finer than what is kept of a time so long ago, a value stands for several points.
         """
-        await core.heard(core.links)
+        await services.nodes.heard()
         # As it is: to check half a million numbers takes longer than to find them.
         return Response(orjson.dumps(await services.samples.history(gpu, since, points)), media_type="application/json")
 
@@ -38,10 +37,10 @@ def add_to(app: FastAPI, services: Services) -> None:
         edge: Annotated[list[Annotated[float, Field(ge=0, le=LATEST)]], Query()], by: By = "owner"
     ) -> UsageView:
         """What was had of the GPUs from the first to the last `edge` (Unix seconds), and between each two of them."""
-        await core.heard(core.links)
+        await services.nodes.heard()
         return await services.usage.view(edge, by)
 
     @app.get("/metrics")
     async def metrics() -> Response:
         """What Prometheus scrapes."""
-        return await services.metrics()
+        return await services.metrics.answer()

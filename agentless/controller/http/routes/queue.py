@@ -17,31 +17,30 @@ from agentless.model.view import (
 
 def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    core = services.core
 
     @app.get("/v1/queue")
     async def queue(me: Asking) -> list[TaskView]:
         """Those who wait, in their order."""
-        await core.heard(core.links)
-        return [seen_by(me, core.view(task)) for task in services.scheduler.queue]
+        await services.nodes.heard()
+        return [seen_by(me, services.views.view(task)) for task in services.queue.tasks]
 
     @app.get("/v1/shares")
     async def shares() -> list[ShareView]:
         """What each owner has used lately, holds and waits for; those first that are next."""
-        await core.heard(core.links)
-        return services.scheduler.shares()
+        await services.nodes.heard()
+        return services.run_history.shares()
 
     @app.post("/v1/tasks/{task}/move")
     async def move(task: str, request: MoveRequest, me: Asking) -> TaskView:
         """Give one that waits another place in the queue."""
         moved = services.scheduler.move(task, request.position, request.before, request.after, me)
-        return seen_by(me, core.view(moved))
+        return seen_by(me, services.views.view(moved))
 
     @app.get("/v1/tasks/{task}/explain")
     async def explain(task: str) -> ExplainView:
         """Why a task does not start."""
-        await core.heard(core.links)
-        return services.scheduler.explain(core.find(task))
+        await services.nodes.heard()
+        return services.queue.explain(services.lookup.find(task))
 
     @app.post("/v1/explain")
     async def what_if(request: SubmitRequest, me: Asking) -> ExplainView:
@@ -49,14 +48,16 @@ def add_to(app: FastAPI, services: Services) -> None:
         (spec, *more) = request.specs()
         if more:
             raise UsageError("one task at a time can be explained; name one target")
-        await core.heard(core.links)
-        services.submission.check(spec)
-        return services.scheduler.what_if(spec, request.owner or me)
+        await services.nodes.heard()
+        services.builder.check(spec)
+        return services.queue.what_if(spec, request.owner or me)
 
     @app.get("/v1/reservations")
     async def reservations() -> list[ReservationView]:
         """Those that are not over, the first to begin first."""
-        await core.heard({each.node for each in core.reservations.values() if each.node in core.links})
+        await services.nodes.heard(
+            {each.node for each in services.reservation_book.known.values() if each.node in services.nodes.links}
+        )
         return services.reservations.views()
 
     @app.post("/v1/reservations")

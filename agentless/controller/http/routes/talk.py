@@ -50,7 +50,7 @@ class Talk(Response):
         """Both directions."""
         del scope
         begun, end = False, None
-        leaving = asyncio.create_task(self._services.core.hub.until(lambda: self._services.leaving))
+        leaving = asyncio.create_task(self._services.bus.until(lambda: self._services.lifetime.leaving))
         try:
             async with self._opening as program:
                 headers = [(b"content-type", b"application/octet-stream")]

@@ -20,7 +20,7 @@ def add_to(app: FastAPI, services: Services) -> None:
     @app.post("/v1/volumes")
     async def create(request: VolumeRequest, me: Asking) -> VolumeView:
         """Make one."""
-        return await services.volumes.create(request.name, request.node, me or services.core.owner)
+        return await services.volumes.create(request.name, request.node, me or services.tasks.owner)
 
     @app.delete("/v1/volumes/{name}")
     async def remove(name: str, node: str | None = None) -> list[VolumeView]:

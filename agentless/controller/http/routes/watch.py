@@ -38,23 +38,23 @@ def add_to(app: FastAPI, services: Services) -> None:
         (`["tasks", ID]`, `["nodes", NAME]`, `["gpus", NODE, UUID]`) and `controller`, and always `now`, Unix seconds by
         the controller's clock. `{"leaving": true}` is the last line of a controller that was told to stop.
         """
-        board = boards.get(me) or boards.setdefault(me, Board(services.core, services.scheduler, me))
+        board = boards.get(me) or boards.setdefault(me, Board(services, me))
         return StreamingResponse(_lines(services, board), media_type="application/x-ndjson")
 
 
 async def _lines(services: Services, board: Board) -> AsyncIterator[bytes]:
-    core, sent = services.core, 0.0
+    sent = 0.0
     told: ControllerView | None = None
-    with board.followed() as follower, core.hub.waking() as news:
-        while not services.leaving:
+    with board.followed() as follower, services.bus.waking() as news:
+        while not services.lifetime.leaving:
             news.clear()
             board.refresh()
             rows = board.news(follower)
-            if (about := services.describe()) != told:
+            if (about := services.status.describe()) != told:
                 told, rows["controller"] = about, [about]
             if rows or time.monotonic() - sent > SIGN:
                 sent = time.monotonic()
-                yield orjson.dumps({"now": core.clock.now(), **rows}) + b"\n"
+                yield orjson.dumps({"now": services.clock.now(), **rows}) + b"\n"
                 await asyncio.sleep(APART - GATHER)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY):

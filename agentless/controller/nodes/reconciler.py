@@ -1,0 +1,141 @@
+"""What nodes say of their containers becomes events of tasks."""
+
+from __future__ import annotations
+
+import logging
+
+from agentless.controller.guarded import guarded_item
+from agentless.controller.nodes.connection import Link, Sighting
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.events import EventBus, LaunchWanted
+from agentless.controller.state.ledger import Ledger
+from agentless.errors import StateError
+from agentless.model.tasks.claim import claim_of, task_of
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.event import Event, Exited, LostContact, Restarted, Vanished
+from agentless.model.tasks.task import Assigning, Lost, Running, Task
+from agentless.model.tasks.task_id import is_task_id
+from agentless.ports import Clock
+from agentless.rules.tasks.identity import is_adoptable
+from agentless.rules.tasks.reconcile import container_of, reconcile
+
+LOST_AFTER = 60.0
+"""Seconds without an answer after which the tasks of a node are `lost`: not known to run, not known to have ended."""
+
+_log = logging.getLogger(__name__)
+
+
+class Reconciler:
+    """Brings tasks to what their nodes say. For one that its node knows nothing of it emits `LaunchWanted`."""
+
+    def __init__(self, nodes: Nodes, ledger: Ledger, bus: EventBus, clock: Clock) -> None:
+        self._nodes = nodes
+        self._ledger = ledger
+        self._tasks = ledger.tasks
+        self._bus = bus
+        self._clock = clock
+        self._behind = False  # something that a node has said could not be written
+
+    def sighted(self, link: Link, sighting: Sighting) -> None:
+        """Bring the tasks of a node to what it said of its containers, and take in those that nobody remembers."""
+        if not self._nodes.has(link):
+            return  # the inventory has changed
+        try:
+            for task in self._tasks.on_node(link.node.name):
+                if sighting.only in (None, task.id) and task.id not in self._tasks.launching:
+                    container = container_of(task, sighting.containers)
+                    unseen = sighting.blind and task.spec.on_node_itself
+                    if container is not None or not (unseen or _is_newer(task, sighting)):
+                        with guarded_item(f"task {task.id}"):
+                            self._settle(task, container)
+            for container in sighting.containers:
+                with guarded_item(f"{link.node.name}: container {container.short_id}"):
+                    self._take_in(link.node.name, container)
+        except StateError as error:
+            _log.warning("%s: %s", link.node.name, error)
+            self._behind = True
+
+    def retry(self) -> None:
+        """Write what was left; if that was what nodes had said, bring all tasks to what they said last."""
+        self._ledger.flush()
+        if self._behind:
+            self._behind = False
+            for link in self._nodes.links.values():
+                if link.online:
+                    with guarded_item(f"{link.node.name}: its containers"):
+                        self.sighted(link, Sighting(link.containers, asked_at=0.0))
+
+    def catch_up(self, task_id: str) -> None:
+        """Bring a task that was just launched to what its node has said of it meanwhile: it may be over already."""
+        task = self._tasks.live.get(task_id)
+        link = self._nodes.links.get(task.node or "") if task else None
+        container = container_of(task, link.containers) if task and link else None
+        if task and container:
+            self._settle(task, container)
+
+    def lose_silent(self) -> None:
+        """Mark the tasks of nodes that have not answered past the grace time."""
+        for task in list(self._tasks.live.values()):
+            if not task.placement or isinstance(task.status, Lost) or task.id in self._tasks.launching:
+                continue
+            with guarded_item(f"task {task.id}: whether it is lost"):
+                self._lose_if_silent(task, task.placement.node)
+
+    # ------------------------------------------------------------------ inside
+
+    def _take_in(self, node: str, container: Container) -> None:
+        claim = claim_of(container)
+        if (
+            not claim
+            or not is_task_id(claim.task)
+            or claim.task in self._tasks.live
+            or claim.task in self._tasks.forgotten
+        ):
+            return
+        ended = self._tasks.history.get(claim.task)
+        if ended is not None:
+            events = reconcile(ended, container, self._clock.now())
+            for event in events[:1]:
+                self._ledger.revive(ended, event, _seen(node, event))
+            for event in events[1:]:
+                self._ledger.apply(ended.id, event, _seen(node, event))
+            return
+        adoptable = is_adoptable(container, claim, self._tasks.controller) and not self._ledger.was_forgotten(
+            claim.task
+        )
+        if adoptable and (task := task_of(container, node, self._clock.now())):
+            self._ledger.adopt(task, f"found on {node}")
+
+    def _lose_if_silent(self, task: Task, node: str) -> None:
+        link = self._nodes.links.get(node)
+        if link is None:
+            self._ledger.apply(task.id, LostContact(f"{node} is not in the inventory any more"), "the inventory")
+        elif link.offline_since is not None and self._clock.now() - link.offline_since >= LOST_AFTER:
+            why = link.observation.error or "it does not answer"
+            self._ledger.apply(task.id, LostContact(why), f"no answer for {LOST_AFTER:.0f} s")
+
+    def _settle(self, task: Task, container: Container | None) -> None:
+        for event in reconcile(task, container, self._clock.now()):
+            task = self._ledger.apply(task.id, event, _seen(task.node or "", event))
+        unanswered = isinstance(task.status, (Assigning, Lost)) and not task.container
+        unstarted = container is None or container.state == "created"
+        if unstarted and unanswered and not task.stop:
+            self._bus.emit(LaunchWanted(task))
+
+
+def _seen(node: str, event: Event) -> str:
+    """What the node has shown, as the cause of an event."""
+    match event:
+        case Exited(exit_code=code):
+            return f"{node}: it ended" + ("" if code is None else f" with exit code {code}")
+        case Restarted():
+            return f"{node}: somebody started it again"
+        case Vanished():
+            return f"{node}: its container is gone"
+        case _:
+            return f"seen on {node}"
+
+
+def _is_newer(task: Task, sighting: Sighting) -> bool:
+    # The question left before this container was started.
+    return isinstance(task.status, Running) and task.status.started_at >= sighting.asked_at

@@ -1,0 +1,97 @@
+"""What the one who has submitted tasks is told of each."""
+
+from __future__ import annotations
+
+from agentless.controller.scheduling.scheduler import Scheduler
+from agentless.controller.state.events import EventBus
+from agentless.controller.state.lookup import Lookup
+from agentless.controller.state.tasks import Tasks
+from agentless.controller.state.views import TaskViews
+from agentless.controller.tasks.launcher import ANSWER_WITHIN, Launcher
+from agentless.controller.tasks.request import Submit
+from agentless.errors import AgentlessError, NoAnswer, Refused
+from agentless.model.tasks.task import Assigning, Ended, Lost, Task
+from agentless.model.view import StartView
+
+SUBMITTED = 10_000
+"""Ended tasks, the newest, among which those of a request that is repeated are looked for."""
+
+
+class Answers:
+    """Waits until it is known what has become of tasks, and says so."""
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        scheduler: Scheduler,
+        tasks: Tasks,
+        lookup: Lookup,
+        views: TaskViews,
+        bus: EventBus,
+    ) -> None:
+        self._launcher = launcher
+        self._scheduler = scheduler
+        self._tasks = tasks
+        self._lookup = lookup
+        self._views = views
+        self._bus = bus
+
+    async def repeated(self, request: Submit) -> list[StartView]:
+        """What became of the tasks of a request whose answer was lost with the controller before this one."""
+        tasks = self._submitted(request)
+        if not tasks:
+            return []
+        live = self._tasks.live
+
+        def are_settled() -> bool:
+            return not any(task.id in live and isinstance(live[task.id].status, Assigning) for task in tasks)
+
+        await self._bus.until(are_settled, ANSWER_WITHIN)
+        refused = StartView("", None, Refused.exit_code, "refused by a controller that has ended; submit it again")
+        return [*map(self.begun, tasks), *[refused] * (len(request.specs) - len(tasks))]
+
+    def not_begun(self, task: Task, turned_away: AgentlessError | None) -> StartView:
+        """What there is to say of one that waits, or was not taken in."""
+        target = str(task.spec.needs)
+        if turned_away:
+            return StartView(target, None, turned_away.exit_code, str(turned_away))
+        return StartView(target, self._views.view(self._tasks.live[task.id]), 0, "")
+
+    async def launched(self, task: Task) -> StartView:
+        """Wait until it is known what has become of the launch of a task."""
+        target = str(task.spec.needs)
+        try:
+            await self._launcher.first(task.id, self._scheduler.elsewhere)
+        except Refused as error:
+            if task.id not in self._tasks.live:
+                return StartView(target, None, error.exit_code, str(error))
+        except NoAnswer as error:
+            await self._launcher.hear_of(task.id)
+            now = self._tasks.live.get(task.id, task)
+            if isinstance(now.status, (Assigning, Lost)):
+                words = f"task {task.id} may have been started: agentless ps shows it when {now.node} answers"
+                return StartView(target, self._views.view(now), error.exit_code, f"{error}; {words}")
+        except AgentlessError as error:
+            words = f"task {task.id} may run all the same: agentless ps shows it"
+            return StartView(
+                target, self._views.view(self._tasks.live.get(task.id, task)), error.exit_code, f"{error}; {words}"
+            )
+        return self.begun(task)
+
+    def begun(self, task: Task) -> StartView:
+        """What has become of a task that was taken in, as its last try is now."""
+        target = str(task.spec.needs)
+        if not self._tasks.knows(task.id):
+            return StartView(target, None, 1, f"task {task.id} was removed while it was being started")
+        now = self._lookup.find(task.id)
+        failed = isinstance(now.status, Ended) and now.status.container is None
+        reason = (now.status.reason if isinstance(now.status, Ended) else None) or ""
+        return StartView(target, self._views.view(now), int(failed), reason if failed else "")
+
+    # ------------------------------------------------------------------ inside
+
+    def _submitted(self, request: Submit) -> list[Task]:
+        """The tasks that this request has submitted before."""
+        every = {task.id: task for task in (*self._tasks.history.newest(SUBMITTED), *self._tasks.live.values())}
+        found = [task for _, task in sorted(every.items()) if task.request and task.request == request.name]
+        return [task for task in found if task.attempt == 1]
