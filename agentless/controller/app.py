@@ -19,7 +19,6 @@ from agentless.controller.files.uploads import Uploads
 from agentless.controller.files.volumes import Volumes
 from agentless.controller.guarded import guarded
 from agentless.controller.http.metrics_port import Port, only_metrics
-from agentless.controller.http.traffic import Counting, Traffic
 from agentless.controller.images.distribution import Distribution
 from agentless.controller.inventory_file import InventoryFile
 from agentless.controller.lifetime import Lifetime
@@ -29,26 +28,28 @@ from agentless.controller.nodes.gpu_health import GpuHealth
 from agentless.controller.nodes.homes import Homes
 from agentless.controller.nodes.host_keys import HostKeys
 from agentless.controller.nodes.intruders import Intruders
-from agentless.controller.nodes.node_news import NodeNews
+from agentless.controller.nodes.news import NodeNews
 from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.periodic import Job, do_all
 from agentless.controller.scheduling.idle import IdleWatch
 from agentless.controller.scheduling.queue import Queue
-from agentless.controller.scheduling.reservation_book import ReservationBook
 from agentless.controller.scheduling.reservations import Reservations
 from agentless.controller.scheduling.run_history import RunHistory
 from agentless.controller.scheduling.scheduler import Scheduler
 from agentless.controller.state.events import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
+from agentless.controller.state.reservation_book import ReservationBook
 from agentless.controller.state.stores import Stores
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
 from agentless.controller.status import Status
-from agentless.controller.tasks.admission import Admission
-from agentless.controller.tasks.answers import Answers
+from agentless.controller.submit.admission import Admission
+from agentless.controller.submit.answers import Answers
+from agentless.controller.submit.builder import TaskBuilder
+from agentless.controller.submit.submission import Submission
 from agentless.controller.tasks.commands import TaskCommands
 from agentless.controller.tasks.containers import Containers
 from agentless.controller.tasks.deadlines import Deadlines
@@ -60,8 +61,7 @@ from agentless.controller.tasks.removal import Removal
 from agentless.controller.tasks.retention import Retention
 from agentless.controller.tasks.retries import Retries
 from agentless.controller.tasks.stops import Stops
-from agentless.controller.tasks.submission import Submission
-from agentless.controller.tasks.task_builder import TaskBuilder
+from agentless.controller.traffic import Counting, Traffic
 from agentless.controller.usage.samples import Samples
 from agentless.controller.usage.scrape import Scrape
 from agentless.controller.usage.usage import Usage

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 from agentless.controller.files.expected_outputs import ExpectedOutputs
-from agentless.controller.http.traffic import Traffic
 from agentless.controller.state.events import EventBus
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.tasks.retention import Retention
+from agentless.controller.traffic import Traffic
 from agentless.ports import Clock
 
 LEAVE_AFTER = 15 * 60.0

@@ -17,8 +17,8 @@ from agentless.controller.app import Controller
 from agentless.controller.clock import SystemClock
 from agentless.controller.http import api
 from agentless.controller.http.server import Server
-from agentless.controller.http.traffic import Counting
 from agentless.controller.periodic import Job, keep_doing
+from agentless.controller.traffic import Counting
 from agentless.errors import ControllerError, StateError
 from agentless.signals import defaults_for_children
 from agentless.stores import private

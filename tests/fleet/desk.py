@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agentless.controller.app import Controller
 from agentless.controller.clock import SystemClock
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.demo.fleet import Fleet
 from agentless.engines.docker.engine import LogQuery
 from agentless.model.scheduling.needs import parse_target

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.demo.fleet import Fleet, NodePlan
 from agentless.errors import Refused
 from agentless.model.scheduling.needs import parse_target

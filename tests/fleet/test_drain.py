@@ -8,7 +8,7 @@ import os
 import orjson
 import pytest
 
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.errors import Refused, StateError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec

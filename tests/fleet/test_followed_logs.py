@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.errors import Refused
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.log_query import LogQuery, Position

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.terms import Terms

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from agentless.controller.nodes import connection as links
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.usage.idle import IdlePolicy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.controller.tasks.retention import Retention
 from agentless.engines.docker.engine import LogQuery
 from agentless.errors import Refused, StateError, Unreachable

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from agentless.controller.http import api
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.errors import UsageError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec

@@ -7,8 +7,8 @@ import gc
 import pytest
 
 from agentless.controller.nodes.connection import SAMPLE_EVERY, SAMPLE_SOON
-from agentless.controller.tasks import admission
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit import admission
+from agentless.controller.submit.request import Submit
 from agentless.errors import Unreachable
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.event import Launched

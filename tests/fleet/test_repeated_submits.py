@@ -7,7 +7,7 @@ import os
 import sys
 
 from agentless.client.client import Client
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until

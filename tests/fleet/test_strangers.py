@@ -8,7 +8,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.demo.engine.container import Config
 from agentless.demo.engine.engine import DEFAULT_IMAGE
 from agentless.model.scheduling.needs import Needs

@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.errors import Refused
 from agentless.model.files.task_files import Entry, Upload
 from agentless.model.scheduling.needs import parse_target

@@ -10,7 +10,7 @@ import asyncssh
 import orjson
 import pytest
 
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.errors import RuntimeFailed, Unreachable
 from agentless.model.command import Command
 from agentless.model.scheduling.needs import parse_target

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.engines.docker.volumes import VolumeWords
 from agentless.errors import Unreachable
 from agentless.model.command import Command

@@ -24,7 +24,7 @@ from agentless.controller.images.layer_spool import Depot
 from agentless.controller.nodes import connection as links
 from agentless.controller.nodes.connection import Link, Sighting
 from agentless.controller.nodes.conversation import conversed
-from agentless.controller.tasks.exec import Program
+from agentless.controller.nodes.program import Program
 from agentless.engines.docker.complaints import explain
 from agentless.engines.docker.container_limits import MOST
 from agentless.engines.docker.engine import Docker

@@ -14,7 +14,7 @@ from agentless.controller.envs.envs import Envs, Tell
 from agentless.controller.envs.moves import Moves, first_of
 from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.conversation import conversed
-from agentless.controller.tasks.exec import Program, started
+from agentless.controller.nodes.program import Program, started
 from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, TooMuch, UsageError
 from agentless.model.command import Command, Result
 from agentless.model.images.env import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agentless.controller.nodes.node_news import NodeNews
+from agentless.controller.nodes.news import NodeNews
 from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.events import EventBus

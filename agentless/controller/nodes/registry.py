@@ -10,8 +10,8 @@ from agentless.controller.guarded import guarded
 from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.homes import Homes
 from agentless.controller.nodes.records import NodeRecords
-from agentless.controller.scheduling.reservation_book import ReservationBook
 from agentless.controller.state.events import EventBus, NodeObserved
+from agentless.controller.state.reservation_book import ReservationBook
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import NotFound, Refused, Unreachable
 from agentless.inventory.inventory import Inventory

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import asdict
+from typing import Protocol
 
 from agentless.controller.guarded import guarded_item
-from agentless.controller.http.schemas import ReservationRequest
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.scheduling.reservation_book import ReservationBook
 from agentless.controller.state.ledger import Ledger
+from agentless.controller.state.reservation_book import ReservationBook
 from agentless.errors import NotFound, UsageError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.scheduling.reservation import Reservation
@@ -18,6 +18,16 @@ from agentless.ports import Clock
 from agentless.rules.scheduling.reservations import check, in_the_way
 from agentless.rules.views.nearest import nearest
 from agentless.rules.views.publish import reservation_view
+
+
+class Wanted(Protocol):
+    """What to keep (nodes, or exact GPUs of one), for whose tasks (None: nobody's), and when (Unix seconds)."""
+
+    targets: list[str]
+    owner: str | None
+    begin: float
+    end: float
+    reason: str
 
 
 class Reservations:
@@ -38,7 +48,7 @@ class Reservations:
         found = sorted(self._book.known.values(), key=lambda each: (each.begin, each.id))
         return [self._view(each) for each in found if now < each.end]
 
-    async def reserve(self, request: ReservationRequest, by: str | None = None) -> list[ReservationView]:
+    async def reserve(self, request: Wanted, by: str | None = None) -> list[ReservationView]:
         """Keep all of the targets or none; raises what is wrong with the first that cannot be kept."""
         by = by or self._ledger.tasks.owner
         if not request.targets:

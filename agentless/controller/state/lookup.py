@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
-from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import NotFound
 from agentless.model.tasks.claim import claim_of, task_of
@@ -14,6 +14,22 @@ from agentless.model.tasks.task_id import first_try, is_task_id, next_try, numbe
 from agentless.ports import Clock
 from agentless.rules.tasks.identity import called
 from agentless.rules.views.nearest import nearest
+
+
+class Node(Protocol):
+    """A node, as far as it is known."""
+
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        """The containers of ours that it has named last."""
+
+
+class Nodes(Protocol):
+    """The nodes of the inventory."""
+
+    @property
+    def links(self) -> Mapping[str, Node]:
+        """By name."""
 
 
 class Lookup:

@@ -15,7 +15,7 @@ from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
 from agentless.controller.http.services import Services
-from agentless.controller.tasks.exec import Program
+from agentless.controller.nodes.program import Program
 from agentless.errors import AgentlessError, ControllerError, UsageError
 from agentless.model.terminal import DATA, END, RESIZE, Frames, Size, frame
 

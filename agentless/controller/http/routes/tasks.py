@@ -13,7 +13,7 @@ from pydantic import FiniteFloat
 
 from agentless.controller.http.schemas import RecoveryRequest, StopRequest, SubmitRequest
 from agentless.controller.http.services import Asking, Services, seen_by
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.errors import AgentlessError, Refused
 from agentless.model.tasks.log_query import LogQuery, Position
 from agentless.model.tasks.spec import TaskSpec

@@ -10,7 +10,7 @@ from agentless.controller.files.volumes import Volumes
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import POLICIES
 from agentless.controller.state.tasks import Tasks
-from agentless.controller.tasks.request import Submit
+from agentless.controller.submit.request import Submit
 from agentless.errors import UsageError
 from agentless.inventory.inventory import Inventory
 from agentless.model.images.env import NULL

@@ -8,10 +8,10 @@ from dataclasses import replace
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import Queue
-from agentless.controller.tasks.admission import Admission
-from agentless.controller.tasks.answers import Answers
-from agentless.controller.tasks.request import Submit
-from agentless.controller.tasks.task_builder import TaskBuilder
+from agentless.controller.submit.admission import Admission
+from agentless.controller.submit.answers import Answers
+from agentless.controller.submit.builder import TaskBuilder
+from agentless.controller.submit.request import Submit
 from agentless.errors import UsageError
 from agentless.model.tasks.spec import check_secrets
 from agentless.model.tasks.task import Task

@@ -7,8 +7,8 @@ from agentless.controller.state.events import EventBus
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
+from agentless.controller.submit.request import Submit
 from agentless.controller.tasks.launcher import ANSWER_WITHIN, Launcher
-from agentless.controller.tasks.request import Submit
 from agentless.errors import AgentlessError, NoAnswer, Refused
 from agentless.model.tasks.task import Assigning, Ended, Lost, Task
 from agentless.model.view import StartView
