@@ -1,4 +1,4 @@
-"""Putting the controller together: its parts, each with those that it calls; how they begin, and how they end."""
+"""Wiring: builds the parts of the controller, starts them and closes them."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ from agentless.stores.state.volumes import VolumeStore
 
 
 class Controller:
-    """All parts of one process, `http.services.Services` among them.
+    """All parts of one controller process; it is the `Services` of the HTTP routes.
 
-    First what is only read: what is remembered, the nodes, the queue, and how tasks are published. Then the ledger,
-    which changes tasks. Then those that have it do so.
+    The parts that only read are built first: tasks, nodes, queue, views. The ledger needs the views, because news
+    carry a task as it is published. The parts that change tasks need the ledger.
     """
 
     def __init__(self, state: Path, inventory: Path, clock: Clock) -> None:
@@ -120,7 +120,7 @@ class Controller:
         )
 
     def _read(self, state: Path, store: TaskStore, owner: str) -> None:
-        """The parts that know something, and change no task."""
+        """Build the parts that change no task."""
         clock = self.clock
         self.bus = EventBus()
         self._stores = Stores(store, History(state / "history.sqlite"), SecretStore(state / "secrets"))
@@ -136,7 +136,7 @@ class Controller:
         self.views = TaskViews(self.tasks, self.nodes, self.queue, self.expected_outputs, clock)
 
     def _write(self, state: Path, store: TaskStore) -> None:
-        """The ledger, and the parts that have it change tasks."""
+        """Build the ledger, and the parts that change tasks through it."""
         tasks, nodes, lookup, bus, clock = self.tasks, self.nodes, self.lookup, self.bus, self.clock
         ledger = self.ledger = Ledger(tasks, self._stores, self.views, bus, clock)
         self.samples = Samples(nodes, self.homes, SampleStore(state / "samples.sqlite"), bus, clock)
@@ -184,7 +184,7 @@ class Controller:
 
     @property
     def jobs(self) -> list[Job]:
-        """What happens by time."""
+        """The periodic jobs, in their order."""
         return [
             Job("state", self.reconciler.retry),
             Job("health", self.records.flush),
@@ -200,7 +200,7 @@ class Controller:
         ]
 
     async def start(self) -> None:
-        """Begin to reach all nodes."""
+        """Start the background work and connect to all nodes."""
         live = len(self.tasks.live)
         self.ledger.note("started", f"version {__version__}, {live} live tasks, process {os.getpid()}")
         self.retention.start()
@@ -209,7 +209,7 @@ class Controller:
         await self.inventory.start()
 
     async def close(self) -> None:
-        """Let go of all nodes. What runs there runs on."""
+        """Stop the background work and disconnect; tasks on the nodes keep running."""
         await _closed("timer", self.deadlines.close)
         await _closed("queue", self.scheduler.close)
         await _closed("logs of ended tasks", self.retention.close)
@@ -233,7 +233,7 @@ class Controller:
         return self.status.warnings()
 
     async def _follow(self, inventory: Inventory) -> None:
-        """Go by another inventory, or another version of it."""
+        """Put a new version of the inventory in force."""
         for part in (
             self.queue, self.run_history, self.retention, self.health, self.exclusions, self.idle, self.builder,
             self.moves,
@@ -258,6 +258,6 @@ class Controller:
 
 
 async def _closed(what: str, close: Callable[[], Awaitable[None]]) -> None:
-    """Close a part, and let no failure of it keep the others from being closed."""
+    """Close a part; a failure is logged, so that the other parts are closed too."""
     with guarded(f"closing: {what}"):
         await close()

@@ -1,4 +1,4 @@
-"""The time that the controller goes by."""
+"""The controller's clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 class SystemClock:
-    """The machine's clock."""
+    """The system clock."""
 
     def now(self) -> float:
         """Unix seconds."""

@@ -1,4 +1,4 @@
-"""The inventory in force: followed when the file is edited, and kept while it is broken."""
+"""The inventory file: reloaded when it is edited; while it is invalid, the last valid version stays in force."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentless.inventory.inventory import Inventory, load, stamp_of
 
 
 class InventoryFile:
-    """The file that the controller serves. `trouble` is why its last version is not in force, in words."""
+    """The inventory that the controller serves. `trouble` is why the current file is not in force."""
 
     def __init__(self, path: Path, follow: Callable[[Inventory], Awaitable[None]]) -> None:
         self.inventory = load(path)
@@ -19,17 +19,17 @@ class InventoryFile:
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The path of the file."""
         return self.inventory.path
 
     async def start(self) -> None:
-        """Have it followed as it is."""
+        """Put the version loaded at the start in force."""
         await self._follow(self.inventory)
 
     async def use(self, wanted: str | None, *, reading: bool) -> None:
-        """Follow the file when it was edited. A broken one leaves the last good one in force for reading only.
+        """Reload the file if it was edited. While it is invalid, only requests that read are served.
 
-        Raises Refused where `wanted` is another file.
+        Raises Refused if `wanted` is another file.
         """
         if wanted is not None and wanted != str(self.path):
             raise Refused(

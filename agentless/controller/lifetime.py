@@ -1,4 +1,4 @@
-"""When the controller leaves: once it is told to, or when nobody would miss it."""
+"""When the controller exits: on request, or after it was idle for long."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEAVE_AFTER = 15 * 60.0
 
 
 class Lifetime:
-    """Ends the process. `leaving`: that has begun, and streams end."""
+    """Ends the process. `leaving`: shutdown has begun; open streams end."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Lifetime:
         self._clock = clock
 
     def begin(self, end: Callable[[], None]) -> None:
-        """The process has begun, and `end` ends it."""
+        """Set how the process is ended."""
         self._end = end
 
     def leave_now(self) -> None:
@@ -49,17 +49,17 @@ class Lifetime:
             self._end()
 
     def leave(self) -> None:
-        """End the process once the answer is out."""
+        """End the process after the current answer is sent."""
         if self._end is not None:
             asyncio.get_running_loop().call_later(0.05, self.leave_now)
 
     def leave_if_idle(self) -> None:
-        """End the process if nobody would miss the controller."""
+        """End the process if the controller is idle."""
         if self.is_idle():
             self.leave()
 
     def is_idle(self) -> bool:
-        """Whether nobody would miss the controller."""
+        """Whether no request, task or transfer needs the controller."""
         quiet = self._clock.now() - self._traffic.last > LEAVE_AFTER
         idle = quiet and not self._traffic.open and not self._tasks.live and not self._retention.busy
         return idle and not self._outputs.waiting

@@ -1,4 +1,4 @@
-"""What happens by time: a list of jobs, each guarded by itself."""
+"""Periodic jobs. Each is guarded by itself: one that fails does not affect the others."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from dataclasses import dataclass
 from agentless.controller.guarded import guarded
 
 EVERY = 5.0
-"""Seconds between two turns."""
+"""Seconds between two runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Something that is done in each turn, by the name that the log has for it."""
+    """A job, and its name in the log."""
 
     name: str
     do: Callable[[], None]
 
 
 def do_all(jobs: Iterable[Job]) -> None:
-    """Do each of these, whatever becomes of the others."""
+    """Run each job once."""
     for job in jobs:
         with guarded(job.name):
             job.do()
 
 
 async def keep_doing(jobs: Iterable[Job]) -> None:
-    """Do them in turns, for ever."""
+    """Run the jobs every `EVERY` seconds, forever."""
     while True:
         await asyncio.sleep(EVERY)
         do_all(jobs)

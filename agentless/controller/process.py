@@ -1,4 +1,4 @@
-"""Running the controller: one process per state folder, on a Unix socket, until nobody needs it."""
+"""The controller process: one per state folder, serving a Unix socket until it is no longer needed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TURN = 0.001
 
 
 def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bool) -> None:
-    """Be the controller until told to leave; raises ControllerError when there is one, or what is wrong with the files.
+    """Run the controller until it is told to leave; raises ControllerError if one is running, or StateError.
 
     `ready` is called when requests are answered; `for_ever`: a service manager keeps it, so it never leaves by itself.
     """

@@ -1,4 +1,4 @@
-"""The controller as it is published: what it serves, and what is wrong with it."""
+"""The controller's own status, as it is published."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from agentless.rules.views.publish import timestamp
 
 
 class Troubled(Protocol):
-    """A part that may be in trouble."""
+    """A part that can report a problem."""
 
     @property
     def trouble(self) -> str | None:
-        """What is wrong with it, in words."""
+        """The current problem, None if there is none."""
 
 
 class Status:
-    """Puts it together. `warnings` are those of the start, and `parts` what may be in trouble now."""
+    """Describes the controller. `warnings` were found at the start; `parts` report current problems."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Status:
         self._started_at = started_at
 
     def describe(self) -> ControllerView:
-        """The controller itself."""
+        """The status."""
         return ControllerView(
             version=__version__,
             pid=os.getpid(),
@@ -58,9 +58,9 @@ class Status:
         )
 
     def warnings(self) -> tuple[str, ...]:
-        """What somebody ought to know who asks for anything."""
+        """All current warnings."""
         return *self._warnings, *filter(None, (part.trouble for part in (self._inventory, *self._parts)))
 
     def warning(self) -> str | None:
-        """All of that as one."""
+        """All current warnings in one line, None if there are none."""
         return "; ".join(self.warnings()) or None

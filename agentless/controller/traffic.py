@@ -1,4 +1,4 @@
-"""Requests under way, counted: a controller that nobody asks for anything may leave."""
+"""Counts requests in progress: a controller without requests may exit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from agentless.ports import Clock
 
 
 class Traffic:
-    """Requests under way, and when there was the last one."""
+    """Number of requests in progress, and the time of the last one."""
 
     def __init__(self, clock: Clock) -> None:
         self.open = 0
@@ -16,17 +16,17 @@ class Traffic:
         self._clock = clock
 
     def begin(self) -> None:
-        """One more."""
+        """A request begins."""
         self.open += 1
 
     def end(self) -> None:
-        """One is over."""
+        """A request has ended."""
         self.open -= 1
         self.last = self._clock.now()
 
 
 class Counting:
-    """The API with its traffic counted."""
+    """ASGI wrapper that counts requests."""
 
     def __init__(self, app: ASGIApp, traffic: Traffic) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Envs: what nodes have of them, what is remembered, and who works on which one. Changed by its neighbours `env_*`."""
+"""Envs: their records, what nodes have of them, and locks. `builds`, `moves` and `prune` change them."""
 
 from __future__ import annotations
 

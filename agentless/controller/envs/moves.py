@@ -1,4 +1,4 @@
-"""Envs on their way: to nodes that need one for a task, to nodes that somebody names, to a file and from one."""
+"""Moves envs: to nodes that need one for a task, to named nodes, to a file and from a file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Moves:
         self._shared_dir: str | None = None
 
     def on_inventory(self, inventory: Inventory) -> None:
-        """Send through its shared folder, where it names one."""
+        """Use its shared folder, if it has one."""
         self._shared_dir = inventory.shared_dir
 
     async def bring(self, ref: EnvRef, image: str, link: Link, tell: Callable[[Progress], None]) -> Sent:

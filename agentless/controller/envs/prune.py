@@ -1,4 +1,4 @@
-"""Envs taken away: one with all its versions, or what nobody needs any more. Never what is not ours."""
+"""Removes envs, and versions that nobody needs; never what is not ours."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Prune:
             stays.append({"node": link.node.name, "what": image, "why": link.runtime.envs.complaint(result.err)})
 
     async def prune(self, by: str, *, dry_run: bool) -> dict[str, Any]:
-        """Remove versions before the current one that nobody needs, and what was left of what broke off."""
+        """Remove unused versions before the current one, and leftovers of interrupted work."""
         envs = self._envs
         await envs.look()
         removed: list[dict[str, str]] = []

@@ -1,4 +1,4 @@
-"""What tasks are to bring back when they have ended: what is wanted, and what is known of it."""
+"""Outputs that tasks are to bring back: what is wanted, and its state."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _NAMED = 3
 
 @dataclass
 class Arriving:
-    """Outputs on their way from a node: so many bytes came over the link so far."""
+    """Outputs in transfer from a node; `bytes` arrived so far."""
 
     node: str
     bytes: int = 0
 
 
 class ExpectedOutputs:
-    """Knows what is to be brought, and says what has become of it.
+    """The wanted outputs and their state.
 
-    Who brings outputs notes here which are `arriving`, and of those that did not come the `problems` in words.
+    The fetcher records which outputs are `arriving`, and the `problems` of those that did not arrive.
     """
 
     def __init__(self, store: OutputStore, tasks: Tasks, nodes: Nodes) -> None:
@@ -40,18 +40,18 @@ class ExpectedOutputs:
         self._nodes = nodes
 
     def __contains__(self, task: object) -> bool:
-        """Whether something of this try is to be brought, and was not."""
+        """Whether outputs of this try are still to be fetched."""
         return task in self.store
 
     def want(self, task: Task) -> None:
-        """Take down what a new task is to bring."""
+        """Record the wanted outputs of a new task."""
         outputs = tuple(
             Output(each.path, each.local.replace("{id}", task.id), each.changed) for each in task.spec.outputs
         )
         self.store.want(task.id, Wanted(outputs, task.spec.uploads))
 
     def forget(self, task: Task) -> None:
-        """Bring nothing of this try any more; what is here stays."""
+        """Fetch no outputs of this try any more; what is here stays."""
         first = first_try(task.id)
         others = [each for each in (first, next_try(task.id)) if each != task.id and self._tasks.knows(each)]
         if task.id != first or not others:  # what is wanted is kept with the first try, for all of them
@@ -62,11 +62,11 @@ class ExpectedOutputs:
 
     @property
     def waiting(self) -> bool:
-        """Whether something is to be brought of a task that has ended."""
+        """Whether outputs of ended tasks are still to be fetched."""
         return any(task not in self._tasks.live for task in self.store.pending())
 
     def view(self, task: Task) -> tuple[OutputView, ...]:
-        """What there is to say of each output; nothing of a task whose labels alone ask for some."""
+        """The state of each output; empty for a task that only labels describe."""
         wanted = self.store.wanted(task.id) if task.spec.outputs else None
         if wanted is None:
             return ()
@@ -79,15 +79,15 @@ class ExpectedOutputs:
         return tuple(OutputView(output.path, output.local, state, words, 0, 0) for output in wanted.outputs)
 
     def open(self, task: Task) -> bool:
-        """Whether something of an ended task may still come."""
+        """Whether outputs of an ended task may still arrive."""
         return any(each.state in ("coming", "stuck") for each in self.view(task))
 
     def coming(self, task: Task) -> bool:
-        """Whether somebody who waits for the task should wait for its outputs, too."""
+        """Whether one who waits for the task should wait for its outputs, too."""
         return any(each.state == "coming" for each in self.view(task))
 
     def lost(self, task: Task) -> str | None:
-        """Why nothing will come of an ended task, None as long as something may."""
+        """Why no outputs of an ended task will arrive, None if they may."""
         if not isinstance(task.status, Ended):
             return None
         if not task.status.container:
@@ -101,7 +101,7 @@ class ExpectedOutputs:
     # ------------------------------------------------------------------ inside
 
     def _state(self, task: Task) -> tuple[str, str]:
-        """Of outputs that have not come yet: where they are, and why."""
+        """The state of outputs that have not arrived, and the reason."""
         if not isinstance(task.status, Ended):
             return "waiting", "when it has ended"
         if (lost := self.lost(task)) is not None:
@@ -120,7 +120,7 @@ class ExpectedOutputs:
         return "coming", "on its way"
 
     def _in_front(self, link: Link) -> str:
-        """Whose outputs are fetched from this node at present, in words."""
+        """The tasks whose outputs this node sends at present, in words."""
         tasks = [task for task, coming in self.arriving.items() if coming.node == link.node.name]
         words = ", ".join(f"task {task}{self._so_far(task)}" for task in tasks[:_NAMED])
         return words and f"the outputs of {words}" + (f" and {more} more" if (more := len(tasks) - _NAMED) > 0 else "")

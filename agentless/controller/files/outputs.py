@@ -1,4 +1,4 @@
-"""What tasks bring back when they have ended: fetched from their containers, put in its place here."""
+"""Fetches the outputs of ended tasks from their containers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class PutOff(Exception):
 
 
 class Outputs:
-    """Brings what is `expected`. `large` are the tasks whose outputs are known to be that."""
+    """Fetches the `expected` outputs. `large` are the tasks with large ones."""
 
     def __init__(self, expected: ExpectedOutputs, snapshots: SnapshotStore, ledger: Ledger) -> None:
         self.expected = expected
@@ -54,7 +54,7 @@ class Outputs:
         self._tasks = ledger.tasks
 
     def settle_lost(self) -> None:
-        """Of tasks that never started, or whose container is gone, nothing will come: that is known from here on."""
+        """Settle the outputs of tasks that never started, or whose container is gone."""
         self.expected.problems = {task: words for task, words in self.expected.problems.items() if task in self._store}
         self.large = {task for task in self.large if task in self._store}
         for first in self._store.pending():

@@ -1,4 +1,4 @@
-"""The TCP port for Prometheus: there when the inventory asks for it, and with nothing on it but `/metrics`."""
+"""The TCP port for Prometheus: open if the inventory says so; serves only `/metrics`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Port:
         self._serving: asyncio.Task[None] | None = None
 
     async def on_inventory(self, inventory: Inventory) -> None:
-        """Serve where it says, from now on."""
+        """Serve on its address from now on."""
         await self._follow(inventory.metrics)
 
     async def close(self) -> None:

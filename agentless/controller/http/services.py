@@ -1,4 +1,4 @@
-"""What the HTTP API serves: the parts of the controller, and who asks."""
+"""The parts of the controller that the HTTP routes use, and the caller."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from agentless.ports import Clock
 
 
 def _asking(request: Request) -> str | None:
-    """The owner who asks, None: the controller's own."""
+    """The caller, None: the controller's own owner."""
     owner = request.headers.get("x-agentless-owner")
     return check_owner(owner, "$AGENTLESS_OWNER") if owner else None
 
@@ -58,7 +58,7 @@ Asking = Annotated[str | None, Depends(_asking)]
 
 
 class Services(Protocol):
-    """The parts that answer requests; the routes of a capability take those of that capability."""
+    """The parts by capability; routes use those of their own."""
 
     bus: EventBus
     clock: Clock
@@ -104,5 +104,5 @@ class Services(Protocol):
 
 
 def seen_by(asking: str | None, view: TaskView) -> TaskView:
-    """The view as the one who asks sees it: what is `mine` is theirs."""
+    """The view as the caller sees it: `mine` is about the caller."""
     return view if asking is None else replace(view, mine=view.owner == asking)

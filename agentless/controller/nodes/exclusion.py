@@ -1,4 +1,4 @@
-"""Nodes that are drained, and what people let in again."""
+"""Drain and resume: people exclude nodes, and include nodes and GPUs again."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from agentless.ports import Clock
 from agentless.rules.nodes.exclusion import drain_words, resumed
 
 REASON = 200
-"""So many characters a reason has at most: it is said in the queue, for every task that waits."""
+"""Characters of a reason at most: it is shown for every waiting task."""
 
 
 class Exclusions:
-    """Keeps nodes out, and lets them and their GPUs in again. `policy` is the inventory's.
+    """Excludes nodes, and includes them and their GPUs again. `policy` is the inventory's.
 
-    `by` is who asks, None: the controller's own owner.
+    `by` is the caller, None: the controller's own owner.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class Exclusions:
         self._clock = clock
 
     def on_inventory(self, inventory: Inventory) -> None:
-        """Go by its policy."""
+        """Use its health policy."""
         self.policy = inventory.health
 
     def drain(self, name: str, reason: str | None = None, by: str | None = None) -> Node:
-        """From now on nothing new starts on a node. Where that is so already, a reason takes the place of the other."""
+        """Start nothing new on a node. If it is drained already, a new reason replaces the old one."""
         by = by or self._tasks.owner
         node = self._nodes.link(name).node.name
         if reason is not None and (len(reason) > REASON or not reason.isprintable()):
@@ -57,7 +57,7 @@ class Exclusions:
         return self._node(node)
 
     def resume(self, name: str, gpu: int | None = None, by: str | None = None) -> tuple[Node, tuple[str, ...]]:
-        """Let a node in again with all its GPUs, or only its GPU of this index; and in words what had kept them out."""
+        """Include a node with all its GPUs again, or only the GPU of this index; returns also why it was excluded."""
         link = self._nodes.link(name)
         node, seen = link.node.name, link.observation
         record = self._records.of(node)
@@ -74,7 +74,7 @@ class Exclusions:
         return self._node(node), lifted
 
     async def empty(self, name: str, within: float) -> Node:
-        """The node when no task lives on it any more or it is not drained, or as it is after so many seconds."""
+        """Wait, at most so many seconds, until a node has no live task or is not drained; returns the node."""
 
         def is_over() -> bool:
             node = self._node(name)

@@ -1,4 +1,4 @@
-"""The health of GPUs: those that something is wrong with are kept out, as long as the inventory says so."""
+"""GPU health: faulty GPUs are excluded, as the health policy of the inventory says."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from agentless.rules.nodes.exclusion import looked
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The record of a node after a look, and what has happened, each as an event and its cause."""
+    """The record of a node after an examination, and what has happened, as pairs of event and cause."""
 
     record: NodeRecord | None
     happened: tuple[tuple[str, str], ...] = ()
 
 
 class GpuHealth:
-    """Looks at the health of the GPUs of nodes. `policy` is the inventory's."""
+    """Examines the GPUs of nodes. `policy` is the inventory's."""
 
     def __init__(self, records: NodeRecords, homes: Homes, ledger: Ledger, clock: Clock) -> None:
         self.policy = HealthPolicy()
@@ -34,11 +34,11 @@ class GpuHealth:
         self._clock = clock
 
     def on_inventory(self, inventory: Inventory) -> None:
-        """Go by its policy."""
+        """Use its health policy."""
         self.policy = inventory.health
 
     def examine(self, node: str, seen: Observation) -> Examined:
-        """Bring the record of a node to what was seen of it."""
+        """Update the record of a node from an observation."""
         known = self._records.known
         if seen.error is not None or seen.sample is None:
             return Examined(known.get(node))

@@ -1,4 +1,4 @@
-"""Which node a GPU or an engine belongs to, where two of them name it: see `rules/nodes/twins`."""
+"""Which node a GPU or an engine belongs to when two nodes report it: see `rules/nodes/twins`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from agentless.rules.nodes.twins import marks, may_have, taken
 
 
 class Homes:
-    """`known` are the nodes by the marks of what is theirs."""
+    """`known` maps GPUs and engines, by their marks, to the name of their node."""
 
     def __init__(self, records: NodeRecords) -> None:
         self.known: dict[str, str] = {}
         self._records = records
 
     def settle(self, node: str, seen: Observation, observed: Callable[[str], Observation | None]) -> None:
-        """What a node says of itself that nobody else has, or has any more, is its own.
+        """Give a node the GPUs and the engine that it reports and that no other node has any more.
 
-        `observed` gives what is known of the others.
+        `observed` returns the last observation of another node.
         """
         named, records = marks(seen), self._records.known
         for mark in named:

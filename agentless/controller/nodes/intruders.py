@@ -1,4 +1,4 @@
-"""Processes of others on GPUs that tasks hold."""
+"""Foreign processes on GPUs that tasks hold."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from agentless.rules.nodes.survey import describe
 
 
 class Intruders:
-    """Reports who has come to use a GPU that a task holds."""
+    """Reports foreign processes that begin to use a GPU of a task."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     def look(self, node: Node) -> None:
-        """Bring what is known of the tasks of a node to what is so now."""
+        """Update the intruders of the tasks on a node."""
         tasks = self._ledger.tasks
         for task in tasks.on_node(node.name):
             held = task.placement.gpu_uuids if task.placement else ()

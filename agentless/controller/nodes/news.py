@@ -1,4 +1,4 @@
-"""News of nodes: their state whenever it is another one, and what has happened to them."""
+"""News of nodes: changes of their state, and what has happened to them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from agentless.ports import Clock
 from agentless.remote.session import Allowance
 
 TOLD = 60, 0.1
-"""Changes of a node's state that are recorded at once, and with each second: one that says something else at every
-sample would fill the history. Whoever listens hears of all of them."""
+"""Changes of a node's state that are recorded at once, and per second: a node that changes with every sample would
+fill the history. Listeners get all of them."""
 
 
 class NodeNews:
-    """Publishes what is known of a node when that is more than fresh numbers."""
+    """Publishes the state of a node when more than its readings has changed."""
 
     def __init__(
         self, nodes: Nodes, health: GpuHealth, intruders: Intruders, ledger: Ledger, bus: EventBus, clock: Clock
@@ -34,7 +34,7 @@ class NodeNews:
         bus.subscribe(NodeObserved, self._observed)
 
     def note(self, name: str, event: str, cause: str) -> None:
-        """Tell that something has happened to a node; its state, as it is by now, is told along."""
+        """Publish an event of a node, together with its current state."""
         node = self._nodes.cluster([name]).nodes[name]
         self._states[name] = (node.state, node.reason)
         self._ledger.tell({**self._news(node), "event": event, "cause": cause})

@@ -1,4 +1,4 @@
-"""A program in a container, of a task or of an env, with somebody who types to it."""
+"""An interactive program in the container of a task or of an env."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ BEGIN_WITHIN = 20.0
 
 
 class Program:
-    """One that runs, on a terminal or without one. Its exit code is `wait()`.
+    """A running program, with a terminal or without. Its exit code is `wait()`.
 
-    `warnings` are what the engine's command says at every call: they are none of its words.
+    `warnings` are what the engine's command prints at every call; they are removed from the output.
     """
 
     def __init__(self, shell: Shell, terminal: Terminal | None = None, warnings: Iterable[str] = ()) -> None:
@@ -35,7 +35,7 @@ class Program:
         self.wait = shell.wait
 
     async def begin(self, mark: str) -> bytes | None:
-        """Read on until it has begun; what was printed instead when it never did."""
+        """Wait until the program has begun; returns what was printed instead if it never does."""
         wanted, seen = f"{mark};".encode(), {1: b"", 2: b""}
         while wanted not in seen[1]:
             chunk = await self._shell.read()
@@ -56,23 +56,23 @@ class Program:
         return self._printed.popleft() if self._printed else None
 
     async def write(self, data: bytes) -> None:
-        """Type."""
+        """Send input."""
         await self._shell.write(data if self._terminal else escaped(data) + b"\n")
 
     async def write_eof(self) -> None:
-        """End its input. On a terminal that is a key, and something to type."""
+        """End the input. On a terminal the user types a key for that."""
         if not self._terminal:
             await self._shell.write(b".\n")
 
     async def resize(self, size: Size) -> None:
-        """Give its terminal another size."""
+        """Resize the terminal."""
         if self._terminal:
             await self._terminal.resize(size)
 
 
 @asynccontextmanager
 async def started(link: Link, container: str, command: Sequence[str], size: Size | None) -> AsyncIterator[Program]:
-    """A program that has begun in this container."""
+    """Start a program in this container."""
     await link.ready()
     if not link.online:
         raise Unreachable(f"{link.node.name} cannot be reached: {link.observation.error}")

@@ -1,4 +1,4 @@
-"""What nodes say of their containers becomes events of tasks."""
+"""Reconciles tasks with the containers that nodes report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """Brings tasks to what their nodes say. For one that its node knows nothing of it emits `LaunchWanted`."""
+    """Turns reports of nodes into events of tasks. Emits `LaunchWanted` for one whose node has no container of it."""
 
     def __init__(self, nodes: Nodes, ledger: Ledger, bus: EventBus, clock: Clock) -> None:
         self._nodes = nodes
@@ -37,7 +37,7 @@ class Reconciler:
         self._behind = False  # something that a node has said could not be written
 
     def sighted(self, link: Link, sighting: Sighting) -> None:
-        """Bring the tasks of a node to what it said of its containers, and take in those that nobody remembers."""
+        """Reconcile the tasks of a node with its containers, and adopt containers of unknown tasks."""
         if not self._nodes.has(link):
             return  # the inventory has changed
         try:
@@ -56,7 +56,7 @@ class Reconciler:
             self._behind = True
 
     def retry(self) -> None:
-        """Write what was left; if that was what nodes had said, bring all tasks to what they said last."""
+        """Write what is pending; if reports of nodes were lost to a full disk, reconcile all nodes again."""
         self._ledger.flush()
         if self._behind:
             self._behind = False
@@ -66,7 +66,7 @@ class Reconciler:
                         self.sighted(link, Sighting(link.containers, asked_at=0.0))
 
     def catch_up(self, task_id: str) -> None:
-        """Bring a task that was just launched to what its node has said of it meanwhile: it may be over already."""
+        """Reconcile a task after its launch with what its node reported meanwhile: it may have ended."""
         task = self._tasks.live.get(task_id)
         link = self._nodes.links.get(task.node or "") if task else None
         container = container_of(task, link.containers) if task and link else None
@@ -74,7 +74,7 @@ class Reconciler:
             self._settle(task, container)
 
     def lose_silent(self) -> None:
-        """Mark the tasks of nodes that have not answered past the grace time."""
+        """Mark the tasks of nodes that have not answered for `LOST_AFTER` seconds as lost."""
         for task in list(self._tasks.live.values()):
             if not task.placement or isinstance(task.status, Lost) or task.id in self._tasks.launching:
                 continue
@@ -124,7 +124,7 @@ class Reconciler:
 
 
 def _seen(node: str, event: Event) -> str:
-    """What the node has shown, as the cause of an event."""
+    """The cause of an event that a node has shown."""
     match event:
         case Exited(exit_code=code):
             return f"{node}: it ended" + ("" if code is None else f" with exit code {code}")

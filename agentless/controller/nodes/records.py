@@ -1,4 +1,4 @@
-"""What is remembered of nodes: that they are drained, which GPUs they have, and which of those are kept out."""
+"""What is remembered of nodes: drains, known GPUs, and excluded GPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentless.stores.state.exclusions import GateStore
 
 
 class NodeRecords:
-    """The records, `known` by the name of the node, and on disk."""
+    """The records of nodes, `known` by name, and on disk."""
 
     def __init__(self, store: GateStore, stores: Stores) -> None:
         self.known = {name: replace(record, gpus=remembered(record.gpus)) for name, record in store.load().items()}
@@ -22,23 +22,23 @@ class NodeRecords:
         self._unsaved = False
 
     def of(self, node: str) -> NodeRecord:
-        """That of a node, an empty one where there is none."""
+        """The record of a node, an empty one if there is none."""
         return self.known.get(node) or NodeRecord()
 
     def keep(self, node: str, record: NodeRecord) -> None:
-        """What a person has said is on disk before anybody hears of it; raises StateError."""
+        """Set a record; it is on disk when this returns. Raises StateError."""
         with self._stores.writing("state"):
             self._store.save({**self.known, node: record})
         self.known[node] = record
         self._unsaved = False
 
     def note(self, node: str, record: NodeRecord) -> None:
-        """What was seen is so at once, whether or not the disk has room: `flush` writes it."""
+        """Set a record in memory at once; `flush` writes it."""
         self.known[node] = record
         self._unsaved = True
 
     def flush(self) -> None:
-        """Write what is not written yet: what there was no room for, and GPUs that are new, all of them at once."""
+        """Write pending records: new GPUs, and what could not be written before."""
         if self._unsaved:
             with suppress(StateError), self._stores.writing("state"):
                 self._store.save(self.known)

@@ -1,4 +1,4 @@
-"""The nodes of the inventory: the links to them by name, and the cluster as it is known now."""
+"""The nodes of the inventory: their links by name, and the cluster as it is known now."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from agentless.rules.tasks.identity import called
 from agentless.rules.views.nearest import nearest
 
 FIRST_ANSWER = 8.0
-"""Seconds a request waits for nodes that have not answered since the controller started."""
+"""Seconds that a request waits for nodes that have not answered since the start."""
 
 
 class Nodes:
-    """Has the link to each node; what becomes known of one goes on the bus as `NodeObserved`."""
+    """The `links` to the nodes. New observations go on the bus as `NodeObserved`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Nodes:
         return self.links[node]
 
     def link_of(self, task: Task) -> Link:
-        """The link to the node of a task; raises Refused where it has none, and Unreachable where that is not ours."""
+        """The link to a task's node; raises Refused if the task has none, Unreachable if the inventory lacks it."""
         if task.node is None:
             raise Refused(f"task {task.id} is {task.state}: it is on no node yet")
         if task.node not in self.links:
@@ -66,14 +66,11 @@ class Nodes:
         return self.links[task.node]
 
     def has(self, link: Link) -> bool:
-        """Whether this is the link to its node still: the inventory may have changed."""
+        """Whether this link is still in use: the inventory may have changed."""
         return self.links.get(link.node.name) is link
 
     async def heard(self, nodes: Iterable[str] | None = None) -> None:
-        """Wait until these nodes, or all, have answered since the controller started, or are known not to.
-
-        Not for long.
-        """
+        """Wait, at most `FIRST_ANSWER` seconds, until these nodes (None: all) have answered or failed to."""
         events = [self.links[name].answered for name in (self.links if nodes is None else nodes)]
         waits = [asyncio.ensure_future(answered.wait()) for answered in events if not answered.is_set()]
         if waits:
@@ -97,15 +94,15 @@ class Nodes:
         )
 
     def twin(self, node: str) -> str:
-        """That a node is another one, or has what another one has, in words; empty when it is itself."""
+        """Which other node reports the same machine or GPUs, in words; empty if none does."""
         return twin_words(node, self.links[node].observation, self._homes.known)
 
     def silent(self) -> dict[str, str]:
-        """The nodes that do not say which containers they have, and why."""
+        """The nodes whose containers are unknown, and why."""
         return {name: link.silence for name, link in self.links.items() if link.silence is not None}
 
     def stale(self, task: Task) -> str | None:
-        """From when the state of a task is whose node does not say how it is, and why; None where it is as of now."""
+        """Since when a task's state is not current, and why its node does not report it; None if it is current."""
         link = self.links.get(task.node or "")
         if link is None or link.silence is None or not isinstance(task.status, (Running, Paused)):
             return None
@@ -120,7 +117,7 @@ class Nodes:
     # -------------------------------------------------------------- life cycle
 
     async def follow(self, inventory: Inventory, connect: Callable[[NodeConfig], Link]) -> None:
-        """Links as the inventory says: new nodes are reached, changed ones anew, removed ones let go."""
+        """Connect new nodes of the inventory, reconnect changed ones, disconnect removed ones."""
         before = self.links
         kept = {name: link for name, link in before.items() if inventory.nodes.get(name) == link.node}
         self.links = {name: kept.get(name) or connect(node) for name, node in inventory.nodes.items()}
@@ -129,11 +126,11 @@ class Nodes:
         await _close(link for name, link in before.items() if name not in kept)
 
     async def close(self) -> None:
-        """Let go of all nodes. What runs there runs on."""
+        """Disconnect all nodes; tasks keep running."""
         await _close(self.links.values())
 
     def observed(self, link: Link) -> None:
-        """Something new is known of a node."""
+        """A link has a new observation."""
         if self.has(link):
             self._homes.settle(link.node.name, link.observation, self._observation)
             self._bus.emit(NodeObserved(link.node.name, link.observation))

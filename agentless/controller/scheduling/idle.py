@@ -1,4 +1,4 @@
-"""Follows every sample for GPUs that their tasks leave idle: reports them, and by policy stops the task."""
+"""Watches for tasks that leave their GPUs idle: reports them, and stops them if the policy says so."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 
 
 class IdleWatch:
-    """Watches the tasks of this controller. `policy` is the inventory's."""
+    """Watches the running tasks. `policy` is the inventory's."""
 
     def __init__(self, ledger: Ledger, bus: EventBus, clock: Clock) -> None:
         self.policy = IdlePolicy()
@@ -31,11 +31,11 @@ class IdleWatch:
         bus.subscribe(NodeObserved, self._observed)
 
     def on_inventory(self, inventory: Inventory) -> None:
-        """Go by its policy."""
+        """Use its idle policy."""
         self.policy = inventory.idle
 
     def tick(self) -> None:
-        """Look at each task that runs on GPUs."""
+        """Check each task that runs on GPUs."""
         now, tasks = self._clock.now(), [t for t in self._tasks.live.values() if isinstance(t.status, Running)]
         self._running = {task.id: self._running.get(task.id, now) for task in tasks}
         for task_id in self._told.keys() - self._running.keys():

@@ -1,4 +1,4 @@
-"""The queue: who waits, in which order, why, and until when. Nothing is changed here."""
+"""The queue, to be read: which tasks wait, in which order, why, and until when."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from agentless.rules.scheduling.search import Cost
 from agentless.rules.views.publish import timestamp
 
 TOLD = 20
-"""So many at the head of the queue are told what is in their way; the others, how many are before them."""
+"""Tasks at the head of the queue whose obstacles are found out; the others get the number of tasks before them."""
 AGAIN_AFTER = 2.0
 """Seconds before a task that a node has refused is tried again: whoever was there first is seen by then."""
 
 
 class Queue:
-    """Those who wait. `policy` is the one that the inventory names.
+    """The waiting tasks. `plan` is the result of the last look; before the first one, no outlook is given.
 
-    `learn`: tasks without a limit are expected to take as long as those of their kind took.
-    `plan` is what the last look has come to; before the first nobody is told anything.
+    `policy` is the inventory's. With `learn`, tasks without a time limit are expected to take as long as earlier
+    ones of their kind.
     """
 
     def __init__(self, tasks: Tasks, nodes: Nodes, run_history: RunHistory, clock: Clock) -> None:
@@ -53,18 +53,18 @@ class Queue:
         self._looked = False
 
     def on_inventory(self, inventory: Inventory) -> None:
-        """Go by its policy."""
+        """Use its policy."""
         self.policy = inventory.policy
         self.learn = inventory.learn
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody waits for their turn."""
+        """Whether no task is pending."""
         return not self._waiting()
 
     @property
     def tasks(self) -> list[Task]:
-        """The tasks that wait, those first that are next; behind them those that are not in the queue yet."""
+        """The pending tasks in their order, then the scheduled ones."""
         later = [
             (task.status.until, task.id, task)
             for task in self._tasks.live.values()
@@ -73,7 +73,7 @@ class Queue:
         return self.waiting() + [task for *_, task in sorted(later)]
 
     def look(self, others: Sequence[Task] = ()) -> Plan:
-        """What would happen now to those who wait, and to these others."""
+        """Plan the pending tasks, and these others, as of now."""
         now = self._clock.now()
         waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
         cluster = self._nodes.cluster()
@@ -83,7 +83,7 @@ class Queue:
         return plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
 
     def look_again(self) -> Plan:
-        """Look now, and go by that."""
+        """Plan as of now, and keep the plan."""
         self._positions.clear()
         self._reasons.clear()
         self._seen, self._looked = None, True
@@ -91,17 +91,14 @@ class Queue:
         return self.plan
 
     def moved(self, task: Task) -> None:
-        """A task has got another place: as one that is new to the queue, it has not been promised anything.
-
-        Nor have those behind it.
-        """
+        """A task was moved: like a new one, it is promised no start any more."""
         promises = {name: promise for name, promise in self.plan.promises.items() if name != task.id}
         self.plan = Plan(self.plan.starts, promises)
         self._positions.clear()
         self._reasons.clear()
 
     def outlook(self, task: Task) -> Outlook:
-        """What one who waits is told."""
+        """The position, reason and expected start of a waiting task."""
         if not self._looked:
             return Outlook()
         if task.id not in self._positions:
@@ -139,7 +136,7 @@ class Queue:
         return explanation(cluster, task, summary + coming, promise, self._ahead(task, self.plan))
 
     def what_if(self, spec: TaskSpec, owner: str | None) -> ExplainView:
-        """What would become of a task if it were submitted now."""
+        """What would happen to a task if it were submitted now."""
         now, cluster = self._clock.now(), self._nodes.cluster()
         task = Task("", spec, "", owner or self._tasks.owner, now)
         if never(cluster, spec, task.owner):
@@ -155,13 +152,13 @@ class Queue:
         return explanation(cluster, task, summary, promise, self._ahead(task, found))
 
     def waiting(self, *others: Task) -> list[Task]:
-        """Those whose turn it may be, in their order, and these others among them."""
+        """The pending tasks and these others, in their order."""
         return order([*self._waiting(), *others], self._used)
 
     # ------------------------------------------------------------------ inside
 
     def _ahead(self, task: Task, looked: Plan) -> Ahead:
-        """Those who come before it."""
+        """The tasks before it in the queue."""
         queue = self.waiting(*([] if task.id in self._tasks.live else [task]))
         before = queue[: [each.id for each in queue].index(task.id)]
         promises = {key: promise for key, promise in looked.promises.items() if key}  # one that is new has none to keep

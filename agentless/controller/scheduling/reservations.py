@@ -1,4 +1,4 @@
-"""Reservations: made, listed, given back, and forgotten when they are over. They are on disk before anybody hears."""
+"""Reservations: created, listed, removed, and dropped when they are over."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentless.rules.views.publish import reservation_view
 
 
 class Wanted(Protocol):
-    """What to keep (nodes, or exact GPUs of one), for whose tasks (None: nobody's), and when (Unix seconds)."""
+    """The request: nodes or exact GPUs, the owner they are for (None: nobody), and when (Unix seconds)."""
 
     targets: list[str]
     owner: str | None
@@ -31,10 +31,7 @@ class Wanted(Protocol):
 
 
 class Reservations:
-    """The only place where reservations change.
-
-    `by` is who asks, None: the controller's own owner.
-    """
+    """Changes reservations. `by` is the caller, None: the controller's own owner."""
 
     def __init__(self, book: ReservationBook, nodes: Nodes, ledger: Ledger, clock: Clock) -> None:
         self._book = book
@@ -43,13 +40,13 @@ class Reservations:
         self._clock = clock
 
     def views(self) -> list[ReservationView]:
-        """Those that are not over, the first to begin first."""
+        """The reservations that are not over, by their begin."""
         now = self._clock.now()
         found = sorted(self._book.known.values(), key=lambda each: (each.begin, each.id))
         return [self._view(each) for each in found if now < each.end]
 
     async def reserve(self, request: Wanted, by: str | None = None) -> list[ReservationView]:
-        """Keep all of the targets or none; raises what is wrong with the first that cannot be kept."""
+        """Reserve all targets or none; raises the problem of the first that cannot be reserved."""
         by = by or self._ledger.tasks.owner
         if not request.targets:
             raise UsageError("no target: name a node or GPUs of one, like node1 or node1::0-3")
@@ -75,7 +72,7 @@ class Reservations:
         return [self._view(each) for each in made.values()]
 
     def remove(self, reservation: str, by: str | None = None) -> ReservationView:
-        """Give one back; raises NotFound."""
+        """Remove a reservation; raises NotFound."""
         found = self._book.known.get(reservation)
         if found is None:
             hint = nearest(reservation, self._book.known)
@@ -84,7 +81,7 @@ class Reservations:
         return self._view(found)
 
     def tick(self) -> None:
-        """What happens by the passing of time: some are over."""
+        """Drop the reservations that are over."""
         now = self._clock.now()
         for reservation in [each for each in self._book.known.values() if each.end <= now]:
             with guarded_item(f"reservation {reservation.id}"):
@@ -118,7 +115,7 @@ class Reservations:
 
 
 def _new_id(known: set[str]) -> str:
-    """Five characters, easy to type, and none that is in use."""
+    """An unused id of five characters, easy to type."""
     while (name := "r" + "".join(secrets.choice("0123456789abcdefghjkmnpqrstvwxyz") for _ in range(4))) in known:
         pass
     return name

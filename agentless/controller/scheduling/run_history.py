@@ -1,4 +1,4 @@
-"""What has run lately: read once from the history, then kept up as tasks end, for a look at the queue must be quick."""
+"""Recent runs: read from the history once, then updated as tasks end, because planning must be quick."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MOST = 50_000
 
 
 class RunHistory:
-    """GPU-hours by owner, decayed, and how long tasks of a kind took.
+    """Decayed GPU-hours by owner, and how long tasks of a kind took.
 
-    `trouble` is why what was before the start is not known, in words.
+    `trouble` is why runs before the start are unknown.
     """
 
     def __init__(self, tasks: Tasks, bus: EventBus, clock: Clock, half_life: float) -> None:
@@ -39,23 +39,23 @@ class RunHistory:
         bus.subscribe(TaskChanged, self._changed)
 
     def on_inventory(self, inventory: Inventory) -> None:
-        """Go by its half-life, in seconds."""
+        """Use its half-life."""
         if inventory.half_life != self._half_life:
             self._half_life = inventory.half_life
             self._read()
 
     def used(self) -> dict[str, float]:
-        """What the queue goes by: the GPU-hours that each owner has used lately, and those expected of what runs."""
+        """The decayed GPU-hours of each owner, including those expected of running tasks: the base of fair share."""
         now, tasks = self._clock.now(), self._tasks.live.values()
         return together(self._until(now), usage(live_uses(tasks, now), now, self._half_life))
 
     def shares(self) -> list[ShareView]:
-        """The same to be shown."""
+        """The same, as it is published."""
         now, tasks = self._clock.now(), self._tasks.live.values()
         return shares(self._until(now), live_uses(tasks, now), tasks, now, self._half_life)
 
     def lengths(self, others: Iterable[Task]) -> dict[str, float]:
-        """How long the live tasks and these are expected to take that have no limit: seconds by task, where known."""
+        """Expected seconds of the live tasks and these others that have no time limit, where known."""
         known = {kind: found for kind, seconds in self._took.items() if (found := learned(seconds))}
         unlimited = (t for t in (*self._tasks.live.values(), *others) if t.spec.terms.time_limit is None)
         return {task.id: known[kind] for task in unlimited if (kind := kind_of_task(task)) in known}
@@ -86,7 +86,7 @@ class RunHistory:
         return self._hours
 
     def _changed(self, change: TaskChanged) -> None:
-        """Count a run that is over: with its task, or since that waits again."""
+        """Count a run that is over: its task has ended, or waits again."""
         before, after, now = change.before, change.after, self._clock.now()
         run = run_of(after, now)
         over = None if run and after.live else run or (run_of(before, now) if after.live else None)

@@ -1,4 +1,4 @@
-"""Looks at the queue whenever something has changed, and starts those whose turn it is."""
+"""Plans the queue whenever something has changed, and launches the tasks whose turn it is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Scheduler:
-    """Gives those who wait their places, and has them launched."""
+    """Assigns places to pending tasks, and has them launched."""
 
     def __init__(
         self, queue: Queue, nodes: Nodes, ledger: Ledger, lookup: Lookup, launcher: Launcher, bus: EventBus
@@ -40,7 +40,7 @@ class Scheduler:
         self._work: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start planning."""
         self._work = asyncio.create_task(self._keep_looking(), name="queue")
 
     async def close(self) -> None:
@@ -50,7 +50,7 @@ class Scheduler:
             await asyncio.gather(self._work, return_exceptions=True)
 
     def elsewhere(self, task: str) -> bool:
-        """Give a task that its node could not start another place now; says whether there is one."""
+        """Assign another place to a task that its node could not start; returns whether there is one."""
         placement = self._queue.look().starts.get(task)
         if placement is None:
             return False
@@ -65,9 +65,9 @@ class Scheduler:
         after: str | None = None,
         by: str | None = None,
     ) -> Task:
-        """Give a task that waits another place: a position from 1 on, or next to another one that waits.
+        """Move a pending task in the queue: to a position from 1 on, or next to another pending task.
 
-        `by` is who asks, None: the controller's own owner.
+        `by` is the caller, None: the controller's own owner.
         """
         if [position, before, after].count(None) != 2:
             raise UsageError("where to? Write a position, like 1, or one of --before TASK and --after TASK")
@@ -105,7 +105,7 @@ class Scheduler:
                         await news.wait()
 
     def _begin(self) -> None:
-        """Start those whose turn it is."""
+        """Plan, and launch what can start now."""
         for link in self._nodes.links.values():
             link.pace(self, SAMPLE_SOON if link.has_stranger and not self._queue.is_empty else None)
         starts = self._queue.look_again().starts
@@ -115,7 +115,7 @@ class Scheduler:
             self._launcher.begin(task, self.elsewhere)
 
     def _assign(self, starts: Mapping[str, Placement], cause: str) -> None:
-        """Give these tasks their places, in one write: from now on a launch of each is under way."""
+        """Assign tasks to their places in one write; their launches count as in progress from here on."""
         self._ledger.tasks.launching.update(starts)
         try:
             self._ledger.apply_all({task: (Assigned(placement), cause) for task, placement in starts.items()})

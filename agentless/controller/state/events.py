@@ -1,4 +1,4 @@
-"""The event bus: typed events for parts of the controller, and news as JSON for whoever listens from outside."""
+"""The event bus: typed events for parts of the controller, and news for clients."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from agentless.model.nodes.cluster import Observation
 from agentless.model.tasks.task import Task
 
 BACKLOG = 1000
-"""News a listener may be behind; one that is slower is told `missed` once and goes on from the present."""
+"""News queued per listener; a slower one gets `missed` once and continues with the latest."""
 
 News = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class TaskChanged:
-    """A task has changed, and that is on disk."""
+    """A task has changed, and the change is on disk."""
 
     before: Task
     after: Task
@@ -32,7 +32,7 @@ class TaskChanged:
 
 @dataclass(frozen=True, slots=True)
 class NodeObserved:
-    """Something new is known of a node of the inventory, were it only fresh numbers."""
+    """A node has a new observation; often only its readings differ."""
 
     node: str
     observation: Observation
@@ -43,7 +43,7 @@ class NodeObserved:
 
 @dataclass(frozen=True, slots=True)
 class LaunchWanted:
-    """A node knows nothing of a task that it was given: it has to be launched once more."""
+    """A task was assigned to a node, but the node has no container of it: it must be launched again."""
 
     task: Task
 
@@ -55,7 +55,7 @@ Event = TypeVar("Event", TaskChanged, NodeObserved, LaunchWanted)
 
 
 class EventBus:
-    """Tells subscribers of typed events at once, and hands news to listeners; a slow one never holds up the others."""
+    """Calls the subscribers of an event synchronously, and queues news per listener: a slow one blocks nobody."""
 
     def __init__(self) -> None:
         self._subscribers: defaultdict[type, list[Callable[[Any], None]]] = defaultdict(list)
@@ -63,17 +63,17 @@ class EventBus:
         self._woken: list[asyncio.Event] = []
 
     def subscribe(self, kind: type[Event], told: Callable[[Event], None]) -> None:
-        """Call `told` at each event of this kind, after those who have subscribed before."""
+        """Call `told` at each event of this type; earlier subscribers are called first."""
         self._subscribers[kind].append(told)
 
     def emit(self, event: TaskChanged | NodeObserved | LaunchWanted) -> None:
-        """Tell all who have subscribed to its kind, before this returns; one that fails is logged."""
+        """Call all subscribers of its type before this returns; failures are logged."""
         for told in self._subscribers[type(event)]:
             with guarded(str(event)):
                 told(event)
 
     def publish(self, news: News) -> None:
-        """Hand `news` to all listeners."""
+        """Queue `news` for all listeners."""
         for queue in self._listeners:
             if queue.full():
                 while not queue.empty():
@@ -85,7 +85,7 @@ class EventBus:
 
     @contextlib.contextmanager
     def waking(self) -> Iterator[asyncio.Event]:
-        """An event that is set at all news, for who only wants to know that there are some."""
+        """An asyncio event that is set by all news."""
         event = asyncio.Event()
         self._woken.append(event)
         try:
@@ -94,7 +94,7 @@ class EventBus:
             self._woken.remove(event)
 
     async def until(self, is_so: Callable[[], object], within: float | None = None) -> None:
-        """Wait until something is so, which is looked at after all news, or for `within` seconds."""
+        """Wait until the condition holds, for at most `within` seconds; it is checked after all news."""
         with self.listen() as news, contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 while not is_so():
@@ -102,7 +102,7 @@ class EventBus:
 
     @contextlib.contextmanager
     def listen(self) -> Iterator[AsyncIterator[News]]:
-        """Everything that is published from now on."""
+        """All news published from now on."""
         queue: asyncio.Queue[News] = asyncio.Queue(BACKLOG + 2)
         self._listeners.add(queue)
         try:

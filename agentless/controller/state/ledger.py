@@ -1,4 +1,4 @@
-"""The ledger: the only place where tasks change. A change is on disk before anybody hears of it."""
+"""The ledger: the only place where tasks change. A change is on disk before it is published."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from agentless.rules.tasks.retry import another_try
 from agentless.stores.records.history import EventRow
 
 DROPPED = ("removed", "refused")
-"""What the events call the end of all memory of a task."""
+"""Names of the events by which a task is dropped."""
 
 
 class Views(Protocol):
-    """How tasks are published."""
+    """Builds the published form of tasks."""
 
     def view(self, task: Task) -> TaskView:
         """The task as it is published."""
@@ -37,7 +37,7 @@ class Views(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What an event makes of a task, and who says so."""
+    """The change of a task by an event, and its cause."""
 
     old: Task
     event: Event
@@ -57,9 +57,9 @@ class _Change:
 
 
 class Ledger:
-    """Changes tasks, and records what has happened. `ended` counts by state those that have since the start.
+    """Changes tasks, and records what has happened. `ended` counts the tasks that ended since the start, by state.
 
-    Each change is told on the bus once it is on disk: as `TaskChanged`, and as news that have the task as `views` do.
+    Each change goes on the bus after it is on disk: as `TaskChanged`, and as news with the task as `views` has it.
     """
 
     def __init__(self, tasks: Tasks, stores: Stores, views: Views, bus: EventBus, clock: Clock) -> None:
@@ -85,13 +85,13 @@ class Ledger:
         self.flush()
 
     def add(self, task: Task, event: Event, cause: str) -> Task:
-        """Take in a new task with its first event; it is on disk before this returns."""
+        """Add a new task with its first event; it is on disk before this returns."""
         return self.add_all([(task, event)], cause)[0]
 
     def add_all(self, begun: Sequence[tuple[Task, Event]], cause: str) -> list[Task]:
-        """Take in new tasks, each with its first event, in one write: all of them or none.
+        """Add new tasks, each with its first event, in one write: all or none.
 
-        Raises Refused for one that is known: what its container does would be lost with the task that it belongs to.
+        Raises Refused for an id that exists: replacing it would lose the task whose container runs.
         """
         for task, _ in begun:
             if self.tasks.knows(task.id):
@@ -99,7 +99,7 @@ class Ledger:
         return self._begin(begun, cause)
 
     def revive(self, ended: Task, event: Event, cause: str) -> None:
-        """Take an ended task out of the history: its container lives again."""
+        """Move an ended task out of the history: its container runs again."""
         self._begin([(ended, event)], cause)
         with self.stores.writing("history"):
             self.stores.history.remove(ended.id)
@@ -115,10 +115,10 @@ class Ledger:
             raise
 
     def apply(self, task_id: str, event: Event, cause: str) -> Task:
-        """One event and who says so: the new state is on disk before anybody hears of it.
+        """Apply an event with its cause; the new state is on disk before it is published.
 
-        Raises IllegalMove or StateError; then nothing has changed. To end work is always possible: a stop that cannot
-        be written holds all the same, and the next write takes it along.
+        Raises IllegalMove or StateError; then nothing has changed. A stop is always possible: if it cannot be
+        written now, it holds in memory and is part of the next write.
         """
         try:
             return self.apply_all({task_id: (event, cause)})[0]
@@ -128,7 +128,7 @@ class Ledger:
             return self._keep_in_mind(task_id, event, cause)
 
     def _keep_in_mind(self, task_id: str, asked: StopAsked, cause: str) -> Task:
-        """A stop that cannot be written. Of a task that waits it is not the end yet, but it will not start."""
+        """Keep a stop that cannot be written. A waiting task does not end yet, but will not start."""
         now, old = self._clock.now(), self.tasks.live[task_id]
         waits = isinstance(old.status, (Scheduled, Pending))
         new = replace(old, stop=asked.how, stop_reason=asked.reason) if waits else apply(old, asked, now)
@@ -139,9 +139,9 @@ class Ledger:
         return new
 
     def apply_all(self, events: Mapping[str, tuple[Event, str]]) -> list[Task]:
-        """Likewise one event each of several tasks, in one write of the state: all of them or none.
+        """Apply one event to each of several tasks, in one write: all or none.
 
-        An end is written by itself, so it is the only event that it comes with.
+        The end of a task is written by itself, so it must be the only event.
         """
         now = self._clock.now()
         moves = [(self.tasks.live[key], event, cause) for key, (event, cause) in events.items()]
@@ -197,7 +197,7 @@ class Ledger:
                 self.tell(self._news(change.new, _words(change.event), change.cause, now), change.new.id)
 
     def _try_again(self, change: _Change, now: float) -> Task | None:
-        """Take in the next try, before the end of this one is on disk: what crashes in between does it once more."""
+        """Add the next try before the end of this one is on disk: a crash in between repeats this."""
         found = another_try(change.old, change.new, now)
         if found is None:
             return None
@@ -212,17 +212,17 @@ class Ledger:
         return task if fresh else None
 
     def adopt(self, task: Task, cause: str) -> None:
-        """Remember a task that a container carries."""
+        """Add a task that was found in a container's labels."""
         self.add(task, Adopted(), cause)
 
     def was_forgotten(self, task_id: str) -> bool:
-        """Whether a task was dropped, however long ago: then a container with its labels is not it any more."""
+        """Whether a task was ever dropped: then a container with its labels is not adopted."""
         return self._last_event(task_id).get("event") in DROPPED
 
     def forget(self, task: Task, word: str, cause: str) -> TaskView:
-        """Drop a task, and all that is remembered of it but its events; `word`, of `DROPPED`, is what they call it.
+        """Drop a task with everything but its events; `word`, one of `DROPPED`, names the last of them.
 
-        Gives how it is published last.
+        Returns the task as it was published last.
         """
         now, view = self._clock.now(), self._views.view(task)
         news = _news(task, view, word, cause, now)
@@ -239,20 +239,20 @@ class Ledger:
         return view
 
     def publish(self, task: Task, event: str, cause: str) -> None:
-        """Tell that something has happened to a task that does not change it."""
+        """Publish an event that does not change the task."""
         self.tell(self._news(task, event, cause, self._clock.now()), task.id)
 
     def _news(self, task: Task, event: str, cause: str, now: float) -> News:
         return _news(task, self._views.view(task), event, cause, now)
 
     def tell(self, news: News, task: str = "") -> None:
-        """Record and publish. What has happened has happened: news that the disk has no room for are kept for later."""
+        """Record and publish news; what cannot be recorded now is recorded later."""
         self._unrecorded.append((news["at"], task, orjson.dumps(news)))
         self._record()
         self._bus.publish(news)
 
     def flush(self) -> None:
-        """Write what was left for later, or had no room so far, and once more what was in trouble."""
+        """Write everything that is pending, and retry a store that failed."""
         with suppress(StateError), self.stores.writing("state"):
             if self._leftover:
                 self.stores.state.remove(*self._leftover)
@@ -265,7 +265,7 @@ class Ledger:
                 self.stores.history.touch()
 
     def examine_stores(self) -> str | None:
-        """Write both stores once more; why that cannot be done, None when it can."""
+        """Try to write both stores; returns the problem, None if there is none."""
         with suppress(StateError), self.stores.writing("state"):
             self._save_unsaved()
         with suppress(StateError), self.stores.writing("history"):
@@ -284,13 +284,13 @@ class Ledger:
                     self._unrecorded.pop(0)
 
     def _complete(self, task: Task) -> None:
-        """Make up for an event that a controller before this one had no time to record after it saved the task."""
+        """Record the event that an earlier controller could not record after saving the task."""
         last = self._last_event(task.id)
         if not last or last["task"]["state"] != task.state:
             self.publish(task, "recalled", "the controller before this one ended while it wrote this")
 
     def _last_event(self, task_id: str) -> dict[str, Any]:
-        """What was recorded last of a task, empty when nothing was."""
+        """The last recorded event of a task, empty if there is none."""
         last = self.stores.history.events(self.stores.history.last_events(1, 0.0, task_id), 1, task_id)
         return orjson.loads(last[0][1]) if last else {}
 

@@ -1,4 +1,4 @@
-"""Which task is meant: ours by an id, the beginning of one, or a name, and those that only the nodes know of."""
+"""Finds tasks by id, id prefix or name, including those that only the nodes know."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from agentless.rules.views.nearest import nearest
 
 
 class Node(Protocol):
-    """A node, as far as it is known."""
+    """What is known of a node."""
 
     @property
     def containers(self) -> tuple[Container, ...]:
-        """The containers of ours that it has named last."""
+        """The containers of agentless that the node reported last."""
 
 
 class Nodes(Protocol):
@@ -29,11 +29,11 @@ class Nodes(Protocol):
 
     @property
     def links(self) -> Mapping[str, Node]:
-        """By name."""
+        """The nodes by name."""
 
 
 class Lookup:
-    """Finds tasks, whoever has started them."""
+    """Finds tasks of this controller and of others."""
 
     def __init__(self, tasks: Tasks, nodes: Nodes, clock: Clock) -> None:
         self._tasks = tasks
@@ -41,10 +41,10 @@ class Lookup:
         self._clock = clock
 
     def others(self, nodes: Iterable[str] | None = None, *, ended: bool = True) -> dict[str, Task]:
-        """Tasks, by their containers' labels, that nobody here remembers; ended ones as long as the container is there.
+        """Tasks read from containers' labels that are unknown here; ended ones while their container exists.
 
-        By id, or by that of the container where its label has no right to the id that it gives. One that was removed
-        here is none of them: until its node is heard again, an answer from before still has it.
+        Keyed by task id, or by container id where the label may not claim the task id. Tasks that were just removed
+        here are left out: a node may still report their containers.
         """
         found: dict[str, Task] = {}
         for name in self._nodes.links if nodes is None else nodes:
@@ -62,10 +62,10 @@ class Lookup:
         return found
 
     def unremembered(self, asking: str | None = None) -> dict[str, tuple[Task, Container]]:
-        """What the nodes carry for this controller's owner and the one who is asking, and nobody here remembers.
+        """Tasks on nodes that are unknown here, of this controller's owner and of the one who is asking.
 
-        What this controller has signed is taken in as soon as it is seen, whosever it is. A state that was lost had
-        another key: all that is left then are words that anybody may have written, which a person has to look at.
+        Containers that this controller has signed are adopted as soon as they are seen. After the state was lost, the
+        key is a new one: the labels prove nothing then, so a person has to confirm them.
         """
         found: dict[str, tuple[Task, Container]] = {}
         for name, link in self._nodes.links.items():
@@ -81,17 +81,17 @@ class Lookup:
         return dict(sorted(found.items()))
 
     def task(self, task_id: str) -> Task:
-        """The task that has exactly this id, live or ended, by whichever controller; raises NotFound."""
+        """The task with exactly this id, live or ended, of any controller; raises NotFound."""
         found = self._tasks.live.get(task_id) or self._tasks.history.get(task_id) or self.others().get(task_id)
         if found is None:
             raise NotFound(f"task {task_id} is not there any more")
         return found
 
     def find(self, reference: str) -> Task:
-        """The task that an id, a unique beginning of one, or a name means; raises NotFound with the candidates.
+        """The task of an id, a unique id prefix, or a name; raises NotFound with the candidates.
 
-        A name means the live task of that name, else the last one that ended. A task that is tried again is found as
-        its last try, unless the number of one is given: `…-1` is the first.
+        A name means the live task of that name, else the last one that ended. A retried task is found as its last
+        try, unless the number of a try is given: `…-1` is the first.
         """
         task = self._find(reference)
         if reference != numbered(task.id):

@@ -1,4 +1,4 @@
-"""The reservations that there are, in memory and on disk."""
+"""The reservations, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentless.stores.state.reservations import ReservationStore
 
 
 class ReservationBook:
-    """The reservations, `known` by id. A change is on disk before anybody hears of it, else StateError is raised."""
+    """The reservations, `known` by id. A change is on disk when a method returns; raises StateError otherwise."""
 
     def __init__(self, store: ReservationStore, stores: Stores) -> None:
         self.known = store.load()
@@ -18,13 +18,13 @@ class ReservationBook:
         self._stores = stores
 
     def add(self, reservations: Mapping[str, Reservation]) -> None:
-        """Keep these, in one write."""
+        """Add reservations in one write."""
         with self._stores.writing("state"):
             self._store.save(reservations.values())
         self.known.update(reservations)
 
     def remove(self, reservation: str) -> None:
-        """Forget one."""
+        """Remove a reservation."""
         with self._stores.writing("state"):
             self._store.remove(reservation)
         del self.known[reservation]

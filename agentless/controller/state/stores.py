@@ -1,4 +1,4 @@
-"""Where the state is written, and why it could not be written last."""
+"""The stores of tasks, and their problems."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from agentless.stores.state.tinydb import TaskStore
 
 
 class Stores:
-    """The state file with the live tasks, the history of those that have ended, and the secrets of those to come.
+    """The state file with live tasks, the history with ended ones, and the secrets of tasks that have not started.
 
-    `troubles` are why one could not be written last, in words, each until a write of its own is good.
+    `troubles` says for each store why its last write failed.
     """
 
     def __init__(self, state: TaskStore, history: History, secrets: SecretStore) -> None:
@@ -26,12 +26,12 @@ class Stores:
 
     @property
     def trouble(self) -> str | None:
-        """Why stores could not be written last, None when they could."""
+        """Why the last writes failed, None if none did."""
         return "; ".join(self.troubles.values()) or None
 
     @contextmanager
     def writing(self, store: Literal["state", "history"]) -> Iterator[None]:
-        """A write into a store, which is in trouble from a failed one to a good one."""
+        """Wrap a write into a store, to keep `troubles` current."""
         try:
             yield
         except StateError as error:

@@ -1,4 +1,4 @@
-"""The tasks that are known here, to be read; only the ledger changes them."""
+"""The tasks of this controller in memory. Everybody reads them; only the ledger changes them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from agentless.model.usage.spent import Load
 from agentless.stores.records.history import History
 
 FORGOTTEN = 1000
-"""So many of the tasks that were dropped are remembered as such: answers are on their way for seconds only."""
+"""Dropped tasks that are remembered as such; answers of nodes are in flight for seconds only."""
 
 
 class Tasks:
-    """The live tasks of one controller by id, and what has ended.
+    """The `live` tasks by id, and the history of the ended ones.
 
-    `owner` is whose controller it is, and `controller` names its state on the containers that it starts.
-    `forgotten` are the tasks that were dropped last, and `launching` those that a launch is under way for.
-    What was found of live tasks is by id, too: `intruders` are processes of others on their GPUs, see
-    `model/nodes/cluster.Gpu`, `idle` the GPUs that are not used, and `loads` how busy they were.
+    `owner` runs this controller; `controller` is its id in the labels of its containers. `launching` are the tasks
+    whose launch is in progress, `forgotten` the last that were dropped. Findings about live tasks, by id: `intruders`
+    are foreign processes on their GPUs, `idle` their unused GPUs, `loads` how busy their GPUs were.
     """
 
     def __init__(self, owner: str, controller: str, history: History) -> None:
@@ -36,11 +35,11 @@ class Tasks:
         self._placed: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by node; some may be elsewhere by now
 
     def knows(self, task_id: str) -> bool:
-        """Whether a task is remembered here, live or ended."""
+        """Whether this controller has the task, live or ended."""
         return task_id in self.live or self.history.has(task_id)
 
     def remembered(self, task_id: str) -> tuple[bool, str | None]:
-        """Whether a task is remembered here, live or ended, and the id of its container, None if none is known."""
+        """Whether this controller has the task, live or ended, and the id of its container, if known."""
         task = self.live.get(task_id)
         return (True, task.container) if task else self.history.container(task_id)
 
@@ -54,19 +53,19 @@ class Tasks:
     # ------------------------------------------------------------------ the ledger's
 
     def put(self, task: Task) -> None:
-        """Remember a live task as it is now."""
+        """Set the current value of a live task."""
         self.live[task.id] = task
         if task.placement:
             self._placed[task.placement.node][task.id] = None
 
     def drop(self, task_id: str) -> None:
-        """Forget a task that is live no more, and what was found of it."""
+        """Remove a task that is not live any more, with its findings."""
         self.live.pop(task_id, None)
         self.intruders.pop(task_id, None)
         self.loads.pop(task_id, None)
 
     def forget(self, task_id: str) -> None:
-        """Likewise one of which nothing is left: a container of it may still be in an answer that is on its way."""
+        """Remove a dropped task. It is kept in `forgotten`: an answer in flight may still have its container."""
         self.drop(task_id)
         self.forgotten[task_id] = None
         while len(self.forgotten) > FORGOTTEN:

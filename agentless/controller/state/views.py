@@ -1,4 +1,4 @@
-"""Tasks as they are published: what the ledger knows of them, and what others have found out."""
+"""Tasks as they are published, put together from the parts that know something of them."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from agentless.rules.views.publish import task_view
 
 
 class Waiting(Protocol):
-    """Who knows when tasks that wait will start."""
+    """Knows when waiting tasks will start."""
 
     def outlook(self, task: Task) -> Outlook:
-        """What one who waits is told."""
+        """The position, reason and expected start of a waiting task."""
 
 
 class Bringing(Protocol):
-    """Who knows what tasks bring back."""
+    """Knows the outputs of tasks."""
 
     def view(self, task: Task) -> tuple[OutputView, ...]:
-        """What there is to say of each output."""
+        """The state of each output."""
 
 
 class Reached(Protocol):
-    """Who knows how fresh the news of a node are."""
+    """Knows how current the state of a node is."""
 
     def stale(self, task: Task) -> str | None:
-        """From when the state of a task is, and why; None where it is as of now."""
+        """Since when a task's state is not current, and why; None if it is current."""
 
 
 class TaskViews:
-    """Puts together what is published of a task."""
+    """Builds the published form of tasks."""
 
     def __init__(self, tasks: Tasks, nodes: Reached, queue: Waiting, outputs: Bringing, clock: Clock) -> None:
         self._tasks = tasks
@@ -46,7 +46,7 @@ class TaskViews:
         self._clock = clock
 
     def view(self, task: Task) -> TaskView:
-        """As it is, and as of when; of one that nobody here remembers that it is not ours, whatever it says."""
+        """The task as it is published; one that is unknown here is marked as foreign, whatever its labels say."""
         known = self._tasks
         later = next_try(task.id) if isinstance(task.status, (Ended, Lost)) else None
         view = task_view(

@@ -1,1 +1,1 @@
-"""From a request to tasks that run or wait."""
+"""Submitting: from a request to tasks that run or wait."""

@@ -1,4 +1,4 @@
-"""Whether a new task is taken in, and how: with its place, into the queue, for later, or not at all."""
+"""Admission of new tasks: placed, queued, scheduled for later, or refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Why = TypeVar("_Why")
 
 
 class Admission:
-    """Decides, and writes it down."""
+    """Admits tasks into the ledger, or says why not."""
 
     def __init__(self, nodes: Nodes, ledger: Ledger, outputs: ExpectedOutputs, clock: Clock) -> None:
         self._nodes = nodes
@@ -32,15 +32,15 @@ class Admission:
         self._clock = clock
 
     def is_for_later(self, task: Task) -> bool:
-        """Whether its time has not come yet."""
+        """Whether the start time of a task has not come yet."""
         return (task.spec.terms.start_at or 0.0) > self._clock.now()
 
     def take_in(
         self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str], by: str | None
     ) -> list[AgentlessError | None]:
-        """Remember tasks, placed or queued, in one write; of each why it is refused, None when it is not.
+        """Add tasks, placed or queued, in one write; returns for each why it is refused, None if it is not.
 
-        `by` is who asks, None: the controller's own owner.
+        `by` is the caller, None: the controller's own owner.
         """
         by = by or self._tasks.owner
         refused = self._told([task for task in tasks if task.id not in placements], self._turned_away)
@@ -65,7 +65,7 @@ class Admission:
     def rehearse(
         self, tasks: Iterable[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str]
     ) -> list[StartView]:
-        """What would become of them."""
+        """A dry run: what would happen to these tasks."""
         waits = self._told([task for task in tasks if task.id not in placements], self._waits)
         return [self._rehearse(task, placements.get(task.id) or waits[task.id], secrets) for task in tasks]
 
@@ -80,14 +80,14 @@ class Admission:
         return StartView(target, None, 0, "", command.text(masked=True), str(found))
 
     def _waits(self, cluster: Cluster, task: Task) -> tuple[int, str]:
-        """What would become of a task that does not start now: the exit code, and why."""
+        """The exit code and the reason for a task that would not start now."""
         if error := self._turned_away(cluster, task):
             return error.exit_code, str(error)
         until = "for its time" if self.is_for_later(task) else str(_refusal(cluster, task))
         return 0, f"would wait: {until}"
 
     def _told(self, tasks: Iterable[Task], why: Callable[[Cluster, Task], _Why]) -> dict[str, _Why]:
-        """Of each task why it does not start; looked for once for all that are alike in what matters for that."""
+        """For each task the reason why it does not start; found once for all that are alike in that respect."""
         cluster, found, told = self._nodes.cluster(), dict[object, _Why](), dict[str, _Why]()
         for task in tasks:
             alike = shape_of(task.spec, task.owner), amounts_of(task), task.spec.terms
@@ -102,7 +102,7 @@ class Admission:
         return Assigned(placement) if placement else Queued()
 
     def _turned_away(self, cluster: Cluster, task: Task) -> AgentlessError | None:
-        """Why a task that does not start now is not queued either."""
+        """Why a task that does not start now is not queued either, None if it is."""
         if words := never(cluster, task.spec, task.owner):
             return Refused(words)
         if self.is_for_later(task):

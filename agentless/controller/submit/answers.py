@@ -1,4 +1,4 @@
-"""What the one who has submitted tasks is told of each."""
+"""The answer to a submit, task by task."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from agentless.model.tasks.task import Assigning, Ended, Lost, Task
 from agentless.model.view import StartView
 
 SUBMITTED = 10_000
-"""Ended tasks, the newest, among which those of a request that is repeated are looked for."""
+"""Newest ended tasks that are searched for those of a repeated request."""
 
 
 class Answers:
-    """Waits until it is known what has become of tasks, and says so."""
+    """Waits until the outcome of each launch is known."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Answers:
         self._bus = bus
 
     async def repeated(self, request: Submit) -> list[StartView]:
-        """What became of the tasks of a request whose answer was lost with the controller before this one."""
+        """Answer a repeated request whose first answer was lost; empty if it was never received."""
         tasks = self._submitted(request)
         if not tasks:
             return []
@@ -51,14 +51,14 @@ class Answers:
         return [*map(self.begun, tasks), *[refused] * (len(request.specs) - len(tasks))]
 
     def not_begun(self, task: Task, turned_away: AgentlessError | None) -> StartView:
-        """What there is to say of one that waits, or was not taken in."""
+        """The answer for a task that waits, or that was refused."""
         target = str(task.spec.needs)
         if turned_away:
             return StartView(target, None, turned_away.exit_code, str(turned_away))
         return StartView(target, self._views.view(self._tasks.live[task.id]), 0, "")
 
     async def launched(self, task: Task) -> StartView:
-        """Wait until it is known what has become of the launch of a task."""
+        """Launch a task, wait for the outcome, and answer."""
         target = str(task.spec.needs)
         try:
             await self._launcher.first(task.id, self._scheduler.elsewhere)
@@ -79,7 +79,7 @@ class Answers:
         return self.begun(task)
 
     def begun(self, task: Task) -> StartView:
-        """What has become of a task that was taken in, as its last try is now."""
+        """The answer for a task that was admitted, by its last try."""
         target = str(task.spec.needs)
         if not self._tasks.knows(task.id):
             return StartView(target, None, 1, f"task {task.id} was removed while it was being started")
@@ -91,7 +91,7 @@ class Answers:
     # ------------------------------------------------------------------ inside
 
     def _submitted(self, request: Submit) -> list[Task]:
-        """The tasks that this request has submitted before."""
+        """The tasks that an earlier request of this name has submitted."""
         every = {task.id: task for task in (*self._tasks.history.newest(SUBMITTED), *self._tasks.live.values())}
         found = [task for _, task in sorted(every.items()) if task.request and task.request == request.name]
         return [task for task in found if task.attempt == 1]

@@ -1,4 +1,4 @@
-"""From the specs of a request to tasks: checked, in the env, the image and the folders that they mean now."""
+"""Builds tasks from the specs of a request: checked, with their env, image and folders resolved."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHARED = "/shared"
 
 
 class TaskBuilder:
-    """Makes tasks that are remembered nowhere yet."""
+    """Builds tasks; nothing is stored yet."""
 
     def __init__(self, nodes: Nodes, envs: Envs, volumes: Volumes, tasks: Tasks, clock: Clock) -> None:
         self._nodes = nodes
@@ -41,20 +41,20 @@ class TaskBuilder:
         self._last_id = ""
 
     def on_inventory(self, inventory: Inventory) -> None:
-        """Go by its defaults."""
+        """Use its defaults."""
         self._shared_dir = inventory.shared_dir
         self._image = inventory.image
         self._container = inventory.container
 
     def check_request(self, request: Submit) -> None:
-        """Raises UsageError for what cannot be meant, and NotFound for a node that is not there."""
+        """Check a request; raises UsageError if it is invalid, NotFound for an unknown node."""
         for spec in request.specs:
             self.check(spec)
             if unknown := sorted(set(request.secrets).difference(spec.secret_env)):
                 raise UsageError(f"the secret {unknown[0]!r} is not among the task's secret_env")
 
     def check(self, spec: TaskSpec) -> None:
-        """Likewise one of its specs."""
+        """Check one spec, likewise."""
         check_spec(spec)
         if spec.needs.policy is not None and spec.needs.policy not in POLICIES:
             hint = nearest(spec.needs.policy, POLICIES)
@@ -63,19 +63,19 @@ class TaskBuilder:
             self._nodes.link(name)
 
     async def build(self, request: Submit) -> list[Task]:
-        """The tasks. Raises NotFound or Unreachable where an env or a volume of one cannot be had."""
+        """Build the tasks; raises NotFound or Unreachable if an env or a volume is not available."""
         specs = await self._volumes.placed(await self._in_envs(request.specs))
         return self._built(replace(request, specs=specs))
 
     def assumed(self, specs: Iterable[TaskSpec]) -> str:
-        """What there is to say of envs that are meant without a version, where the current one is only assumed."""
+        """A notice about envs without a given version whose current version is only assumed; else empty."""
         meant = set(map(self._env_of, specs))
         return "; ".join(assumed_words(*each) for each in self._envs.assumed().items() if each[0] in meant)
 
     # ------------------------------------------------------------------ inside
 
     async def _in_envs(self, specs: Sequence[TaskSpec]) -> tuple[TaskSpec, ...]:
-        """The specs, each with the version of its env that is the current one now, and the image that it has to be.
+        """The specs with the current version of their env, and its image.
 
         Raises NotFound, or Unreachable when no node that has it answers.
         """

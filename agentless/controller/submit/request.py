@@ -1,4 +1,4 @@
-"""A request for tasks."""
+"""A request to submit tasks."""
 
 from __future__ import annotations
 

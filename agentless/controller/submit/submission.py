@@ -1,4 +1,4 @@
-"""From a request to tasks: checked, placed or queued, on disk, and answered when it is known what became of them."""
+"""Submits tasks: build, admit, launch, and answer when the outcome is known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentless.model.view import StartView
 
 
 class Submission:
-    """Takes tasks in."""
+    """Submits tasks."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Submission:
         self._uploads = uploads
 
     async def submit(self, request: Submit) -> list[StartView]:
-        """Start or queue each task; each is served or fails alone. What cannot be meant fails as a whole, at once."""
+        """Start or queue each task; each succeeds or fails alone. An invalid request fails as a whole."""
         if not request.specs:
             raise UsageError("no target: name a node, like node1::0; agentless gpus shows what is free")
         check_secrets(request.secrets)
@@ -65,7 +65,7 @@ class Submission:
         return _noticed([start or next(launched) for start in starts], notice)
 
     async def _hear(self, task: Task) -> None:
-        """Wait until the nodes that will do have answered, or are known not to."""
+        """Wait until the nodes that a task may run on have answered or failed to."""
         if task.spec.needs.nodes:
             await asyncio.gather(*(self._nodes.link(node).ready() for node in task.spec.needs.nodes))
         else:
@@ -73,7 +73,7 @@ class Submission:
 
 
 def _noticed(starts: list[StartView], notice: str) -> list[StartView]:
-    """With a notice about all of them, said once."""
+    """Add a notice about all tasks to the first answer."""
     if not notice or not starts:
         return starts
     return [replace(starts[0], message="; ".join(filter(None, (starts[0].message, notice)))), *starts[1:]]

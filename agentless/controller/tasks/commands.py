@@ -1,4 +1,4 @@
-"""What can be done to a task that exists, beside ending and removing it: pause, resume, wait for, show its script."""
+"""Commands on an existing task: pause, resume, wait, show its script."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentless.rules.views.publish import address_of
 
 
 class TaskCommands:
-    """The verbs. Each returns the task as it is when the node has answered."""
+    """Executes commands; each returns the task as it is when the node has answered."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class TaskCommands:
         return await self._toggle(reference, "running", "pause")
 
     async def resume(self, reference: str) -> Task:
-        """Let a paused task go on."""
+        """Resume a paused task."""
         return await self._toggle(reference, "paused", "resume")
 
     def script(self, reference: str) -> ScriptView:
-        """What the launch of a task gives to its node; raises Refused for one that has none yet."""
+        """The launch script of a task; raises Refused if it has no node yet."""
         task = self._lookup.find(reference)
         if task.placement is None:
             raise Refused(
@@ -60,9 +60,9 @@ class TaskCommands:
         return ScriptView(link.node.name, address_of(link.node), command.text(masked=True))
 
     async def wait(self, reference: str, within: float | None = None) -> Task:
-        """The task once it has ended and its outputs are here, or what keeps them from coming is known.
+        """Wait until a task has ended and its outputs are here or cannot come, at most `within` seconds.
 
-        As it is after `within` seconds; of one that is tried again the last try.
+        Returns the task; of a retried one the last try.
         """
         task = self._lookup.find(reference).id
         wanted = partial(self._lookup.find, reference if reference == numbered(task) else first_try(task))

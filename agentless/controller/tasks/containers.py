@@ -1,4 +1,4 @@
-"""The containers of tasks on their nodes: reached, told something, and looked at afterwards."""
+"""Engine commands on the containers of tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentless.rules.tasks.reconcile import container_of
 
 
 class Containers:
-    """Commands for the engine that runs a task."""
+    """Runs engine commands, and looks at the container afterwards."""
 
     def __init__(self, nodes: Nodes, ledger: Ledger, lookup: Lookup) -> None:
         self._nodes = nodes
@@ -20,7 +20,7 @@ class Containers:
         self._lookup = lookup
 
     async def do(self, link: Link, task: Task, command: Command) -> None:
-        """Run an engine command, then look: the answer is what the node says afterwards."""
+        """Run an engine command, then look: what the node reports afterwards decides."""
         await link.ready()
         result = await link.run(command)
         await link.look(task.id, link.runtime_of(task))
@@ -28,7 +28,7 @@ class Containers:
             link.runtime_of(task).check(result)
 
     def is_over(self, task_id: str) -> bool:
-        """Whether a task has ended, be it that its end cannot be written down yet."""
+        """Whether a task has ended, even if the end cannot be written yet."""
         task = self._lookup.task(task_id)
         if not task.live or not self._ledger.stores.trouble or task.node not in self._nodes.links:
             return not task.live

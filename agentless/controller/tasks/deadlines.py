@@ -1,4 +1,4 @@
-"""What time brings: tasks go into the queue, give up, and come to their limits, each at its moment."""
+"""Deadlines of tasks: start times, waits that are over, and time limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AT_LEAST_EVERY = 5.0
 
 
 class Deadlines:
-    """Follows all tasks; their ends are carried out by `stops`."""
+    """Applies what is due, and carries out pending stops."""
 
     def __init__(self, ledger: Ledger, stops: Stops, bus: EventBus, clock: Clock) -> None:
         self._ledger = ledger
@@ -34,18 +34,18 @@ class Deadlines:
         self._chores: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Begin to look at the clock."""
+        """Start watching the clock."""
         self._work = asyncio.create_task(self._keep_time(), name="timer")
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop watching."""
         work = [*filter(None, [self._work]), *self._chores]
         for task in work:
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)
 
     def tick(self) -> float:
-        """Let happen what is due; how many seconds it is to what comes next."""
+        """Apply what is due; returns the seconds until the next deadline."""
         now, wait = self._clock.now(), AT_LEAST_EVERY
         found = [(task.id, coming) for task in self._tasks.live.values() if (coming := due(task))]
         wait = min([wait, *(coming.at - now for _, coming in found if coming.at > now)])
@@ -81,6 +81,6 @@ class Deadlines:
 
 
 async def _quietly(work: Coroutine[Any, Any, object]) -> None:
-    """Work that nobody waits for: what goes wrong is tried again at the next tick."""
+    """Run a stop that nobody waits for; a failed one is repeated at the next tick."""
     with guarded("a stop"):
         await work

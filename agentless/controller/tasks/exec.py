@@ -1,4 +1,4 @@
-"""Programs in the containers of running tasks."""
+"""Interactive programs in the containers of running tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentless.model.terminal import Size
 
 
 class Terminals:
-    """Opens them. When one is left, for whatever reason, its program is ended by the node itself."""
+    """Opens programs. When the user leaves, for whatever reason, the node ends the program."""
 
     def __init__(self, nodes: Nodes, ledger: Ledger, lookup: Lookup) -> None:
         self._nodes = nodes

@@ -1,4 +1,4 @@
-"""From a placed task to a running container: launch it, and find out when the answer got lost."""
+"""Launches placed tasks, and finds out the outcome if the answer was lost."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class Launcher:
-    """Starts tasks that are placed, and finds out what became of a start when the answer got lost."""
+    """Launches tasks."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Launcher:
         bus.subscribe(LaunchWanted, self._wanted)
 
     async def first(self, task_id: str, elsewhere: Elsewhere) -> None:
-        """The launch that somebody waits for. Raises Refused when there is nothing left of the task, or NoAnswer."""
+        """Launch a new task, and wait. Raises Refused if nothing is left of the task, or NoAnswer."""
         # Shielded: a client that goes away must not leave a launch half done.
         await asyncio.shield(self._spawn(self._first(task_id, elsewhere)))
 
@@ -77,7 +77,7 @@ class Launcher:
         self._spawn(self._next(task_id, elsewhere))
 
     async def hear_of(self, task_id: str) -> None:
-        """Wait until the node has said what became of a launch, or for ANSWER_WITHIN."""
+        """Wait until the node has reported the outcome of a launch, at most ANSWER_WITHIN seconds."""
         task = self._tasks.live.get(task_id)
         link = self._nodes.links.get(task.node or "") if task else None
         if task is None or link is None:
@@ -181,7 +181,7 @@ class Launcher:
         self._reconciler.catch_up(task_id)
 
     def _is_unfit_everywhere(self, task: Task) -> bool:
-        """Whether no other node will ever do than the one that cannot start it."""
+        """Whether only the node that cannot start the task could ever run it."""
         rest = task.spec.without(task.node or "")
         return never(self._nodes.cluster(), rest, task.owner) is not None
 
@@ -213,7 +213,7 @@ class Launcher:
             raise
 
     def _wanted(self, wanted: LaunchWanted) -> None:
-        """Launch again a task that the node knows nothing of: under the lock, its name tells what became of it."""
+        """Launch a task again; under the lock of the node, the name of its container shows whether it was started."""
         task = wanted.task
         if task.id not in self._tasks.launching:
             self._tasks.launching.add(task.id)

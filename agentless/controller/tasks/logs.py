@@ -1,4 +1,4 @@
-"""The outputs of tasks as they are read: from the container, or as they are kept here."""
+"""Logs of tasks: read from the container, or from the copy that is kept here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node needs before a task can be launched there: its image, and the files that were uploaded with it."""
+"""Prepares a node for a launch: the image, and the uploaded files."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from agentless.model.units import format_duration, format_size
 from agentless.ports import Clock
 
 TELL_EVERY = 2.0
-"""Seconds between two steps that tell how far an image has come: each is an event, and on disk."""
+"""Seconds between two progress events of an image; each is written to disk."""
 
 _T = TypeVar("_T")
 
 
 class Preparation:
-    """Brings images and files to nodes, and tells how far it is. A stop of the task ends what is under way."""
+    """Brings images and files to nodes, and reports progress. A stop of the task cancels it."""
 
     def __init__(self, ledger: Ledger, moves: Moves, uploads: Uploads, bus: EventBus, clock: Clock) -> None:
         self._ledger = ledger
@@ -39,18 +39,18 @@ class Preparation:
         self._clock = clock
 
     async def files(self, link: Link, task: Task) -> Prepared | None:
-        """An image with the files of a task, None for one without. Raises ImageMissing where its own is not there."""
+        """The image with the files of a task, None if it has none. Raises ImageMissing if its own image is missing."""
         if not task.spec.uploads:
             return None
         work = self._uploads.prepare(link, task, lambda words: self._tell(task.id, words))
         return await self._unless_stopped(task, work)
 
     def forget_files(self, link: Link) -> None:
-        """Look again whether this node has the images that it had."""
+        """Check the images with files on this node again before the next launch."""
         self._uploads.forget(link)
 
     async def provide(self, link: Link, task: Task) -> None:
-        """Bring the image to the node. What is called like one of ours comes from a node that has it, never else."""
+        """Bring the image to the node. Images of envs come from another node, never from a registry."""
         spec = task.spec
         if spec.container is not None and spec.image_id is not None:
             await self._bring(link, task, parse_ref(spec.container), spec.image_id)
@@ -65,7 +65,7 @@ class Preparation:
             await self.pull(link, task)
 
     async def pull(self, link: Link, task: Task) -> None:
-        """Have the node fetch the image, unless that is one of ours; raises RuntimeFailed or NoAnswer."""
+        """Have the node pull the image, unless it is that of an env; raises RuntimeFailed or NoAnswer."""
         image = task.spec.image or ""
         if is_ours(image):
             return
@@ -99,7 +99,7 @@ class Preparation:
             self._step(task.id, words, f"sent from {sent.how}" if sent.how == "shared" else "sent")
 
     async def _unless_stopped(self, task: Task, work: Coroutine[Any, Any, _T]) -> _T:
-        """What the work gives; raises RuntimeFailed, and ends it, as soon as somebody wants the task to end."""
+        """Await the work; if the task is stopped meanwhile, cancel the work and raise RuntimeFailed."""
         doing, stopping = asyncio.create_task(work), asyncio.create_task(self._stopped(task.id))
         try:
             await asyncio.wait({doing, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -117,7 +117,7 @@ class Preparation:
             self._ledger.apply(task_id, Step(words), words)
 
     async def _stopped(self, task_id: str) -> None:
-        """Wait until somebody wants the task to end."""
+        """Wait until the task is stopped or gone."""
         tasks = self._tasks.live
         await self._bus.until(lambda: task_id not in tasks or tasks[task_id].stop)
 
@@ -127,7 +127,7 @@ class Preparation:
 
 
 def in_words(progress: Progress, ref: EnvRef) -> str:
-    """How far an image has come: what has, of how much, how fast, and how long it still takes."""
+    """Progress of an image in words: bytes, rate, time left."""
     begun = f"bringing {ref} to {progress.node}: {progress.step}"
     if not progress.done:
         return begun

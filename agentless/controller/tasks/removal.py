@@ -1,4 +1,4 @@
-"""Tasks that are removed, with everything that is left of them."""
+"""Removes tasks, with container, log and outputs to come."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentless.stores.files.logs import LogStore
 
 
 class Removal:
-    """Removes tasks. `by` is who asks, None: the controller's own owner."""
+    """Removes tasks. `by` is the caller, None: the controller's own owner."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Removal:
         self._logs = logs
 
     async def remove(self, reference: str, *, force: bool = False, by: str | None = None) -> TaskView:
-        """Remove an ended task with its container and its log, and all tries of it unless the number of one is given.
+        """Remove an ended task with its container and log, and all tries unless the number of one is given.
 
         `force` kills a live one first.
         """
@@ -60,7 +60,7 @@ class Removal:
             each = next_try(each)
 
     async def _remove(self, task: Task, by: str | None, *, force: bool) -> TaskView:
-        """What was known of it last."""
+        """Remove one try; returns it as it was published last."""
         if task.live:
             if task.placement and task.node not in self._nodes.links:
                 return self._forget(task, f"{self._cause('rm --force', by)}; {task.node} is not in the inventory")
@@ -78,7 +78,7 @@ class Removal:
         return self._forget(task, self._cause("rm", by))
 
     def _forget(self, task: Task, cause: str) -> TaskView:
-        """What was known of it last: afterwards its container would be a stranger's."""
+        """Drop it from the ledger; returns it as it was published last."""
         self._logs.remove(task.id)
         return self._ledger.forget(task, "removed", cause)
 

@@ -1,4 +1,4 @@
-"""What is left of tasks that have ended: fetches their logs from the nodes, and removes their containers in time."""
+"""Retention: fetches logs and outputs of ended tasks, and removes their containers in time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class Retention:
-    """Fetches logs and removes containers one after the other on each node, and outputs of a few tasks at once.
+    """Fetches logs and removes containers one by one per node, and outputs of a few tasks at once.
 
     `keep` are the settings in force.
     """
@@ -68,7 +68,7 @@ class Retention:
         self._listening: asyncio.Task[None] | None = None
 
     def on_inventory(self, inventory: Inventory) -> None:
-        """Go by its settings."""
+        """Use its settings."""
         self.keep = inventory.keep
 
     @property
@@ -82,7 +82,7 @@ class Retention:
         return bool(self._at_work) or any(self._bringing.values())
 
     def tick(self) -> None:
-        """Begin whatever there is to do by now."""
+        """Start whatever is due."""
         now = self._clock.now()
         later = {task: moment for task, moment in self._not_before.items() if moment > now}
         if len(later) < len(self._not_before):
@@ -103,7 +103,7 @@ class Retention:
         self._listening = asyncio.create_task(self._listen(), name="keeper")
 
     async def close(self) -> None:
-        """Leave everything as it is: what was begun is begun again by the next controller."""
+        """Cancel what is in progress; the next controller starts it again."""
         bringing = [one for here in self._bringing.values() for one in here.values()]
         work = [*self._at_work.values(), *bringing, *filter(None, [self._listening])]
         for one in work:

@@ -1,4 +1,4 @@
-"""Tasks that are tried again because somebody says so."""
+"""Retries on request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentless.rules.tasks.retry import fresh_try
 
 
 class Retries:
-    """Takes in tries that no task has asked for. `by` is who asks, None: the controller's own owner."""
+    """Adds tries. `by` is the caller, None: the controller's own owner."""
 
     def __init__(self, ledger: Ledger, lookup: Lookup, uploads: Uploads, clock: Clock) -> None:
         self._ledger = ledger
@@ -24,7 +24,7 @@ class Retries:
         self._clock = clock
 
     def retry(self, reference: str, by: str | None = None) -> Task:
-        """Take in the next try of a task that has ended, whatever its terms say of that."""
+        """Add the next try of an ended task, whatever its terms say about retries."""
         task = self._lookup.find(reference)
         if task.live:
             raise Refused(f"task {task.id} is {task.state}: only one that has ended can be tried again")

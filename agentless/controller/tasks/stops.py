@@ -1,4 +1,4 @@
-"""Ending tasks: asked for, written down, and carried out when the node can be reached."""
+"""Stops tasks: the request is stored first, and carried out when the node can be reached."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KILL_WITHIN = 15.0
 
 
 class Stops:
-    """Ends tasks. `by` is who asks, as the events say it; None: the controller's own owner."""
+    """Stops tasks. `by` is the caller, as the events name it; None: the controller's own owner."""
 
     def __init__(
         self, containers: Containers, nodes: Nodes, ledger: Ledger, lookup: Lookup, bus: EventBus, clock: Clock
@@ -42,11 +42,11 @@ class Stops:
         self._stopping: Counter[str] = Counter()
 
     async def stop(self, reference: str, how: StopKind, grace: float | None = None, by: str | None = None) -> Task:
-        """End a task: SIGTERM, the grace time in seconds (None: as submitted), SIGKILL; `kill` is SIGKILL at once."""
+        """Stop a task: SIGTERM, the grace time in seconds (None: as submitted), SIGKILL; `kill` is SIGKILL at once."""
         return await self.ask(self._lookup.find(reference), how, grace, by)
 
     async def ask(self, task: Task, how: StopKind, grace: float | None = None, by: str | None = None) -> Task:
-        """Likewise a task that was found already."""
+        """Stop this task, likewise."""
         if isinstance(task.status, Ended):
             return task
         if task.id in self._tasks.live:
@@ -67,9 +67,9 @@ class Stops:
             ) from None
 
     def resume(self) -> list[Coroutine[Any, Any, Task]]:
-        """What is left to do for stops that a controller before this one was asked for, or that came before a start.
+        """The work left for stops that were requested but not carried out.
 
-        Or for which the disk had no room.
+        An earlier controller got them, or they came before a start, or could not be written.
         """
         asked = [task for task in self._tasks.live.values() if task.stop and not self._stopping[task.id]]
         for task in asked:
@@ -84,7 +84,7 @@ class Stops:
     # ------------------------------------------------------------------ inside
 
     async def _end(self, task: Task, how: StopKind, grace: float | None) -> Task:
-        """Send the signals; the task once it has ended. `grace` is None for the time that it was submitted with."""
+        """Send the signals, and wait for the end. `grace` None: as submitted."""
         self._stopping[task.id] += 1
         try:
             return await self._signal(task, how, task.spec.stop_grace if grace is None else grace)
@@ -118,9 +118,9 @@ class Stops:
         return self._lookup.task(task_id)
 
     async def _launched(self, task: Task) -> Task:
-        """The task once its launch is over; raises NoAnswer for a node that does not say what became of it.
+        """Wait until the launch of a task is over; raises NoAnswer if the node does not report the outcome.
 
-        What was asked for is done as soon as the node does.
+        The stop is carried out as soon as it does.
         """
         link, now = self._nodes.link_of(task), partial(self._lookup.task, task.id)
 

@@ -1,4 +1,4 @@
-"""Takes down the numbers of every GPU at every sample, and gives them back as curves.
+"""Records the readings of all GPUs, and returns them as curves.
 
 The minute that it is lives in memory; a thread of its own has the rest, so that no disk holds up the controller.
 """
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Samples:
-    """The history of all GPUs. `trouble` is why it could not be written last, in words."""
+    """The history of all GPUs. `trouble` is why the last write failed."""
 
     def __init__(self, nodes: Nodes, homes: Homes, store: SampleStore, bus: EventBus, clock: Clock) -> None:
         self.trouble: str | None = None
@@ -44,21 +44,21 @@ class Samples:
         bus.subscribe(NodeObserved, self._observed)
 
     def tick(self) -> None:
-        """Have the minutes written that are over."""
+        """Write the minutes that are over."""
         now = int(self._clock.now()) // _MINUTE
         self._end(uuid for uuid, (number, _) in list(self._minute.items()) if number != now)
         if self._over:
             self._hand_over()
 
     async def close(self) -> None:
-        """Have all of it written."""
+        """Write everything."""
         self._end(list(self._minute))
         self._hand_over()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._store.close)
         self._thread.shutdown()
 
     async def history(self, targets: Sequence[str], span: float, points: int) -> HistoryView:
-        """So many points of the last `span` seconds, of these GPUs (`node1::0`), or of all."""
+        """So many points of the last `span` seconds, for these GPUs (`node1::0`), or for all."""
         gpus = self._gpus(targets)
         if len(gpus) * points > MOST:
             raise UsageError(

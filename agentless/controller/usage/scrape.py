@@ -1,4 +1,4 @@
-"""`/metrics`: what is so at one moment, taken down at once, and written out in a thread."""
+"""`/metrics`: a snapshot of the cluster, rendered in a thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What there is to tell. `ended` counts tasks by state and `gpu_seconds` are by owner, both since the start."""
+    """The snapshot. `ended` counts tasks by state and `gpu_seconds` are by owner, both since the start."""
 
     cluster: Cluster
     tasks: tuple[Task, ...]
@@ -29,13 +29,13 @@ class Figures:
     warnings: int
 
     def is_current(self, node: str) -> bool:
-        """Whether the readings of a node are as of now: what was so before a link broke is not known to be so."""
+        """Whether the readings of a node are current: those from before a link broke are not."""
         seen = self.cluster.nodes[node].observation
         return seen.error is None and seen.sampled_at is not None and self.cluster.at - seen.sampled_at <= STALE_AFTER
 
 
 class Scrape:
-    """Answers `/metrics`; `warnings` gives what the controller warns of."""
+    """Answers `/metrics`; `warnings` returns the controller's warnings."""
 
     def __init__(self, nodes: Nodes, ledger: Ledger, usage: Usage, warnings: Callable[[], Sequence[str]]) -> None:
         self._nodes = nodes
@@ -44,7 +44,7 @@ class Scrape:
         self._warnings = warnings
 
     async def answer(self) -> Response:
-        """What Prometheus is told."""
+        """The answer to a scrape."""
         self._usage.count()
         figures = Figures(
             self._nodes.cluster(),
@@ -57,6 +57,6 @@ class Scrape:
 
 
 def _text(figures: Figures) -> bytes:
-    from agentless.controller.usage import metrics  # noqa: PLC0415 - 60 ms, of which a controller that nobody scrapes has none
+    from agentless.controller.usage import metrics  # noqa: PLC0415 - 60 ms at first use
 
     return metrics.text(figures)

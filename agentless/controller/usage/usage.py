@@ -1,4 +1,4 @@
-"""Follows every sample for how busy the GPUs of tasks are, and adds up who has had how much of them."""
+"""GPU usage: how busy the GPUs of tasks are, and what each owner has used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PERIODS = 1000
 
 
 class Usage:
-    """What the tasks of this controller have had. `trouble` is why something of it is not kept or not known, in words.
+    """The usage by the tasks of this controller. `trouble` is why some of it is not stored or not known.
 
     `gpu_seconds` are by owner, since the start.
     """
@@ -51,14 +51,14 @@ class Usage:
         bus.subscribe(NodeObserved, self._observed)
 
     def tick(self) -> None:
-        """Count the time that has passed, and write from time to time."""
+        """Count the time since the last tick, and write once a minute."""
         self.count()
         if not 0 <= self._counted_at - self._written_at < WRITE_EVERY:
             self._written_at = self._counted_at
             self.write()
 
     def count(self) -> None:
-        """Let the time that has passed be held by those who hold GPUs now."""
+        """Add the time since the last count to the owners of allocated GPUs."""
         now = self._clock.now()
         seconds, self._counted_at = max(0.0, now - self._counted_at), now
         for task in self._tasks.live.values():
@@ -66,7 +66,7 @@ class Usage:
                 self.gpu_seconds[task.owner] += seconds * len(task.placement.gpu_uuids)
 
     def write(self) -> None:
-        """Keep what a controller after this one goes on from."""
+        """Store the loads for the next controller."""
         try:
             self._tasks.history.accounts.keep_loads(self._tasks.loads)
             self.trouble = None
@@ -74,7 +74,7 @@ class Usage:
             self.trouble = f"how busy GPUs were is not kept: {error}"
 
     async def view(self, edges: Sequence[float], by: By) -> UsageView:
-        """What was had between the first and the last of these times, and between each two of them."""
+        """The usage between the first and the last of these times, and between each two of them."""
         if not 2 <= len(edges) <= PERIODS + 1 or any(one >= other for one, other in pairwise(edges)):
             raise UsageError(f"edge: wants 2 to {PERIODS + 1} times, each later than the one before it")
         tally = Tally(edges, by)
