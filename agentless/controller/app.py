@@ -253,7 +253,7 @@ class Controller:
             Systemd(node, self._renderer, self._signer),
             self.clock,
             self.nodes.observed,
-            self.reconciler.sighted,
+            self.reconciler.reconcile_node,
         )
 
 

@@ -136,21 +136,23 @@ class Outputs:
             result = await link.run(files.changes(container))
             link.runtime.check(result)
             pieces = changed_paths(result.out, path)
-        with _room(output, task.id) as room:
+        with _staging(output, task.id) as staging:
             arrivals = list[Arrival]()
             for piece in pieces:
                 where = "" if piece == "." else piece
                 there = posixpath.join(path, where) if where else path
 
                 def unpacking(packed: bool, below: str = where) -> Unpacking:
-                    return Unpacking(room / "new", below, arrivals, changed=output.changed, packed=packed)
+                    return Unpacking(staging / "new", below, arrivals, changed=output.changed, packed=packed)
 
                 arrival = await self._fetch(link, task, there, unpacking, may_be_large)
                 if arrival is not None:
                     arrivals.append(arrival)
                 elif not output.changed:  # else somebody has removed it meanwhile
                     return Brought(False, f"there is no {path} in its container")
-            found = await in_thread(self._arrive, room / "new", output, path, task.id, self._known(uploads), arrivals)
+            found = await in_thread(
+                self._arrive, staging / "new", output, path, task.id, self._known(uploads), arrivals
+            )
         return Brought(True, found.words, found.files, found.bytes)
 
     def _arrive(
@@ -290,18 +292,18 @@ async def _steadily(stream: Stream, node: str) -> AsyncIterator[tuple[int, bytes
 
 
 @contextlib.contextmanager
-def _room(output: Output, task: str) -> Iterator[Path]:
+def _staging(output: Output, task: str) -> Iterator[Path]:
     """A folder of our own on the file system where the output goes, and nothing of it or of one before afterwards."""
     local = Path(output.local)
     beside = local if output.local.endswith("/") or local.is_dir() else local.parent
     beside.mkdir(parents=True, exist_ok=True)
     for left in beside.glob(f"{UNFINISHED}{task}-{'?' * 8}"):
         shutil.rmtree(left, ignore_errors=True)
-    room = Path(tempfile.mkdtemp(prefix=f"{UNFINISHED}{task}-", dir=beside))
+    staging = Path(tempfile.mkdtemp(prefix=f"{UNFINISHED}{task}-", dir=beside))
     try:
-        yield room
+        yield staging
     finally:
-        shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _said(output: Output, brought: Brought) -> str:

@@ -11,7 +11,7 @@ from agentless.model.nodes.cluster import Node
 from agentless.ports import Clock
 from agentless.remote.session import Allowance
 
-TOLD = 60, 0.1
+RECORDED = 60, 0.1
 """Changes of a node's state that are recorded at once, and per second: a node that changes with every sample would
 fill the history. Listeners get all of them."""
 
@@ -52,7 +52,7 @@ class NodeNews:
         node = self._nodes.cluster([name]).nodes[name]
         self._intruders.look(node)
         before, now, news = self._states.get(name), (node.state, node.reason), self._news(node)
-        allowance = self._allowed.setdefault(name, Allowance(*TOLD))
+        allowance = self._allowed.setdefault(name, Allowance(*RECORDED))
         if before != now and (before or node.state != "online") and not allowance.take(1):
             self._ledger.tell(news)
         else:

@@ -36,7 +36,7 @@ class Reconciler:
         self._clock = clock
         self._behind = False  # something that a node has said could not be written
 
-    def sighted(self, link: Link, sighting: Sighting) -> None:
+    def reconcile_node(self, link: Link, sighting: Sighting) -> None:
         """Reconcile the tasks of a node with its containers, and adopt containers of unknown tasks."""
         if not self._nodes.has(link):
             return  # the inventory has changed
@@ -47,10 +47,10 @@ class Reconciler:
                     unseen = sighting.blind and task.spec.on_node_itself
                     if container is not None or not (unseen or _is_newer(task, sighting)):
                         with guarded_item(f"task {task.id}"):
-                            self._settle(task, container)
+                            self._reconcile(task, container)
             for container in sighting.containers:
                 with guarded_item(f"{link.node.name}: container {container.short_id}"):
-                    self._take_in(link.node.name, container)
+                    self._adopt_or_revive(link.node.name, container)
         except StateError as error:
             _log.warning("%s: %s", link.node.name, error)
             self._behind = True
@@ -63,7 +63,7 @@ class Reconciler:
             for link in self._nodes.links.values():
                 if link.online:
                     with guarded_item(f"{link.node.name}: its containers"):
-                        self.sighted(link, Sighting(link.containers, asked_at=0.0))
+                        self.reconcile_node(link, Sighting(link.containers, asked_at=0.0))
 
     def catch_up(self, task_id: str) -> None:
         """Reconcile a task after its launch with what its node reported meanwhile: it may have ended."""
@@ -71,7 +71,7 @@ class Reconciler:
         link = self._nodes.links.get(task.node or "") if task else None
         container = container_of(task, link.containers) if task and link else None
         if task and container:
-            self._settle(task, container)
+            self._reconcile(task, container)
 
     def lose_silent(self) -> None:
         """Mark the tasks of nodes that have not answered for `LOST_AFTER` seconds as lost."""
@@ -83,7 +83,7 @@ class Reconciler:
 
     # ------------------------------------------------------------------ inside
 
-    def _take_in(self, node: str, container: Container) -> None:
+    def _adopt_or_revive(self, node: str, container: Container) -> None:
         claim = claim_of(container)
         if (
             not claim
@@ -114,7 +114,7 @@ class Reconciler:
             why = link.observation.error or "it does not answer"
             self._ledger.apply(task.id, LostContact(why), f"no answer for {LOST_AFTER:.0f} s")
 
-    def _settle(self, task: Task, container: Container | None) -> None:
+    def _reconcile(self, task: Task, container: Container | None) -> None:
         for event in reconcile(task, container, self._clock.now()):
             task = self._ledger.apply(task.id, event, _seen(task.node or "", event))
         unanswered = isinstance(task.status, (Assigning, Lost)) and not task.container

@@ -25,7 +25,7 @@ from agentless.rules.scheduling.plan import Outlook, Plan, plan
 from agentless.rules.scheduling.search import Cost
 from agentless.rules.views.publish import timestamp
 
-TOLD = 20
+EXPLAINED = 20
 """Tasks at the head of the queue whose obstacles are found out; the others get the number of tasks before them."""
 AGAIN_AFTER = 2.0
 """Seconds before a task that a node has refused is tried again: whoever was there first is seen by then."""
@@ -106,7 +106,7 @@ class Queue:
         position = self._positions.get(task.id)
         if position is None:
             return Outlook()
-        if position > TOLD:
+        if position > EXPLAINED:
             return Outlook(position, f"{position - 1} tasks are before it", self.plan.promises.get(task.id))
         if task.id not in self._reasons:
             refused = task.status.reason if isinstance(task.status, Pending) else ""

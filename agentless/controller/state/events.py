@@ -62,15 +62,15 @@ class EventBus:
         self._listeners: set[asyncio.Queue[News]] = set()
         self._woken: list[asyncio.Event] = []
 
-    def subscribe(self, kind: type[Event], told: Callable[[Event], None]) -> None:
-        """Call `told` at each event of this type; earlier subscribers are called first."""
-        self._subscribers[kind].append(told)
+    def subscribe(self, kind: type[Event], call: Callable[[Event], None]) -> None:
+        """Call a subscriber at each event of this type; earlier subscribers are called first."""
+        self._subscribers[kind].append(call)
 
     def emit(self, event: TaskChanged | NodeObserved | LaunchWanted) -> None:
         """Call all subscribers of its type before this returns; failures are logged."""
-        for told in self._subscribers[type(event)]:
+        for call in self._subscribers[type(event)]:
             with guarded(str(event)):
-                told(event)
+                call(event)
 
     def publish(self, news: News) -> None:
         """Queue `news` for all listeners."""

@@ -125,9 +125,9 @@ class Ledger:
         except StateError:
             if not isinstance(event, StopAsked):
                 raise
-            return self._keep_in_mind(task_id, event, cause)
+            return self._hold_stop(task_id, event, cause)
 
-    def _keep_in_mind(self, task_id: str, asked: StopAsked, cause: str) -> Task:
+    def _hold_stop(self, task_id: str, asked: StopAsked, cause: str) -> Task:
         """Keep a stop that cannot be written. A waiting task does not end yet, but will not start."""
         now, old = self._clock.now(), self.tasks.live[task_id]
         waits = isinstance(old.status, (Scheduled, Pending))
@@ -300,8 +300,8 @@ class Ledger:
 
 
 def _news(task: Task, view: TaskView, event: str, cause: str, now: float) -> News:
-    told = {"kind": "task", "at": now, "event": event, "cause": cause, "task": _fields(view)}
-    return told | {"request": task.request} if task.request else told
+    news = {"kind": "task", "at": now, "event": event, "cause": cause, "task": _fields(view)}
+    return news | {"request": task.request} if task.request else news
 
 
 def _words(event: Event) -> str:

@@ -35,7 +35,7 @@ class Admission:
         """Whether the start time of a task has not come yet."""
         return (task.spec.terms.start_at or 0.0) > self._clock.now()
 
-    def take_in(
+    def admit(
         self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str], by: str | None
     ) -> list[AgentlessError | None]:
         """Add tasks, placed or queued, in one write; returns for each why it is refused, None if it is not.
@@ -43,7 +43,7 @@ class Admission:
         `by` is the caller, None: the controller's own owner.
         """
         by = by or self._tasks.owner
-        refused = self._told([task for task in tasks if task.id not in placements], self._turned_away)
+        refused = self._reasons([task for task in tasks if task.id not in placements], self._turned_away)
         kept = [task for task in tasks if not refused.get(task.id)]
         events = [(task, self._first(task, placements.get(task.id))) for task in kept]
         begun = {task.id for task in kept if task.id in placements}
@@ -66,7 +66,7 @@ class Admission:
         self, tasks: Iterable[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str]
     ) -> list[StartView]:
         """A dry run: what would happen to these tasks."""
-        waits = self._told([task for task in tasks if task.id not in placements], self._waits)
+        waits = self._reasons([task for task in tasks if task.id not in placements], self._waits)
         return [self._rehearse(task, placements.get(task.id) or waits[task.id], secrets) for task in tasks]
 
     # ------------------------------------------------------------------ inside
@@ -86,15 +86,15 @@ class Admission:
         until = "for its time" if self.is_for_later(task) else str(_refusal(cluster, task))
         return 0, f"would wait: {until}"
 
-    def _told(self, tasks: Iterable[Task], why: Callable[[Cluster, Task], _Why]) -> dict[str, _Why]:
+    def _reasons(self, tasks: Iterable[Task], why: Callable[[Cluster, Task], _Why]) -> dict[str, _Why]:
         """For each task the reason why it does not start; found once for all that are alike in that respect."""
-        cluster, found, told = self._nodes.cluster(), dict[object, _Why](), dict[str, _Why]()
+        cluster, found, reasons = self._nodes.cluster(), dict[object, _Why](), dict[str, _Why]()
         for task in tasks:
             alike = shape_of(task.spec, task.owner), amounts_of(task), task.spec.terms
             if alike not in found:
                 found[alike] = why(cluster, task)
-            told[task.id] = found[alike]
-        return told
+            reasons[task.id] = found[alike]
+        return reasons
 
     def _first(self, task: Task, placement: Placement | None) -> Event:
         if self.is_for_later(task):

@@ -66,7 +66,7 @@ class Answers:
             if task.id not in self._tasks.live:
                 return StartView(target, None, error.exit_code, str(error))
         except NoAnswer as error:
-            await self._launcher.hear_of(task.id)
+            await self._launcher.await_outcome(task.id)
             now = self._tasks.live.get(task.id, task)
             if isinstance(now.status, (Assigning, Lost)):
                 words = f"task {task.id} may have been started: agentless ps shows it when {now.node} answers"

@@ -49,12 +49,12 @@ class Submission:
         notice = self._builder.assumed(request.specs)
         if not request.dry_run:
             self._uploads.check(tasks)
-        await asyncio.gather(*(self._hear(task) for task in tasks))
+        await asyncio.gather(*(self._wait_for_nodes(task) for task in tasks))
         # No await from here until the allocations are on disk: nobody else can be given these GPUs in between.
         placements = self._queue.look([task for task in tasks if not self._admission.is_for_later(task)]).starts
         if request.dry_run:
             return _noticed(self._admission.rehearse(tasks, placements, request.secrets), notice)
-        refused = self._admission.take_in(tasks, placements, request.secrets, request.by)
+        refused = self._admission.admit(tasks, placements, request.secrets, request.by)
         # Nor until it is told who waits: the next look may start them, and those launches are not waited for here.
         starts = [
             None if task.id in placements and not error else self._answers.not_begun(task, error)
@@ -64,7 +64,7 @@ class Submission:
         launched = iter(await asyncio.gather(*(self._answers.launched(task) for task in begun)))
         return _noticed([start or next(launched) for start in starts], notice)
 
-    async def _hear(self, task: Task) -> None:
+    async def _wait_for_nodes(self, task: Task) -> None:
         """Wait until the nodes that a task may run on have answered or failed to."""
         if task.spec.needs.nodes:
             await asyncio.gather(*(self._nodes.link(node).ready() for node in task.spec.needs.nodes))

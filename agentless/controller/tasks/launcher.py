@@ -76,7 +76,7 @@ class Launcher:
         """Launch a task whose turn it is."""
         self._spawn(self._next(task_id, elsewhere))
 
-    async def hear_of(self, task_id: str) -> None:
+    async def await_outcome(self, task_id: str) -> None:
         """Wait until the node has reported the outcome of a launch, at most ANSWER_WITHIN seconds."""
         task = self._tasks.live.get(task_id)
         link = self._nodes.links.get(task.node or "") if task else None
@@ -171,11 +171,11 @@ class Launcher:
             raise
         except NodeUnfit as error:
             if self._is_unfit_everywhere(task):
-                self._settle(task_id, LaunchFailed(str(error)), f"the launch on {task.node} failed")
+                self._apply_if_live(task_id, LaunchFailed(str(error)), f"the launch on {task.node} failed")
             else:
                 raise
         except (RuntimeFailed, TemplateError) as error:
-            self._settle(task_id, LaunchFailed(str(error)), f"the launch on {task.node} failed")
+            self._apply_if_live(task_id, LaunchFailed(str(error)), f"the launch on {task.node} failed")
         finally:
             self._tasks.launching.discard(task_id)
         self._reconciler.catch_up(task_id)
@@ -193,7 +193,7 @@ class Launcher:
             # No refusal of the node: the task was seen there before the answer came, and is what it was seen to be.
             _log.info("task %s: %s", task.id, error)
 
-    def _settle(self, task_id: str, event: Event, cause: str) -> None:
+    def _apply_if_live(self, task_id: str, event: Event, cause: str) -> None:
         if task_id in self._tasks.live:
             self._ledger.apply(task_id, event, cause)
 

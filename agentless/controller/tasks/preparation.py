@@ -75,13 +75,13 @@ class Preparation:
     # ------------------------------------------------------------------ inside
 
     async def _bring(self, link: Link, task: Task, ref: EnvRef, image: str) -> None:
-        told = 0.0
+        reported = 0.0
 
         def tell(progress: Progress) -> None:
-            nonlocal told
+            nonlocal reported
             now = self._clock.now()
-            if now - told >= TELL_EVERY:
-                told = now
+            if now - reported >= TELL_EVERY:
+                reported = now
                 self._step(task.id, in_words(progress, ref), f"{ref} not on {link.node.name}")
 
         self._step(task.id, f"bringing {ref} to {link.node.name}", f"{ref} not on {link.node.name}")

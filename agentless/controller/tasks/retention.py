@@ -116,13 +116,13 @@ class Retention:
         with self._bus.listen() as news:
             async for item in news:
                 try:
-                    self._hear(item)
+                    self._handle(item)
                 except StateError as error:
                     self._troubles["stores"] = str(error)
                 except Exception:  # noqa: BLE001 - one task must not end the keeping of all
                     _log.exception("keeping what is left of tasks failed in an unforeseen way")
 
-    def _hear(self, item: News) -> None:
+    def _handle(self, item: News) -> None:
         if item["kind"] == "missed":
             self._known.clear()
         if item["kind"] != "task":
