@@ -45,7 +45,7 @@ from agentless.controller.state.reservation_book import ReservationBook
 from agentless.controller.state.stores import Stores
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
-from agentless.controller.status import Status
+from agentless.controller.status import AtStart, Status
 from agentless.controller.submit.admission import Admission
 from agentless.controller.submit.answers import Answers
 from agentless.controller.submit.builder import TaskBuilder
@@ -114,9 +114,18 @@ class Controller:
             self.inventory,
             self.tasks,
             self.nodes,
-            [warning for warning in (store.warning, key.warning) if warning],
-            (self.ledger.stores, self.retention, self.run_history, self.samples, self.usage, self.port),
-            clock.now(),
+            (
+                AtStart(store.warning),
+                AtStart(key.warning),
+                self.inventory,
+                self.ledger.stores,
+                self.retention,
+                self.run_history,
+                self.samples,
+                self.usage,
+                self.port,
+            ),
+            clock,
         )
 
     def _read(self, state: Path, store: TaskStore, owner: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from agentless.controller.inventory_file import InventoryFile
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.tasks import Tasks
 from agentless.model.view import ControllerView
+from agentless.ports import Clock
 from agentless.rules.views.publish import timestamp
 
 
@@ -23,8 +25,15 @@ class Troubled(Protocol):
         """The current problem, None if there is none."""
 
 
+@dataclass(frozen=True, slots=True)
+class AtStart:
+    """A problem that was found at the start, and that lasts."""
+
+    trouble: str | None
+
+
 class Status:
-    """Describes the controller. `warnings` were found at the start; `parts` report current problems."""
+    """Describes the controller; `parts` report problems."""
 
     def __init__(
         self,
@@ -32,17 +41,15 @@ class Status:
         inventory: InventoryFile,
         tasks: Tasks,
         nodes: Nodes,
-        warnings: Sequence[str],
         parts: Sequence[Troubled],
-        started_at: float,
+        clock: Clock,
     ) -> None:
         self._state = state
         self._inventory = inventory
         self._tasks = tasks
         self._nodes = nodes
-        self._warnings = tuple(warnings)
         self._parts = parts
-        self._started_at = started_at
+        self._started_at = clock.now()
 
     def describe(self) -> ControllerView:
         """The status."""
@@ -59,7 +66,7 @@ class Status:
 
     def warnings(self) -> tuple[str, ...]:
         """All current warnings."""
-        return *self._warnings, *filter(None, (part.trouble for part in (self._inventory, *self._parts)))
+        return tuple(filter(None, (part.trouble for part in self._parts)))
 
     def warning(self) -> str | None:
         """All current warnings in one line, None if there are none."""

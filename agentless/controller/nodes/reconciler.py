@@ -10,7 +10,7 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.events import EventBus, LaunchWanted
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import StateError
-from agentless.model.tasks.claim import claim_of, task_of
+from agentless.model.tasks.claim import Claim, claim_of, task_of
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.event import Event, Exited, LostContact, Restarted, Vanished
 from agentless.model.tasks.task import Assigning, Lost, Running, Task
@@ -84,27 +84,28 @@ class Reconciler:
     # ------------------------------------------------------------------ inside
 
     def _adopt_or_revive(self, node: str, container: Container) -> None:
-        claim = claim_of(container)
-        if (
-            not claim
-            or not is_task_id(claim.task)
-            or claim.task in self._tasks.live
-            or claim.task in self._tasks.forgotten
-        ):
+        claim, tasks = claim_of(container), self._tasks
+        if not claim or not is_task_id(claim.task) or claim.task in tasks.live or claim.task in tasks.forgotten:
             return
-        ended = self._tasks.history.get(claim.task)
+        ended = tasks.history.get(claim.task)
         if ended is not None:
-            events = reconcile(ended, container, self._clock.now())
-            for event in events[:1]:
-                self._ledger.revive(ended, event, _seen(node, event))
-            for event in events[1:]:
-                self._ledger.apply(ended.id, event, _seen(node, event))
-            return
-        adoptable = is_adoptable(container, claim, self._tasks.controller) and not self._ledger.was_forgotten(
-            claim.task
-        )
-        if adoptable and (task := task_of(container, node, self._clock.now())):
-            self._ledger.adopt(task, f"found on {node}")
+            self._revive(ended, node, container)
+        else:
+            self._adopt(claim, node, container)
+
+    def _adopt(self, claim: Claim, node: str, container: Container) -> None:
+        adoptable = is_adoptable(container, claim, self._tasks.controller)
+        if adoptable and not self._ledger.was_forgotten(claim.task):
+            task = task_of(container, node, self._clock.now())
+            if task:
+                self._ledger.adopt(task, f"found on {node}")
+
+    def _revive(self, ended: Task, node: str, container: Container) -> None:
+        events = reconcile(ended, container, self._clock.now())
+        for event in events[:1]:
+            self._ledger.revive(ended, event, _seen(node, event))
+        for event in events[1:]:
+            self._ledger.apply(ended.id, event, _seen(node, event))
 
     def _lose_if_silent(self, task: Task, node: str) -> None:
         link = self._nodes.links.get(node)
