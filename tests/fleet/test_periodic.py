@@ -99,7 +99,7 @@ async def test_a_node_whose_leftovers_fail_does_not_keep_those_of_others_from_be
 async def test_who_fails_over_a_sample_does_not_keep_it_from_others(desk):
     async with desk.running() as controller:
         heard = []
-        controller.bus._subscribers[NodeObserved].insert(0, fail)
+        controller.bus.subscribe(NodeObserved, fail)
         controller.bus.subscribe(NodeObserved, lambda observed: heard.append(observed.node))
         await until(lambda: set(heard) == {"n1", "n2"})
 
