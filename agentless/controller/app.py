@@ -261,8 +261,8 @@ class Controller:
             (Podman if node.has_podman else Docker)(node, self._renderer, self._signer),
             Systemd(node, self._renderer, self._signer),
             self.clock,
-            self.nodes.observed,
-            self.reconciler.reconcile_node,
+            self.nodes.node_changed,
+            self.nodes.sighted,
         )
 
 

@@ -22,7 +22,7 @@ from agentless.controller.images import direct
 from agentless.controller.images.archive_reader import BrokenOffError, fetch
 from agentless.controller.images.layer_spool import Depot
 from agentless.controller.nodes import connection as links
-from agentless.controller.nodes.connection import Link, Sighting
+from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.conversation import conversed
 from agentless.controller.nodes.program import Program
 from agentless.engines.docker.complaints import explain
@@ -36,6 +36,7 @@ from agentless.gpus.nvidia.probe import ANSWER, Nvidia
 from agentless.model.command import SECTION, Command, Result
 from agentless.model.nodes.gpu import MOST_GPUS
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig
+from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.claim import GPUS, SPEC, TASK
 from agentless.model.tasks.container import Container
 from agentless.paths import template_dir

@@ -8,7 +8,7 @@ import logging
 import math
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agentless.controller.nodes.shared_streams import Reader, SharedStreams
 from agentless.engines.docker.engine import Docker, is_container_id
@@ -27,6 +27,7 @@ from agentless.model.command import SECTION, Command, Result, join_sections, spl
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import Breakdown, EngineFacts, NodeConfig, unreachable
+from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.claim import claim_of
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Task
@@ -95,20 +96,6 @@ done
 costs. It is collected in one go, however long, since a shell that adds line to line copies all of it each time; what a
 driver that hangs keeps open is not the pipe that this waits for, see `model/command` and `gpus/nvidia/probe`."""
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """The containers of ours that a node named. `asked_at` is when the question left (Unix seconds).
-
-    `only` is the task whose container was asked for, None when it was all of them: the absence of others says nothing.
-    Nor does that of what runs without a container when `blind`: systemd did not answer.
-    """
-
-    containers: tuple[Container, ...]
-    asked_at: float
-    only: str | None = None
-    blind: bool = False
 
 
 class Link:

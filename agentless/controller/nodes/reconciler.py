@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 
 from agentless.controller.guarded import guarded_item
-from agentless.controller.nodes.connection import Link, Sighting
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import EventBus, LaunchWanted
+from agentless.controller.state.events import ContainersSeen, EventBus, LaunchWanted
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import StateError
+from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.claim import Claim, claim_of, task_of
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.event import Event, Exited, LostContact, Restarted, Vanished
@@ -35,35 +35,17 @@ class Reconciler:
         self._bus = bus
         self._clock = clock
         self._behind = False  # something that a node has said could not be written
-
-    def reconcile_node(self, link: Link, sighting: Sighting) -> None:
-        """Reconcile the tasks of a node with its containers, and adopt containers of unknown tasks."""
-        if not self._nodes.has(link):
-            return  # the inventory has changed
-        try:
-            for task in self._tasks.on_node(link.node.name):
-                if sighting.only in (None, task.id) and task.id not in self._tasks.launching:
-                    container = container_of(task, sighting.containers)
-                    unseen = sighting.blind and task.spec.on_node_itself
-                    if container is not None or not (unseen or _is_newer(task, sighting)):
-                        with guarded_item(f"task {task.id}"):
-                            self._reconcile(task, container)
-            for container in sighting.containers:
-                with guarded_item(f"{link.node.name}: container {container.short_id}"):
-                    self._adopt_or_revive(link.node.name, container)
-        except StateError as error:
-            _log.warning("%s: %s", link.node.name, error)
-            self._behind = True
+        bus.subscribe(ContainersSeen, self._seen)
 
     def retry(self) -> None:
         """Write what is pending; if reports of nodes were lost to a full disk, reconcile all nodes again."""
         self._ledger.flush()
         if self._behind:
             self._behind = False
-            for link in self._nodes.links.values():
+            for name, link in self._nodes.links.items():
                 if link.online:
-                    with guarded_item(f"{link.node.name}: its containers"):
-                        self.reconcile_node(link, Sighting(link.containers, asked_at=0.0))
+                    with guarded_item(f"{name}: its containers"):
+                        self._seen(ContainersSeen(name, Sighting(link.containers, asked_at=0.0)))
 
     def catch_up(self, task_id: str) -> None:
         """Reconcile a task after its launch with what its node reported meanwhile: it may have ended."""
@@ -82,6 +64,24 @@ class Reconciler:
                 self._lose_if_silent(task, task.placement.node)
 
     # ------------------------------------------------------------------ inside
+
+    def _seen(self, seen: ContainersSeen) -> None:
+        """Reconcile the tasks of a node with its containers, and adopt containers of unknown tasks."""
+        node, sighting = seen.node, seen.sighting
+        try:
+            for task in self._tasks.on_node(node):
+                if sighting.only in (None, task.id) and task.id not in self._tasks.launching:
+                    container = container_of(task, sighting.containers)
+                    unseen = sighting.blind and task.spec.on_node_itself
+                    if container is not None or not (unseen or _is_newer(task, sighting)):
+                        with guarded_item(f"task {task.id}"):
+                            self._reconcile(task, container)
+            for container in sighting.containers:
+                with guarded_item(f"{node}: container {container.short_id}"):
+                    self._adopt_or_revive(node, container)
+        except StateError as error:
+            _log.warning("%s: %s", node, error)
+            self._behind = True
 
     def _adopt_or_revive(self, node: str, container: Container) -> None:
         claim, tasks = claim_of(container), self._tasks
@@ -103,9 +103,9 @@ class Reconciler:
     def _revive(self, ended: Task, node: str, container: Container) -> None:
         events = reconcile(ended, container, self._clock.now())
         for event in events[:1]:
-            self._ledger.revive(ended, event, _seen(node, event))
+            self._ledger.revive(ended, event, _cause(node, event))
         for event in events[1:]:
-            self._ledger.apply(ended.id, event, _seen(node, event))
+            self._ledger.apply(ended.id, event, _cause(node, event))
 
     def _lose_if_silent(self, task: Task, node: str) -> None:
         link = self._nodes.links.get(node)
@@ -117,14 +117,14 @@ class Reconciler:
 
     def _reconcile(self, task: Task, container: Container | None) -> None:
         for event in reconcile(task, container, self._clock.now()):
-            task = self._ledger.apply(task.id, event, _seen(task.node or "", event))
+            task = self._ledger.apply(task.id, event, _cause(task.node or "", event))
         unanswered = isinstance(task.status, (Assigning, Lost)) and not task.container
         unstarted = container is None or container.state == "created"
         if unstarted and unanswered and not task.stop:
             self._bus.emit(LaunchWanted(task))
 
 
-def _seen(node: str, event: Event) -> str:
+def _cause(node: str, event: Event) -> str:
     """The cause of an event that a node has shown."""
     match event:
         case Exited(exit_code=code):

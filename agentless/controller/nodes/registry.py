@@ -10,13 +10,14 @@ from agentless.controller.guarded import guarded
 from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.homes import Homes
 from agentless.controller.nodes.records import NodeRecords
-from agentless.controller.state.events import EventBus, NodeObserved
+from agentless.controller.state.events import ContainersSeen, EventBus, NodeObserved
 from agentless.controller.state.reservation_book import ReservationBook
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import NotFound, Refused, Unreachable
 from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Cluster, Observation
 from agentless.model.nodes.node import NodeConfig, naming
+from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.claim import Claim
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Paused, Running, Task
@@ -31,7 +32,7 @@ FIRST_ANSWER = 8.0
 
 
 class Nodes:
-    """The `links` to the nodes. New observations go on the bus as `NodeObserved`."""
+    """The `links` to the nodes. What they hear goes on the bus: `NodeObserved` and `ContainersSeen`."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class Nodes:
             raise Unreachable(f"{task.node} is not in the inventory any more; add it again to reach its tasks")
         return self.links[task.node]
 
-    def has(self, link: Link) -> bool:
+    def _has(self, link: Link) -> bool:
         """Whether this link is still in use: the inventory may have changed."""
         return self.links.get(link.node.name) is link
 
@@ -129,11 +130,18 @@ class Nodes:
         """Disconnect all nodes; tasks keep running."""
         await _close(self.links.values())
 
-    def observed(self, link: Link) -> None:
-        """A link has a new observation."""
-        if self.has(link):
+    # ------------------------------------------------------------------ from links
+
+    def node_changed(self, link: Link) -> None:
+        """A node has a new observation."""
+        if self._has(link):
             self._homes.settle(link.node.name, link.observation, self._observation)
             self._bus.emit(NodeObserved(link.node.name, link.observation))
+
+    def sighted(self, link: Link, sighting: Sighting) -> None:
+        """A node has reported containers."""
+        if self._has(link):
+            self._bus.emit(ContainersSeen(link.node.name, sighting))
 
     # ------------------------------------------------------------------ inside
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from agentless.controller.guarded import guarded
 from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.task import Task
 
 BACKLOG = 1000
@@ -42,6 +43,17 @@ class NodeObserved:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainersSeen:
+    """A node has reported containers."""
+
+    node: str
+    sighting: Sighting
+
+    def __str__(self) -> str:
+        return f"{self.node}: its containers"
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchWanted:
     """A task was assigned to a node, but the node has no container of it: it must be launched again."""
 
@@ -51,7 +63,8 @@ class LaunchWanted:
         return f"task {self.task.id}: launching it again"
 
 
-Event = TypeVar("Event", TaskChanged, NodeObserved, LaunchWanted)
+AnyEvent = TaskChanged | NodeObserved | ContainersSeen | LaunchWanted
+Event = TypeVar("Event", TaskChanged, NodeObserved, ContainersSeen, LaunchWanted)
 
 
 class EventBus:
@@ -66,10 +79,11 @@ class EventBus:
         """Call a subscriber at each event of this type; earlier subscribers are called first."""
         self._subscribers[kind].append(call)
 
-    def emit(self, event: TaskChanged | NodeObserved | LaunchWanted) -> None:
+    def emit(self, event: AnyEvent) -> None:
         """Call all subscribers of its type before this returns; failures are logged."""
+        what = str(event)
         for call in self._subscribers[type(event)]:
-            with guarded(str(event)):
+            with guarded(what):
                 call(event)
 
     def publish(self, news: News) -> None:

@@ -1,0 +1,21 @@
+"""What a node has said of its containers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agentless.model.tasks.container import Container
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """The containers of ours that a node named. `asked_at` is when the question left (Unix seconds).
+
+    `only` is the task whose container was asked for, None when it was all of them: the absence of others says nothing.
+    Nor does that of what runs without a container when `blind`: systemd did not answer.
+    """
+
+    containers: tuple[Container, ...]
+    asked_at: float
+    only: str | None = None
+    blind: bool = False
