@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
+import resource
 import signal
 import socket
 import sys
@@ -28,6 +30,8 @@ COLLECT_AFTER = 50_000
 middle of each look at a long queue, and there is hardly such garbage here."""
 TURN = 0.001
 """Seconds for which a thread that computes may hold up the event loop, five times less than Python's own."""
+OPEN_FILES = 16_384
+"""Files that the controller may have open, where the system lets it."""
 
 
 def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bool) -> None:
@@ -44,6 +48,7 @@ def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bo
         raise ControllerError(f"a controller runs already for {state}; agentless controller status shows it") from None
     except OSError as error:
         raise StateError(f"the state folder {state} cannot be used: {error.strerror}") from None
+    _open_many_files()
     gc.set_threshold(COLLECT_AFTER)
     sys.setswitchinterval(TURN)
     with lock:
@@ -54,6 +59,18 @@ def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bo
         finally:
             listener.close()
             (state / "controller.sock").unlink(missing_ok=True)
+
+
+def _open_many_files() -> None:
+    """Each follower, session and connection is an open file, and many systems allow 256 or 1024 unless asked for more.
+
+    At the limit nobody would be answered before somebody leaves.
+    """
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        with contextlib.suppress(OSError, ValueError):  # a system may have yet another limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def _listen(state: Path) -> socket.socket:

@@ -31,7 +31,7 @@ from agentless.engines.docker.engine import Docker
 from agentless.engines.podman.complaints import explain as podman_explain
 from agentless.engines.systemd.engine import Systemd
 from agentless.engines.systemd.journal import JournalReading
-from agentless.errors import TooMuch
+from agentless.errors import Timeout, TooMuch
 from agentless.gpus.nvidia.probe import ANSWER, Nvidia
 from agentless.model.command import SECTION, Command, Result
 from agentless.model.nodes.gpu import MOST_GPUS
@@ -40,6 +40,7 @@ from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.claim import GPUS, SPEC, TASK
 from agentless.model.tasks.container import Container
 from agentless.paths import template_dir
+from agentless.ports import Shell
 from agentless.remote import host_facts
 from agentless.remote.session import Allowance, Session
 from agentless.remote.transports import SshFiles
@@ -71,6 +72,59 @@ async def test_a_command_that_says_too_much_is_ended_and_the_next_one_runs(sessi
     with pytest.raises(TooMuch, match="here said more than 12 MiB in answer to one command"):
         await session.run(Command(f"echo $$ >&2; exec yes{where}\n"))
     assert await session.run(Command("echo 1\n")) == Result(0, b"1\n")
+
+
+async def test_what_a_command_says_is_heard_before_its_end(session: Session, tmp_path: Path) -> None:
+    heard, end = list[bytes](), tmp_path / "end"
+
+    def hear(out: bytes) -> None:
+        heard.append(out)
+        end.touch()
+
+    wait = Command(f"echo 1; while [ ! -e {end} ]; do sleep 0.01; done; echo 2\n")
+    assert await session.run(wait, hear) == Result(0, b"1\n2\n")
+    assert heard[0] == b"1\n"
+
+
+class _InOnePiece:
+    """A shell: the begin of a command comes in one piece with the first line that it says."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._held = b""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._shell, name)
+
+    async def read(self) -> tuple[int, bytes] | None:
+        while chunk := await self._shell.read():
+            fd, data = chunk
+            if fd == 2:
+                return chunk
+            self._held += data
+            if b"<" not in self._held or b"begun\n" in self._held:
+                data, self._held = self._held, b""
+                return fd, data
+        return None
+
+
+async def test_what_comes_along_with_the_begin_of_a_command_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport = plugins.load("remote.transports", "local").make(CONFIG, SshFiles(tmp_path, tmp_path))
+    shell, end = transport.shell, tmp_path / "end"
+
+    async def in_one_piece(**how: bool) -> _InOnePiece:
+        return _InOnePiece(await shell(**how))
+
+    monkeypatch.setattr(transport, "shell", in_one_piece)
+    session = Session(transport, "here")
+    await session.connect()
+    wait = Command(f"echo begun; while [ ! -e {end} ]; do sleep 0.01; done\n")
+    try:
+        assert await session.run(wait, lambda _: end.touch()) == Result(0, b"begun\n")
+    finally:
+        await session.close()
 
 
 async def test_what_is_asked_for_in_bulk_may_be_more(session: Session) -> None:
@@ -404,3 +458,23 @@ async def test_one_stops_asking_when_there_is_too_much_on_all_of_them() -> None:
     assert link.containers == ()
     assert "more than 16 MiB" in (link.silence or "")
     assert sum(asked for asked in engine.asked if asked <= 50) < 60
+
+
+class Starting(Engine):
+    """One that is starting its first container, and does not come to an end with that."""
+
+    async def run(self, command: Command) -> Result:
+        if " inspect " in command.script and self.ids[0] in command.script:
+            raise Timeout("here did not finish a command")
+        result = await super().run(command)
+        return Result(
+            0, result.stdout.replace(f"{self.ids[0]} Up 5 minutes".encode(), f"{self.ids[0]} Created".encode())
+        )
+
+
+async def test_a_container_whose_start_hangs_does_not_hide_the_others() -> None:
+    engine = Starting(3)
+    link = linked(engine)
+    await link.refresh()
+    assert [container.id for container in link.containers] == engine.ids[1:]
+    assert link.silence is None

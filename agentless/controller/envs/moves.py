@@ -29,6 +29,7 @@ from agentless.model.images.env import (
 )
 from agentless.model.images.transfer import Progress, Sent, Via
 from agentless.model.nodes.node import unreachable
+from agentless.model.text import both_ends
 from agentless.rules.images.envs import next_number, version_named
 
 
@@ -148,7 +149,7 @@ class Moves:
                 if fd == 1:
                     yield 1, data
                 else:
-                    said = (said + data)[-4000:]
+                    said = both_ends(said, data)
         if stream.exit_code != 0:
             words = said.decode("utf-8", "replace")
             raise RuntimeFailed(f"{link.node.name}: {link.runtime.envs.complaint(words)}")

@@ -23,6 +23,7 @@ from agentless.formats.tar import CHUNK, Fed
 from agentless.model.files.task_files import UNFINISHED, Output, Upload, within
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import next_try
+from agentless.model.text import both_ends
 from agentless.remote.session import Stream
 from agentless.rules.files.task_files import changed_paths
 from agentless.rules.tasks.retention import LARGE
@@ -115,6 +116,10 @@ class Outputs:
             return await self._fetched(link, task, output, uploads, may_be_large)
         except Unusable as error:
             return Brought(False, str(error))
+        except UnicodeEncodeError:
+            return Brought(
+                False, f"{output.local} cannot be named in the locale of the controller; start it with LC_ALL=C.UTF-8"
+            )
         except OSError as error:
             named = isinstance(error.filename, str) and os.path.isabs(error.filename)
             where = error.filename if named else output.local
@@ -124,16 +129,19 @@ class Outputs:
         self, link: Link, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
     ) -> Brought:
         files, container = link.runtime.workspace, task.container_ref
-        result = await link.run(files.folder(container))
-        if not result.ok:
-            if files.says_missing(result.err):
-                return Brought(False, "its container was removed before it was brought")
+        folder, gone = task.spec.workdir or "/", "its container was removed before it was brought"
+        if not (posixpath.isabs(output.path) or task.spec.workdir):
+            result = await link.run(files.folder(container))
+            if not result.ok and files.says_missing(result.err):
+                return Brought(False, gone)
             link.runtime.check(result)
-        folder = result.out.strip() or "/"
+            folder = result.out.strip() or "/"
         path = within(folder, output.path)
         pieces: tuple[str, ...] = (".",)
         if output.changed:
             result = await link.run(files.changes(container))
+            if not result.ok and files.says_missing(result.err):
+                return Brought(False, gone)
             link.runtime.check(result)
             pieces = changed_paths(result.out, path)
         with _staging(output, task.id) as staging:
@@ -149,7 +157,7 @@ class Outputs:
                 if arrival is not None:
                     arrivals.append(arrival)
                 elif not output.changed:  # else somebody has removed it meanwhile
-                    return Brought(False, f"there is no {path} in its container")
+                    return Brought(False, self.expected.lost(task) or f"there is no {path} in its container")
             found = await in_thread(
                 self._arrive, staging / "new", output, path, task.id, self._known(uploads), arrivals
             )
@@ -206,7 +214,7 @@ class Outputs:
             async with link.stream(command, own=True) as stream:
                 async for fd, data in _steadily(stream, link.node.name):
                     if fd == 2:
-                        words = (words + data)[-_SAID:]
+                        words = both_ends(words, data)
                         continue
                     self.expected.arriving[task.id].bytes += len(data)
                     if self.expected.arriving[task.id].bytes >= LARGE and task.id not in self.large:

@@ -13,6 +13,7 @@ from agentless.engines.client_warnings import WithoutWarnings
 from agentless.engines.docker.engine import AsItIs
 from agentless.errors import RuntimeFailed, Timeout, TooMuch, Unreachable
 from agentless.model.command import escaped
+from agentless.model.nodes.node import unreachable
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
 from agentless.remote.session import GREETING
@@ -75,7 +76,7 @@ async def started(link: Link, container: str, command: Sequence[str], size: Size
     """Start a program in this container."""
     await link.ready()
     if not link.online:
-        raise Unreachable(f"{link.node.name} cannot be reached: {link.observation.error}")
+        raise Unreachable(unreachable(link.node.name, link.observation.error))
     mark = secrets.token_hex(16)
     script = link.runtime.shell(container, command, mark, terminal=size is not None)
     if size is None:

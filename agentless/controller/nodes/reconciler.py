@@ -45,7 +45,7 @@ class Reconciler:
             for name, link in self._nodes.links.items():
                 if link.online:
                     with guarded_item(f"{name}: its containers"):
-                        self._seen(ContainersSeen(name, Sighting(link.containers, asked_at=0.0)))
+                        self._seen(ContainersSeen(name, Sighting(link.containers, asked_at=0.0), link.booted_at))
 
     def catch_up(self, task_id: str) -> None:
         """Reconcile a task after its launch with what its node reported meanwhile: it may have ended."""
@@ -72,10 +72,10 @@ class Reconciler:
             for task in self._tasks.on_node(node):
                 if sighting.only in (None, task.id) and task.id not in self._tasks.launching:
                     container = container_of(task, sighting.containers)
-                    unseen = sighting.blind and task.spec.on_node_itself
+                    unseen = (sighting.blind and task.spec.on_node_itself) or _is_another(task, sighting)
                     if container is not None or not (unseen or _is_newer(task, sighting)):
                         with guarded_item(f"task {task.id}"):
-                            self._reconcile(task, container)
+                            self._reconcile(task, container, seen.booted_at)
             for container in sighting.containers:
                 with guarded_item(f"{node}: container {container.short_id}"):
                     self._adopt_or_revive(node, container)
@@ -115,8 +115,8 @@ class Reconciler:
             why = link.observation.error or "it does not answer"
             self._ledger.apply(task.id, LostContact(why), f"no answer for {LOST_AFTER:.0f} s")
 
-    def _reconcile(self, task: Task, container: Container | None) -> None:
-        for event in reconcile(task, container, self._clock.now()):
+    def _reconcile(self, task: Task, container: Container | None, booted_at: float | None = None) -> None:
+        for event in reconcile(task, container, self._clock.now(), booted_at):
             task = self._ledger.apply(task.id, event, _cause(task.node or "", event))
         unanswered = isinstance(task.status, (Assigning, Lost)) and not task.container
         unstarted = container is None or container.state == "created"
@@ -132,9 +132,14 @@ def _cause(node: str, event: Event) -> str:
         case Restarted():
             return f"{node}: somebody started it again"
         case Vanished():
-            return f"{node}: its container is gone"
+            return f"{node}: its container or service is gone"
         case _:
             return f"seen on {node}"
+
+
+def _is_another(task: Task, sighting: Sighting) -> bool:
+    # Others with its label were asked for. Of one that has just been started the link may not have heard yet.
+    return sighting.about is not None and task.container is not None and task.container not in sighting.about
 
 
 def _is_newer(task: Task, sighting: Sighting) -> bool:

@@ -141,7 +141,7 @@ class Nodes:
     def sighted(self, link: Link, sighting: Sighting) -> None:
         """A node has reported containers."""
         if self._has(link):
-            self._bus.emit(ContainersSeen(link.node.name, sighting))
+            self._bus.emit(ContainersSeen(link.node.name, sighting, link.booted_at))
 
     # ------------------------------------------------------------------ inside
 

@@ -44,10 +44,11 @@ class NodeObserved:
 
 @dataclass(frozen=True, slots=True)
 class ContainersSeen:
-    """A node has reported containers."""
+    """A node has reported containers. `booted_at` is when it was seen to have been rebooted last, if ever."""
 
     node: str
     sighting: Sighting
+    booted_at: float | None = None
 
     def __str__(self) -> str:
         return f"{self.node}: its containers"

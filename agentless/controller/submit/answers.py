@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from agentless.controller.scheduling.scheduler import Scheduler
 from agentless.controller.state.events import EventBus
 from agentless.controller.state.lookup import Lookup
@@ -15,6 +17,9 @@ from agentless.model.view import StartView
 
 SUBMITTED = 10_000
 """Newest ended tasks that are searched for those of a repeated request."""
+
+
+_log = logging.getLogger(__name__)
 
 
 class Answers:
@@ -76,6 +81,12 @@ class Answers:
             return StartView(
                 target, self._views.view(self._tasks.live.get(task.id, task)), error.exit_code, f"{error}; {words}"
             )
+        except Exception as error:  # noqa: BLE001 - who is not told of the task would start it twice
+            _log.exception("task %s: launching it failed in an unforeseen way", task.id)
+            words = (
+                f"agentless failed while it started task {task.id} ({error!r}), which may run: agentless ps shows it"
+            )
+            return StartView(target, self._views.view(self._tasks.live.get(task.id, task)), 1, words)
         return self.begun(task)
 
     def begun(self, task: Task) -> StartView:

@@ -155,7 +155,7 @@ class Launcher:
         try:
             link = self._nodes.link(task.node or "")
             if task.spec.pull == "always":
-                await self._preparation.pull(link, task)
+                await self._preparation.pull(link, task, missing=False)
             try:
                 container = await self._try(link, task)
             except FilesMissing:

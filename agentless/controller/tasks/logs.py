@@ -18,6 +18,7 @@ from agentless.model.tasks.log_query import LogQuery, Place, Position
 from agentless.model.tasks.task import Assigning, Ended, Pending, Scheduled, Task
 from agentless.model.tasks.task_id import next_try, numbered
 from agentless.model.terminal import POSITION
+from agentless.model.text import both_ends
 from agentless.ports import Clock, Reading
 from agentless.rules.tasks.reconcile import container_of
 from agentless.stores.files.logs import Frame, LogStore
@@ -54,7 +55,8 @@ class TaskLogs:
         of a `resumable` one (POSITION, text) how far it has come, empty where one has to begin again.
         """
         task = self._lookup.task(query.position.task) if query.position else self._lookup.find(reference)
-        async for frame in self._log(task, query):
+        is_one_try = not query.follow or reference == numbered(task.id)
+        async for frame in self._log_of_try(task, query, is_one_try=is_one_try):
             yield frame
         while query.follow and reference != numbered(task.id) and task.attempt <= task.spec.terms.retries:
             await self._until_over(partial(self._lookup.task, task.id), None)
@@ -64,10 +66,22 @@ class TaskLogs:
             if task.container:
                 yield 3, f"try {task.attempt} of {task.spec.terms.retries + 1}, task {task.id}".encode()
                 again = LogQuery(follow=True, timestamps=query.timestamps, resumable=query.resumable)
-                async for frame in self._log(task, again):
+                async for frame in self._log_of_try(task, again, is_one_try=False):
                     yield frame
 
     # ------------------------------------------------------------------ inside
+
+    async def _log_of_try(self, task: Task, query: LogQuery, *, is_one_try: bool) -> AsyncIterator[Frame]:
+        """The log of one try. If it cannot be had, that is an error unless there is a next try, as after a reboot."""
+        try:
+            async for frame in self._log(task, query):
+                yield frame
+        except RuntimeFailed as error:
+            if not is_one_try:
+                await self._until_over(partial(self._lookup.task, task.id), END_WITHIN)
+            if is_one_try or not self._tasks.knows(next_try(task.id)):
+                raise
+            yield 3, str(error).encode()
 
     async def _log(self, task: Task, query: LogQuery) -> AsyncIterator[Frame]:
         """The log of one try. Who follows it waits for a session, however long: the task goes on meanwhile."""
@@ -116,7 +130,7 @@ class TaskLogs:
                 yield POSITION, self._begin(link, task, query, reading)
             async for fd, data in stream:
                 if fd == 2:
-                    words = (words + data)[-2000:]
+                    words = both_ends(words, data)
                 for frame in reading(fd, data):
                     came = True
                     for each in count(frame, reading.place):

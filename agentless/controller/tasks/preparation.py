@@ -62,15 +62,19 @@ class Preparation:
         elif spec.pull == "never":
             raise RuntimeFailed(f"image {spec.image} is not on {link.node.name}, and --pull never forbids to fetch it")
         else:
-            await self.pull(link, task)
+            await self.pull(link, task, missing=True)
 
-    async def pull(self, link: Link, task: Task) -> None:
-        """Have the node pull the image, unless it is that of an env; raises RuntimeFailed or NoAnswer."""
+    async def pull(self, link: Link, task: Task, *, missing: bool) -> None:
+        """Have the node pull the image, unless it is that of an env; raises RuntimeFailed or NoAnswer.
+
+        It may be there already if not `missing`.
+        """
         image = task.spec.image or ""
         if is_ours(image):
             return
-        self._step(task.id, f"pulling {image}", f"image not on {link.node.name}")
-        await self._unless_stopped(task, link.pull(image))
+        why = f"image not on {link.node.name}" if missing else "--pull always"
+        self._step(task.id, f"pulling {image}", why)
+        await self._unless_stopped(task, link.pull(image, missing=missing))
 
     # ------------------------------------------------------------------ inside
 

@@ -9,7 +9,7 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.tasks.stops import Stops
-from agentless.errors import Refused
+from agentless.errors import Refused, Unreachable
 from agentless.model.tasks.task import Ended, Task
 from agentless.model.tasks.task_id import first_try, next_try, numbered
 from agentless.model.view import TaskView
@@ -64,7 +64,10 @@ class Removal:
         if task.live:
             if task.placement and task.node not in self._nodes.links:
                 return self._forget(task, f"{self._cause('rm --force', by)}; {task.node} is not in the inventory")
-            await self._stops.ask(task, "kill", by=by)
+            try:
+                await self._stops.ask(task, "kill", by=by)
+            except Unreachable as error:
+                raise Unreachable(f"{error}; then remove it: agentless rm {task.id}") from None
             task = self._lookup.task(task.id)
         if isinstance(task.status, Ended) and task.status.container and task.node in self._nodes.links:
             link = self._nodes.links[task.node]

@@ -25,7 +25,7 @@ from agentless.model.command import Command, Result
 from agentless.model.images.env import is_ours
 from agentless.model.nodes.node import Control, EngineFacts, NodeConfig
 from agentless.model.tasks.claim import TASK
-from agentless.model.tasks.container import Container, ContainerState
+from agentless.model.tasks.container import DOWN, WENT_DOWN, Container, ContainerState
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.signature import SIGNATURE, Signer
 from agentless.model.tasks.spec import Volume
@@ -35,8 +35,6 @@ from agentless.rules.tasks.known_complaints import Blame
 
 OLDEST = (4, 1)
 """The first podman that hands out devices by CDI."""
-DOWN = 255
-"""The exit code of what ran when the node went down, as Docker has it."""
 
 _CLAIM = re.compile(r"^(agentless-[^.]*)\..*")
 _OWN = frozenset(
@@ -201,7 +199,7 @@ class Podman(Docker):
         elif status not in get_args(ContainerState):
             status = "running"  # it does not know itself: nobody else gets its GPUs
         found = container_of_fields({**fields, "state": {**state, "Status": status}}, clock)
-        error = "the node went down while it ran" if went_down else found.error
+        error = WENT_DOWN if went_down else found.error
         return replace(found, name=_CLAIM.sub(r"\1", found.name), error=error)
 
     def _lacks_image(self, complaint: str) -> bool:
