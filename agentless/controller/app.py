@@ -22,13 +22,14 @@ from agentless.controller.http.metrics_port import Port, only_metrics
 from agentless.controller.images.distribution import Distribution
 from agentless.controller.inventory_file import InventoryFile
 from agentless.controller.lifetime import Lifetime
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.exclusion import Exclusions
 from agentless.controller.nodes.gpu_health import GpuHealth
 from agentless.controller.nodes.homes import Homes
 from agentless.controller.nodes.host_keys import HostKeys
 from agentless.controller.nodes.intruders import Intruders
+from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.news import NodeNews
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
@@ -251,18 +252,19 @@ class Controller:
         await self.nodes.follow(inventory, self._link)
         await self.port.on_inventory(inventory)
 
-    def _link(self, node: NodeConfig) -> Link:
+    def _link(self, node: NodeConfig) -> NodeLink:
         files = SshFiles(home=Path.home(), known_hosts=self._known_hosts)
         transport = plugins.load("remote.transports", node.connection).make(node, files)
-        return Link(
+        return NodeLink(
             node,
             Session(transport, node.name),
             Nvidia(),
-            (Podman if node.has_podman else Docker)(node, self._renderer, self._signer),
-            Systemd(node, self._renderer, self._signer),
+            NodeEngines(
+                (Podman if node.has_podman else Docker)(node, self._renderer, self._signer),
+                Systemd(node, self._renderer, self._signer),
+            ),
             self.clock,
-            self.nodes.node_changed,
-            self.nodes.sighted,
+            self.nodes,
         )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from agentless.controller.app import Controller
 from agentless.controller.clock import SystemClock
 from agentless.controller.images.distribution import Distribution
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError
 from agentless.model.images.transfer import Sent
 from tests.bench.houses import real_nodes
@@ -84,7 +84,7 @@ def bench(runs: int) -> list[Row]:
 
 
 @contextlib.contextmanager
-def _controller(lab: Lab, runner: asyncio.Runner) -> Iterator[tuple[Distribution, dict[str, Link]]]:
+def _controller(lab: Lab, runner: asyncio.Runner) -> Iterator[tuple[Distribution, dict[str, NodeLink]]]:
     """What sends, as the controller has it, in this process."""
     state, home = lab.root / "state", os.environ.get("HOME", "")
     state.mkdir()
@@ -104,7 +104,7 @@ def _controller(lab: Lab, runner: asyncio.Runner) -> Iterator[tuple[Distribution
         os.environ["HOME"] = home
 
 
-async def _awake(links: Iterable[Link]) -> None:
+async def _awake(links: Iterable[NodeLink]) -> None:
     """All nodes answer. While the others had their turn nothing here did, and sshd closes such connections."""
     for link in links:
         async with asyncio.timeout(60):

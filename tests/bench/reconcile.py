@@ -8,7 +8,8 @@ import time
 from dataclasses import replace
 
 from agentless.controller.clock import SystemClock
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.link.engines import NodeEngines
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.engines.docker.engine import Docker
 from agentless.engines.systemd.engine import Systemd
 from agentless.gpus.nvidia.probe import Nvidia
@@ -27,6 +28,7 @@ from agentless.rules.tasks.reconcile import container_of, reconcile
 from tests.bench.houses import real_nodes, session_to
 from tests.bench.measure import Row, paired, ratio
 from tests.lab import IMAGE, Node, requirements
+from tests.listener import Listener
 
 ENDED, LIVE = 190, 10
 MOST = 2.0
@@ -45,16 +47,17 @@ def bench(runs: int) -> list[Row]:
         session, config = session_to(lab, "node1")
         parts = config, Renderer([template_dir()]), SIGNER
         docker = Docker(*parts)
-        link = Link(config, session, Nvidia(), docker, Systemd(*parts), SystemClock(), lambda _: None, lambda *_: None)
+        engines = NodeEngines(docker, Systemd(*parts))
+        link = NodeLink(config, session, Nvidia(), engines, SystemClock(), Listener())
         runner.run(session.connect())
 
         def ours() -> float:
             if forgetful:
-                link.observation = Observation()
+                link.cache.observation = Observation()
             began = time.perf_counter()
             listed = docker.parse_list(runner.run(session.run(docker.listing())))
-            engine = runner.run(link._inspect(EngineFacts(listed=listed)))
-            link.observation = Observation(engine=engine)
+            engine = runner.run(link.inspector._inspected(EngineFacts(listed=listed)))
+            link.cache.observation = Observation(engine=engine)
             events = [reconcile(task, container_of(task, link.containers), time.time()) for task in remembered]
             seconds = time.perf_counter() - began
             assert (len(link.containers), any(events)) == (ENDED + LIVE, False)

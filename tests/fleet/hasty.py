@@ -13,9 +13,10 @@ import threading
 
 from agentless.controller import periodic
 from agentless.controller.__main__ import main
-from agentless.controller.nodes import connection, reconciler
+from agentless.controller.nodes import reconciler
+from agentless.controller.nodes.link import connection, inspector, sampler, watcher
 from agentless.controller.tasks import launcher, stops
-from agentless.remote.session import backoff
+from agentless.rules.nodes.backoff import backoff
 from agentless.rules.tasks import reconcile, retention
 
 LOOKS = "SECONDS_BETWEEN_LOOKS"
@@ -28,8 +29,9 @@ def _hasten() -> None:
     launcher.ANSWER_WITHIN = 2.0
     reconcile.LAUNCH_BOUND = launcher.LAUNCH_BOUND = stops.LAUNCH_BOUND = 3.0
     reconcile.REAP_AFTER = retention.REAP_AFTER = 4.0
-    connection.REFRESH_EVERY = float(os.environ[LOOKS])
-    connection.REFRESH_WITHIN = float(os.environ.get(LOOK_WITHIN, connection.REFRESH_WITHIN))
+    watcher.REFRESH_EVERY = float(os.environ[LOOKS])
+    within = float(os.environ.get(LOOK_WITHIN, inspector.REFRESH_WITHIN))
+    inspector.REFRESH_WITHIN = sampler.SAMPLE_WITHIN = within
     connection.backoff = lambda attempt, random: min(1.0, backoff(attempt, random))
     periodic.EVERY = 0.5
 

@@ -9,7 +9,7 @@ import socket
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from agentless.controller.nodes import connection as links
+from agentless.controller.nodes.link import sampler
 from agentless.errors import NotFound, UsageError
 from agentless.model.address import Address
 from agentless.model.usage.spent import Load, Spent
@@ -23,15 +23,13 @@ HOUR = 3600.0
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Samples come quickly: what is waited for is the next one."""
-    monkeypatch.setattr(links, "SAMPLE_EVERY", 0.05)
+    monkeypatch.setattr(sampler, "SAMPLE_EVERY", 0.05)
 
 
 @contextlib.asynccontextmanager
 async def running(desk):
     """A controller whose links have its clock, which a test may set."""
     async with desk.running() as controller:
-        for link in controller.nodes.links.values():
-            link._clock = desk.clock
         yield controller
 
 

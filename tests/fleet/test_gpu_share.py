@@ -41,7 +41,7 @@ def deafen(controller, monkeypatch):
     """From now on it hears nothing of what the others do on n1."""
     link = controller.nodes.links["n1"]
     for name in ("_on_change", "_on_sighting", "_remember"):
-        monkeypatch.setattr(link, name, lambda *_: None)
+        monkeypatch.setattr(link.cache, name, lambda *_: None)
 
 
 async def test_those_who_are_willing_run_on_one_gpu_and_the_next_waits_for_a_share(desk):

@@ -34,9 +34,9 @@ COMPUTED = 20
 # A full look has a minute otherwise.
 CONTROLLER_SCRIPT = """\
 import os, sys, threading
-from agentless.controller.nodes import connection as link
+from agentless.controller.nodes.link import inspector, sampler
 from agentless.controller.__main__ import main
-link.REFRESH_WITHIN = 6.0
+inspector.REFRESH_WITHIN = sampler.SAMPLE_WITHIN = 6.0
 def end_with_stdin():
     sys.stdin.read()
     os._exit(1)
@@ -212,7 +212,7 @@ async def test_one_observation_is_one_survey_whatever_is_in_it(desk: Desk, monke
         real = registry.survey
         monkeypatch.setattr(registry, "survey", lambda nodes, *rest: surveys.append([*nodes]) or real(nodes, *rest))
         ill = tuple(replace(gpu, needs_reset=True) for gpu in link.observation.sample.gpus)
-        link._observe(replace(link.observation, sample=replace(link.observation.sample, gpus=ill)))
+        link.cache.observe(replace(link.observation, sample=replace(link.observation.sample, gpus=ill)))
         assert surveys == [["n1"]]
         told = [event for _, event in controller.tasks.history.events(0, -1) if b'"event":"unhealthy"' in event]
         assert len(told) == len(ill) == 4
@@ -224,7 +224,7 @@ async def test_a_node_that_says_something_else_at_every_sample_does_not_fill_the
         seen = link.observation
         for number in range(1000):
             sample = replace(seen.sample, processes=None, error=f"nvidia-smi ended with exit code {number}")
-            link._observe(replace(seen, sample=sample))
+            link.cache.observe(replace(seen, sample=sample))
         events = controller.tasks.history.events(0, -1)
         assert sum(b'"state":"degraded"' in event for _, event in events) < 100
         assert controller.nodes.cluster().nodes["n1"].reason.endswith("exit code 999")

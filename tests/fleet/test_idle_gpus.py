@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from agentless.controller.nodes import connection as links
+from agentless.controller.nodes.link import sampler
 from agentless.controller.submit.request import Submit
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
@@ -17,13 +17,11 @@ from tests.fleet.client import until
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Samples come quickly: what is waited for is the next one."""
-    monkeypatch.setattr(links, "SAMPLE_EVERY", 0.05)
+    monkeypatch.setattr(sampler, "SAMPLE_EVERY", 0.05)
 
 
 async def start(desk, controller, command=("sleep", "600"), target="n1::0,1", *, idle=True):
     """A task on two GPUs of n1, all of whose GPUs are idle from then on."""
-    for link in controller.nodes.links.values():
-        link._clock = desk.clock
     spec = TaskSpec(command, needs=parse_target(target))
     (started,) = await controller.submission.submit(Submit((spec,), {}))
     await until(lambda: controller.lookup.find(started.task.id).state == "running")
@@ -129,8 +127,6 @@ async def test_the_time_begins_anew_with_a_new_controller(desk):
         await pass_time(desk, controller, 50)
     async with desk.running() as controller:
         controller.idle.policy = IdlePolicy(report=60)
-        for link in controller.nodes.links.values():
-            link._clock = desk.clock
         desk.clock.ahead = 60.0
         await pass_time(desk, controller, 50)
         assert events(controller, task) == []

@@ -284,7 +284,7 @@ async def test_a_removed_task_is_not_shown_again_by_an_answer_that_was_on_its_wa
         answer = link.observation
         await controller.removal.remove(task)
         await desk.empty()
-        link.observation = answer
+        link.cache.observation = answer
         assert controller.lookup.others() == {}
 
 

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from agentless.controller.nodes.connection import SAMPLE_EVERY, SAMPLE_SOON
+from agentless.controller.nodes.link.sampler import SAMPLE_EVERY, SAMPLE_SOON
 from agentless.controller.submit import admission
 from agentless.controller.submit.request import Submit
 from agentless.errors import Unreachable
@@ -166,9 +166,9 @@ async def test_who_loses_a_race_with_another_controller_waits_on(desk, tmp_path,
     other = Desk(tmp_path / "other", desk.fleet)
     async with desk.running() as mine, other.running() as theirs:
         link = theirs.nodes.links["n1"]
-        monkeypatch.setattr(link, "_on_change", lambda _: None)
-        monkeypatch.setattr(link, "_on_sighting", lambda *_: None)
-        monkeypatch.setattr(link, "_remember", lambda *_: None)  # it has not heard of the first task
+        monkeypatch.setattr(link.cache, "_on_change", lambda: None)
+        monkeypatch.setattr(link.cache, "_on_sighting", lambda _: None)
+        monkeypatch.setattr(link.cache, "_remember", lambda *_: None)  # it has not heard of the first task
         first = (await submit(mine, "n1::0")).task.id
         second = (await submit(theirs, "n1::0")).task
         assert (second.state, "GPU 0 is held by task" in second.reason) == ("pending", True)
@@ -224,7 +224,7 @@ async def test_a_what_if_and_a_submit_say_the_same_of_a_node_that_cannot_be_reac
     async with desk.running() as controller:
         link = controller.nodes.links["n2"]
         await link.close()
-        link._gone(Unreachable("n2: no route to host"))
+        link.connection._lost(Unreachable("n2: no route to host"))
         start = await submit(controller, "n2::0")
         found = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("n2::0")), None)
         assert (start.exit_code, start.message) == (4, "n2 cannot be reached: no route to host")
@@ -267,12 +267,12 @@ async def test_a_node_is_looked_at_more_often_while_somebody_waits_for_a_strange
     """n2's GPU is a stranger's."""
     async with desk.running() as controller:
         link = controller.nodes.links["n2"]
-        assert link.every == SAMPLE_EVERY
+        assert link.sampler.every == SAMPLE_EVERY
         task = (await submit(controller, "n2::0")).task.id
-        await until(lambda: link.every == SAMPLE_SOON)
-        assert controller.nodes.links["n1"].every == SAMPLE_EVERY
+        await until(lambda: link.sampler.every == SAMPLE_SOON)
+        assert controller.nodes.links["n1"].sampler.every == SAMPLE_EVERY
         await controller.stops.stop(task, "stop")
-        await until(lambda: link.every == SAMPLE_EVERY)
+        await until(lambda: link.sampler.every == SAMPLE_EVERY)
 
 
 @pytest.mark.parametrize("dry", [False, True])

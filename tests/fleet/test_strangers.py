@@ -319,6 +319,6 @@ async def test_the_end_of_a_strangers_container_is_not_that_of_a_task_that_has_j
         task = await desk.submit("sleep 60", "n1::0")
         await until(lambda: link.containers)
         seen = link.observation
-        link._observe(replace(seen, engine=replace(seen.engine, containers=())))
-        await link._look_at([f"{'d' * 64} {task}"])
+        link.cache.observe(replace(seen, engine=replace(seen.engine, containers=())))
+        await link.inspector.look_at({"d" * 64: task})
         assert controller.lookup.find(task).state == "running"

@@ -201,7 +201,7 @@ async def test_a_lost_task_that_may_goes_on_elsewhere_and_is_ended_when_its_node
         node = desk.fleet.nodes[link.node.name]
         node.cut()
         await until(lambda: not link.online)
-        link.offline_since -= FAR
+        link.connection.offline_since -= FAR
         controller.reconciler.lose_silent()
         await node.restore()
         await link.ready()

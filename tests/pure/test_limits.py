@@ -21,9 +21,11 @@ from agentless.controller.envs import builds
 from agentless.controller.images import direct
 from agentless.controller.images.archive_reader import BrokenOffError, fetch
 from agentless.controller.images.layer_spool import Depot
-from agentless.controller.nodes import connection as links
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.conversation import conversed
+from agentless.controller.nodes.link import sampler, watcher
+from agentless.controller.nodes.link.engines import NodeEngines
+from agentless.controller.nodes.link.inspector import Inspector
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.program import Program
 from agentless.engines.docker.complaints import explain
 from agentless.engines.docker.container_limits import MOST
@@ -36,16 +38,17 @@ from agentless.gpus.nvidia.probe import ANSWER, Nvidia
 from agentless.model.command import SECTION, Command, Result
 from agentless.model.nodes.gpu import MOST_GPUS
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig
-from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.claim import GPUS, SPEC, TASK
 from agentless.model.tasks.container import Container
 from agentless.paths import template_dir
 from agentless.ports import Shell
 from agentless.remote import host_facts
-from agentless.remote.session import Allowance, Session
+from agentless.remote.session import Session
+from agentless.remote.token_bucket import TokenBucket
 from agentless.remote.transports import SshFiles
 from agentless.render import Renderer
 from agentless.rules.images.layers import Image
+from tests.listener import Listener
 from tests.pure.build import NOW, SIGNER
 
 REST = (
@@ -145,7 +148,7 @@ async def test_a_login_shell_that_prints_without_end_is_no_way_in(
 async def test_what_may_come_comes_again_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
-    allowed = Allowance(10, 2)
+    allowed = TokenBucket(10, 2)
     assert [allowed.take(6), allowed.take(4), allowed.take(1)] == [0, 0, 0.5]
     now = 3.0
     assert [allowed.take(5), allowed.take(2)] == [0, 1.0]
@@ -174,30 +177,26 @@ class Stand:
         return Result(0)
 
 
-def linked(session: object, seen: Callable[[Link], None] = lambda _: None) -> Link:
+def linked(session: object, heard: Callable[[NodeLink], None] = lambda _: None) -> NodeLink:
     renderer = Renderer([template_dir()])
-    docker, units = Docker(CONFIG, renderer, SIGNER), Systemd(CONFIG, renderer, SIGNER)
-
-    def sighted(_: Link, __: Sighting) -> None:
-        pass
-
-    return Link(CONFIG, session, Nvidia(), docker, units, Now(), seen, sighted)  # type: ignore[arg-type]
+    engines = NodeEngines(Docker(CONFIG, renderer, SIGNER), Systemd(CONFIG, renderer, SIGNER))
+    return NodeLink(CONFIG, session, Nvidia(), engines, Now(), Listener(heard))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("script", ["yes", "cat /dev/zero", "yes >&2"], ids=["lines", "no newline", "standard error"])
 async def test_a_stream_of_samples_without_end_is_left(session: Session, script: str) -> None:
     with pytest.raises(TooMuch, match=r"here sends (more than 2 MiB for a sample|endless errors)"):
-        await linked(Stand(session, script))._sample(2.0)
+        await linked(Stand(session, script)).sampler._follow(2.0)
 
 
 @pytest.mark.parametrize("script", ["yes start", "cat /dev/zero", "yes >&2"], ids=["lines", "no newline", "errors"])
 async def test_a_stream_of_events_without_end_is_left(
     session: Session, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Link, "look", lambda *_: asyncio.sleep(0))
-    monkeypatch.setattr(links, "LOOKS", (1e9, 1e9))
+    monkeypatch.setattr(Inspector, "look", lambda *_: asyncio.sleep(0))
+    monkeypatch.setattr(watcher, "LOOKS", (1e9, 1e9))
     with pytest.raises(TooMuch, match=r"here sends endless (events of its containers|errors)"):
-        await linked(Stand(session, script))._follow_events()
+        await linked(Stand(session, script)).watcher._follow()
 
 
 async def test_a_node_that_does_not_wait_between_its_samples_is_not_read_more_often(session: Session) -> None:
@@ -205,7 +204,7 @@ async def test_a_node_that_does_not_wait_between_its_samples_is_not_read_more_of
     mark, looks = "@@agentless .", []
     script = f"n=0; while [ $n -lt 10000 ]; do n=$((n + 1)); echo '{mark}'; done"
     with pytest.raises(Exception, match="ended the stream of samples"):
-        await linked(Stand(session, script), looks.append)._sample(1000.0)
+        await linked(Stand(session, script), looks.append).sampler._follow(1000.0)
     assert len(looks) == 1
 
 
@@ -214,7 +213,7 @@ async def test_a_long_sample_comes_whole(session: Session, tmp_path: Path) -> No
     rows = "".join(f"{n}, GPU-{n}{REST}\n" for n in range(1000))
     (tmp_path / "answer").write_text(rows)
     body = f"cat {tmp_path}/answer\n"
-    script = links._SAMPLES.format(every=0.01, body=body, end="END")
+    script = sampler.SAMPLES.format(every=0.01, body=body, end="END")
     async with session.stream(Command(script)) as stream:
         said = b""
         while said.count(b"END\n") < 2:

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from agentless.errors import HostKeyRejected, Unreachable
 from agentless.model.command import Command
 from agentless.model.nodes.node import NodeConfig
-from agentless.remote.session import Session, backoff
+from agentless.remote.session import Session
 from agentless.remote.transports import SshFiles
 from agentless.remote.transports import _known_hosts as known_hosts
 from agentless.remote.transports._keys import Encrypted, offer
 from agentless.remote.transports._link import SshTransport
 from agentless.remote.transports._route import route
+from agentless.rules.nodes.backoff import backoff
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHMW0JpAHlA1g1cQeKwyCtlb0C3uQjv8mPZ0pJQ0bX1a"
 OTHER = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQC7"

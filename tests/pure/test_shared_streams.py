@@ -7,8 +7,8 @@ import contextlib
 
 import pytest
 
-from agentless.controller.nodes import shared_streams
-from agentless.controller.nodes.shared_streams import SharedStreams
+from agentless.controller.nodes.link import shared_streams
+from agentless.controller.nodes.link.shared_streams import SharedStreams
 from agentless.errors import NoAnswer, NoSession
 from agentless.model.command import Command
 

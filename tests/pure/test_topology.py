@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.link.engines import NodeEngines
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.demo.gpus import Gpus
 from agentless.engines.docker.engine import Docker
 from agentless.engines.systemd.engine import Systemd
@@ -26,6 +27,7 @@ from agentless.model.nodes.gpu import GpuTopology, closeness
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.listener import Listener
 from tests.pure.build import NOW, SIGNER
 
 RECORDS = sorted((Path(__file__).parent / "data" / "topology").glob("*.json"))
@@ -187,11 +189,11 @@ class At:
         return NOW
 
 
-def look(*codes: int) -> Link:
+def look(*codes: int) -> NodeLink:
     session, config = Answers(*codes), NodeConfig("node1", "node1.lab")
     renderer = Renderer([template_dir()])
     docker, units = Docker(config, renderer, SIGNER), Systemd(config, renderer, SIGNER)
-    return Link(config, session, Nvidia(), docker, units, At(), lambda _: None, lambda *_: None)
+    return NodeLink(config, session, Nvidia(), NodeEngines(docker, units), At(), Listener())
 
 
 async def test_a_full_look_asks_for_the_topology_and_keeps_it() -> None:

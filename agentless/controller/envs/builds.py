@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from agentless.controller.envs.envs import Envs, Tell
 from agentless.controller.envs.moves import Moves, first_of
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.conversation import conversed
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.program import Program, started
 from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, TooMuch, UsageError
 from agentless.model.command import Command, Result
@@ -152,7 +152,7 @@ class Builds:
 
     # ------------------------------------------------------------------ inside
 
-    async def _container(self, name: str) -> tuple[Link, BuildContainer]:
+    async def _container(self, name: str) -> tuple[NodeLink, BuildContainer]:
         """The build container, running; of an env that has none it is made of the current version."""
         envs = self._envs
         record = env_named(envs.records, name)
@@ -169,14 +169,14 @@ class Builds:
             await envs.look_at(link)
         return link, box
 
-    async def _make(self, link: Link, name: str, image: ImageFacts, old: str | None = None) -> None:
+    async def _make(self, link: NodeLink, name: str, image: ImageFacts, old: str | None = None) -> None:
         words = link.runtime.envs
         words.parse_create(await link.run(words.create(name, image, old)))
         await self._envs.look_at(link)
 
     async def _save(
         self,
-        link: Link,
+        link: NodeLink,
         name: str,
         box: BuildContainer,
         base: ImageFacts,
@@ -206,7 +206,7 @@ class Builds:
         }
 
     async def _refreshed(
-        self, link: Link, name: str, box: BuildContainer, base: ImageFacts, made: ImageFacts
+        self, link: NodeLink, name: str, box: BuildContainer, base: ImageFacts, made: ImageFacts
     ) -> str | None:
         """Make the build container anew of what was saved, so that the next version holds only what is new from here.
 
@@ -245,7 +245,7 @@ class Builds:
         await _to_the_end(self._make(link, name, await self._known(link, image.id), box.id))
         return None
 
-    async def _in_use(self, link: Link, name: str, box: BuildContainer) -> bool:
+    async def _in_use(self, link: NodeLink, name: str, box: BuildContainer) -> bool:
         if self._envs.programs[name]:
             return True
         if box.state != "running":
@@ -253,20 +253,20 @@ class Builds:
         words = link.runtime.envs
         return bool(words.parse_programs(await link.run(words.programs(box.id))))
 
-    async def _changes(self, link: Link, box: BuildContainer) -> Changes:
+    async def _changes(self, link: NodeLink, box: BuildContainer) -> Changes:
         words = link.runtime.envs
         return words.parse_diff(await link.run(words.diff(box.id)))
 
-    async def _image_of(self, link: Link, box: BuildContainer) -> ImageFacts:
+    async def _image_of(self, link: NodeLink, box: BuildContainer) -> ImageFacts:
         return await self._known(link, box.image)
 
-    async def _known(self, link: Link, image: str) -> ImageFacts:
+    async def _known(self, link: NodeLink, image: str) -> ImageFacts:
         found = await self._envs.facts(link, image)
         if found is None:
             raise RuntimeFailed(f"{link.node.name} has no image {image} any more")
         return found
 
-    async def _place(self, node: str | None, image: str | None) -> Link:
+    async def _place(self, node: str | None, image: str | None) -> NodeLink:
         """The node that is named, else the first that answers and has the image, else the first that answers."""
         envs = self._envs
         if node is not None:
@@ -277,7 +277,7 @@ class Builds:
             links = [link for link, facts in zip(links, found, strict=True) if isinstance(facts, ImageFacts)] or links
         return first_of(links)
 
-    async def _base(self, link: Link, image: str, tell: Tell) -> ImageFacts:
+    async def _base(self, link: NodeLink, image: str, tell: Tell) -> ImageFacts:
         """The image that is begun with: pulled if it is missing; one of ours is brought from another node."""
         envs = self._envs
         if is_ours(image):
@@ -294,7 +294,7 @@ class Builds:
         return found
 
 
-def _box(envs: Envs, link: Link, name: str) -> BuildContainer:
+def _box(envs: Envs, link: NodeLink, name: str) -> BuildContainer:
     box = envs.sights.get(link.node.name, Sight()).container(name)
     if box is None:
         raise NotFound(f"the build container of env {name} is not on {link.node.name} any more; try again")
@@ -312,7 +312,7 @@ def _told(tell: Tell) -> Callable[[bytes], None]:
     return heard
 
 
-async def _collected(link: Link, command: Command) -> Result:
+async def _collected(link: NodeLink, command: Command) -> Result:
     """Run a command that may take long, and that ends with us; both its streams."""
     said = {1: b"", 2: b""}
     async with link.stream(command) as stream:

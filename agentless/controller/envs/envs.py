@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
@@ -64,12 +64,12 @@ class Envs:
             await self._look(self.online())
             self._looked = self.clock.now()
 
-    async def look_at(self, *links: Link) -> None:
+    async def look_at(self, *links: NodeLink) -> None:
         """Ask these nodes."""
         async with self._asking:
             await self._look(links)
 
-    async def _look(self, links: Iterable[Link]) -> None:
+    async def _look(self, links: Iterable[NodeLink]) -> None:
         asked = {link.node.name: link for link in links}
         answers = await asyncio.gather(*map(_seen, asked.values()))
         seen = {name: sight for name, sight in zip(asked, answers, strict=True) if sight is not None}
@@ -127,7 +127,7 @@ class Envs:
 
     # ------------------------------------------------------------------- nodes
 
-    async def reached(self, node: str, why: str) -> Link:
+    async def reached(self, node: str, why: str) -> NodeLink:
         """The link to a node that answers; `why` it is needed begins the sentence when it does not."""
         link = self.nodes.link(node)
         await link.ready()
@@ -135,11 +135,11 @@ class Envs:
             raise Unreachable(f"{why}: {unreachable(node, link.observation.error)}")
         return link
 
-    def online(self) -> list[Link]:
+    def online(self) -> list[NodeLink]:
         """The nodes that answer and can keep envs, in the order of the inventory."""
         return [link for link in self.nodes.links.values() if link.online and link.runtime.keeps_envs]
 
-    def holder(self, ref: EnvRef, image: str, beside: Iterable[str] = ()) -> Link:
+    def holder(self, ref: EnvRef, image: str, beside: Iterable[str] = ()) -> NodeLink:
         """A node that has this image and answers; raises with the nodes that have it and do not."""
         version = self.records.get(ref.name, EnvRecord()).versions.get(ref.version or 0)
         names = version.nodes if version and version.id == image else ()
@@ -151,7 +151,7 @@ class Envs:
             raise RuntimeFailed(f"{ref} is on no node any more; agentless env history {ref.name} shows what is left")
         raise Unreachable(f"{ref} is on {', '.join(nodes)} only, which cannot be reached now")
 
-    def check_free(self, link: Link, name: str, ref: EnvRef | None = None) -> None:
+    def check_free(self, link: NodeLink, name: str, ref: EnvRef | None = None) -> None:
         """Raise Refused where a node keeps no envs, or has something of a stranger's by a name of ours."""
         if not link.runtime.keeps_envs:
             raise Refused(f"{link.node.name} has podman, which keeps no envs; take a node with Docker, or --image")
@@ -164,7 +164,7 @@ class Envs:
         if ref and ref.image in strange:
             raise Refused(f"{link.node.name} has an image {ref.image} that is not ours; remove or rename it there")
 
-    async def facts(self, link: Link, image: str) -> ImageFacts | None:
+    async def facts(self, link: NodeLink, image: str) -> ImageFacts | None:
         """How an image is to be run, None when the node has none."""
         words = link.runtime.envs
         return words.parse_facts(await link.run(words.facts(image)))
@@ -221,7 +221,7 @@ def ref_of_task(task: Task) -> EnvRef | None:
     return None if container is None or container == NULL else parse_ref(container)
 
 
-async def _seen(link: Link) -> Sight | None:
+async def _seen(link: NodeLink) -> Sight | None:
     words = link.runtime.envs
     try:
         return words.parse_look(await link.run(words.look()))

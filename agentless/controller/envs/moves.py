@@ -11,8 +11,8 @@ from typing import Any
 
 from agentless.controller.envs.envs import Envs, Tell
 from agentless.controller.images.distribution import Distribution
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.conversation import conversed
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Unreachable, UsageError
 from agentless.inventory.inventory import Inventory
 from agentless.model.images.env import (
@@ -58,7 +58,7 @@ class Moves:
         """Use its shared folder, if it has one."""
         self._shared_dir = inventory.shared_dir
 
-    async def bring(self, ref: EnvRef, image: str, link: Link, tell: Callable[[Progress], None]) -> Sent:
+    async def bring(self, ref: EnvRef, image: str, link: NodeLink, tell: Callable[[Progress], None]) -> Sent:
         """Bring a version to a node, once however many ask for it. Raises what is in the way.
 
         It ends when none of them waits any more.
@@ -82,7 +82,7 @@ class Moves:
         """The ids of the images that are on their way to nodes for tasks."""
         return [image for _, image in self._coming]
 
-    async def _bring(self, ref: EnvRef, image: str, link: Link, tell: Callable[[Progress], None]) -> Sent:
+    async def _bring(self, ref: EnvRef, image: str, link: NodeLink, tell: Callable[[Progress], None]) -> Sent:
         envs = self._envs
         await envs.look()
         name = link.node.name
@@ -142,7 +142,7 @@ class Moves:
         ref, version = version_named(self._envs.records, ref)
         return ref, self._archive(self._envs.holder(ref, version.id), version.id)
 
-    async def _archive(self, link: Link, image: str) -> AsyncIterator[tuple[int, bytes]]:
+    async def _archive(self, link: NodeLink, image: str) -> AsyncIterator[tuple[int, bytes]]:
         said = b""
         async with link.stream(link.runtime.envs.export(image)) as stream:
             async for fd, data in stream:
@@ -177,7 +177,7 @@ class Moves:
         return await asyncio.shield(self._named(link, passing, loaded, mark, name, by))
 
     async def _named(
-        self, link: Link, passing: EnvRef, loaded: ImageFacts, mark: str, name: str | None, by: str
+        self, link: NodeLink, passing: EnvRef, loaded: ImageFacts, mark: str, name: str | None, by: str
     ) -> dict[str, Any]:
         envs, words = self._envs, link.runtime.envs
         try:
@@ -219,11 +219,11 @@ class Moves:
         maker = loaded.labels.get(BY) or by
         return ref, labels_of_version(ref, message, maker, envs.clock.now())
 
-    def _has(self, link: Link, ref: EnvRef) -> bool:
+    def _has(self, link: NodeLink, ref: EnvRef) -> bool:
         sight = self._envs.sights.get(link.node.name, Sight())
         return any(image.ref == ref for image in sight.images)
 
-    def _check_room(self, link: Link, ref: EnvRef, image: str) -> None:
+    def _check_room(self, link: NodeLink, ref: EnvRef, image: str) -> None:
         """Raise Refused where the node has another image of this name."""
         self._envs.check_free(link, ref.name, ref)
         sight = self._envs.sights.get(link.node.name, Sight())
@@ -235,12 +235,12 @@ class Moves:
             )
 
 
-def _unreachable(link: Link) -> AgentlessError:
+def _unreachable(link: NodeLink) -> AgentlessError:
     """What to say of a node that does not answer."""
     return link.failure or Unreachable(unreachable(link.node.name, link.observation.error))
 
 
-def first_of(links: Iterable[Link]) -> Link:
+def first_of(links: Iterable[NodeLink]) -> NodeLink:
     """The first node; raises Unreachable when none answers."""
     for link in links:
         return link
@@ -253,5 +253,5 @@ def _row(node: str, sent: Sent | AgentlessError) -> dict[str, Any]:
     return {**asdict(sent), "error": None, "exit_code": 0}
 
 
-def _names(links: Iterable[Link]) -> str:
+def _names(links: Iterable[NodeLink]) -> str:
     return ", ".join(link.node.name for link in links)

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentless.controller.envs.envs import Envs, Tell
 from agentless.controller.envs.moves import Moves
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Refused
 from agentless.model.images.env import EnvRef, Sight, check_name
 from agentless.model.tasks.claim import claim_of
@@ -49,7 +49,7 @@ class Prune:
         return {"env": name, "removed": removed, "stays": stays}
 
     async def _remove_from(
-        self, link: Link, name: str, removed: list[dict[str, str]], stays: list[dict[str, str]]
+        self, link: NodeLink, name: str, removed: list[dict[str, str]], stays: list[dict[str, str]]
     ) -> None:
         sight = self._envs.sights.get(link.node.name, Sight())
         if box := sight.container(name):
@@ -60,7 +60,9 @@ class Prune:
         for number in sorted(numbers, reverse=True):
             await self._untag(link, EnvRef(name, number).image, removed, stays)
 
-    async def _untag(self, link: Link, image: str, removed: list[dict[str, str]], stays: list[dict[str, str]]) -> None:
+    async def _untag(
+        self, link: NodeLink, image: str, removed: list[dict[str, str]], stays: list[dict[str, str]]
+    ) -> None:
         result = await link.run(link.runtime.envs.remove_image(image))
         if result.ok or "no such image" in result.err.lower():
             removed.append({"node": link.node.name, "what": image})
@@ -100,7 +102,7 @@ class Prune:
         return {"removed": removed, "stays": stays, "dry_run": dry_run}
 
 
-def _ended_in_it(link: Link, words: str) -> str:
+def _ended_in_it(link: NodeLink, words: str) -> str:
     """Which task's container, kept since its end, keeps an image by these words of the engine; empty if none does."""
     named = re.search("container ([0-9a-f]{12})", words)
     claims = [claim_of(each) for each in link.containers if named and each.id.startswith(named[1])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.tasks import Tasks
 from agentless.model.files.task_files import Output
@@ -119,7 +119,7 @@ class ExpectedOutputs:
             return "coming", f"waits for {words}"
         return "coming", "on its way"
 
-    def _in_front(self, link: Link) -> str:
+    def _in_front(self, link: NodeLink) -> str:
         """The tasks whose outputs this node sends at present, in words."""
         tasks = [task for task, coming in self.arriving.items() if coming.node == link.node.name]
         words = ", ".join(f"task {task}{self._so_far(task)}" for task in tasks[:_NAMED])

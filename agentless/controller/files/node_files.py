@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.lookup import Lookup
 from agentless.engines.node_files import NodeFiles
@@ -18,7 +18,7 @@ from agentless.model.command import Command
 from agentless.model.files.location import Kind, Way, split
 from agentless.model.nodes.node import unreachable
 from agentless.model.text import both_ends, shown
-from agentless.remote.session import Pipe
+from agentless.remote.streams import Pipe
 
 _KINDS: dict[str, Kind] = {"folder": "folder", "other": "other"}
 _NOWHERE = ("No such container:path", "Could not find the file", "could not be found on container")
@@ -61,7 +61,7 @@ class Files:
     # ------------------------------------------------------------------ inside
 
     def _program(
-        self, link: Link, container: str | None, way: Way, path: str, is_folder: bool, arguments: Sequence[str]
+        self, link: NodeLink, container: str | None, way: Way, path: str, is_folder: bool, arguments: Sequence[str]
     ) -> Command:
         if container is not None:
             if way == "rsync":
@@ -74,7 +74,7 @@ class Files:
             return self._files.send(path, is_folder=is_folder)
         return self._files.receive(path, secrets.token_hex(8))
 
-    async def _at(self, place: str) -> tuple[Link, str | None]:
+    async def _at(self, place: str) -> tuple[NodeLink, str | None]:
         """The link to the node, and the container there that is meant, None: the node itself."""
         task = None if place in self._nodes.links else self._lookup.find(place)
         node = place if task is None else task.node
@@ -90,7 +90,7 @@ class Files:
             raise Unreachable(unreachable(link.node.name, link.observation.error))
         return link, task.container if task else None
 
-    async def _inside(self, link: Link, container: str, path: str) -> Kind:
+    async def _inside(self, link: NodeLink, container: str, path: str) -> Kind:
         """What is at a path in a container: the first member of a tar stream of it says so."""
         kind, words = await self._first_member(link, container, path)
         if kind is not None:
@@ -102,7 +102,7 @@ class Files:
         parent, _ = await self._first_member(link, container, _inner_folder(path))
         return "nothing" if parent == "folder" else "orphan"
 
-    async def _first_member(self, link: Link, container: str, path: str) -> tuple[Kind | None, str]:
+    async def _first_member(self, link: NodeLink, container: str, path: str) -> tuple[Kind | None, str]:
         words, first = b"", Fed(Tar().next())
         async with link.session.stream(link.runtime.copy(container, _outer(path), into=False)) as stream:
             async for fd, data in stream:

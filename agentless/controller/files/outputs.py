@@ -16,7 +16,7 @@ from typing import Any
 from agentless.controller.files.expected_outputs import Arriving, ExpectedOutputs
 from agentless.controller.guarded import guarded_item
 from agentless.controller.in_thread import in_thread
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError
 from agentless.formats.tar import CHUNK, Fed
@@ -24,7 +24,7 @@ from agentless.model.files.task_files import UNFINISHED, Output, Upload, within
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import next_try
 from agentless.model.text import both_ends
-from agentless.remote.session import Stream
+from agentless.remote.streams import Stream
 from agentless.rules.files.task_files import changed_paths
 from agentless.rules.tasks.retention import LARGE
 from agentless.stores.files.arrivals import Arrival, Placed, Unpacking, Unusable, ZerosAhead, arrive
@@ -63,7 +63,7 @@ class Outputs:
                 with guarded_item(f"task {first}: outputs that are lost"):
                     self._settle_lost(first)
 
-    async def bring(self, link: Link, task: Task, may_be_large: Callable[[], bool]) -> None:
+    async def bring(self, link: NodeLink, task: Task, may_be_large: Callable[[], bool]) -> None:
         """Fetch all outputs of an ended task, and put them in their places. Raises what went wrong.
 
         Once they are known to be large `may_be_large` is asked; if they may not, PutOff is raised.
@@ -110,7 +110,7 @@ class Outputs:
             self._ledger.publish(task, "outputs-lost", lost)
 
     async def _one(
-        self, link: Link, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
+        self, link: NodeLink, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
     ) -> Brought:
         try:
             return await self._fetched(link, task, output, uploads, may_be_large)
@@ -126,7 +126,7 @@ class Outputs:
             raise StateError(f"the outputs of task {task.id} cannot be written: {where}: {error.strerror}") from None
 
     async def _fetched(
-        self, link: Link, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
+        self, link: NodeLink, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
     ) -> Brought:
         files, container = link.runtime.workspace, task.container_ref
         folder, gone = task.spec.workdir or "/", "its container was removed before it was brought"
@@ -184,7 +184,7 @@ class Outputs:
 
     async def _fetch(
         self,
-        link: Link,
+        link: NodeLink,
         task: Task,
         path: str,
         unpacking: Callable[[bool], Unpacking],
@@ -198,7 +198,7 @@ class Outputs:
 
     async def _unpacked(
         self,
-        link: Link,
+        link: NodeLink,
         task: Task,
         path: str,
         unpacking: Unpacking,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.tasks import Tasks
 from agentless.engines.docker.engine import ImageMissing
@@ -96,7 +96,7 @@ class Uploads:
             if self.store.missing(self.store.get(upload.snapshot)):
                 raise Refused(f"the upload of {upload.source} is not whole; submit it again")
 
-    async def prepare(self, link: Link, task: Task, tell: Callable[[str], None]) -> Prepared | None:
+    async def prepare(self, link: NodeLink, task: Task, tell: Callable[[str], None]) -> Prepared | None:
         """Make sure that the node has an image with the files of a task; None for one without files.
 
         `tell` is told how far it is. Raises ImageMissing when the task's own image is not there.
@@ -115,7 +115,7 @@ class Uploads:
                 self._ready[about] = self._clock.now(), prepared
             return prepared
 
-    def forget(self, link: Link) -> None:
+    def forget(self, link: NodeLink) -> None:
         """Look again whether this node has the images that it had."""
         self._ready = {about: ready for about, ready in self._ready.items() if about[0] != link.node.name}
 
@@ -138,7 +138,7 @@ class Uploads:
 
     # ------------------------------------------------------------------ preparing
 
-    async def _prepare(self, link: Link, task: Task, line: str, tell: Callable[[str], None]) -> Prepared:
+    async def _prepare(self, link: NodeLink, task: Task, line: str, tell: Callable[[str], None]) -> Prepared:
         facts, images = await self._look(link, task)
         if task.spec.image_id not in (None, facts.id):
             raise ImageMissing(f"{task.spec.image} is another image on {link.node.name}")
@@ -160,7 +160,7 @@ class Uploads:
             await self._remove_old(link, [str(image) for image in mine])
         return Prepared(str(found), workdir)
 
-    async def _look(self, link: Link, task: Task) -> tuple[ImageFacts, tuple[FilesImage, ...]]:
+    async def _look(self, link: NodeLink, task: Task) -> tuple[ImageFacts, tuple[FilesImage, ...]]:
         files, image = link.runtime.workspace, task.spec.image or ""
         result = await link.run(files.look(image))
         if not result.ok:
@@ -171,7 +171,7 @@ class Uploads:
 
     async def _make(
         self,
-        link: Link,
+        link: NodeLink,
         image: FilesImage,
         others: list[FilesImage],
         tree: Tree,
@@ -206,7 +206,9 @@ class Uploads:
                 yield _Way(base, rest, 1, copies, other)
         yield _Way(base, tree, 1)
 
-    async def _send(self, link: Link, image: FilesImage, way: _Way, owner: Owner, tell: Callable[[str], None]) -> None:
+    async def _send(
+        self, link: NodeLink, image: FilesImage, way: _Way, owner: Owner, tell: Callable[[str], None]
+    ) -> None:
         """Let the node make the image of what is sent to it. Raises RuntimeFailed with what the node said."""
         mark, tree = secrets.token_hex(16), way.tree
         script = link.runtime.workspace.make(way.base, image, mark, way.other or "", way.copies)
@@ -234,7 +236,7 @@ class Uploads:
 
     # ------------------------------------------------------------------ tidying
 
-    async def _remove_old(self, link: Link, images: list[str]) -> None:
+    async def _remove_old(self, link: NodeLink, images: list[str]) -> None:
         """Remove versions that there are newer ones of, unless a launch that is under way wants them."""
         launching = [self._tasks.live.get(task) for task in self._tasks.launching]
         wanted = {task.spec.uploads for task in launching if task}
@@ -244,7 +246,7 @@ class Uploads:
         with contextlib.suppress(AgentlessError):
             await link.run(link.runtime.workspace.tidy(sorted(old)))
 
-    async def _tidy(self, link: Link) -> None:
+    async def _tidy(self, link: NodeLink) -> None:
         """Remove from a node what nobody has needed for long, whichever controller has made it."""
         files, now = link.runtime.workspace, self._clock.now()
         words = (await link.run(files.tidy())).out
@@ -273,7 +275,7 @@ async def _quietly(work: object) -> None:
         _log.info("tidying up after uploads: %s", error)
 
 
-async def _begun(shell: Shell, mark: str, link: Link) -> bytes | None:
+async def _begun(shell: Shell, mark: str, link: NodeLink) -> bytes | None:
     """Wait for the mark; what was said instead when it never came."""
     seen = b""
     try:

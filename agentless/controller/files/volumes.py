@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.events import EventBus, TaskChanged
@@ -169,7 +169,7 @@ class Volumes:
         if self._known.get(node) != (now := frozenset(names)):
             self._known[node], self._unsaved = now, True
 
-    def _check_unused(self, link: Link, volume: VolumeView) -> None:
+    def _check_unused(self, link: NodeLink, volume: VolumeView) -> None:
         live = [task for task in volume.tasks if task in self._tasks.live and self._tasks.live[task].live]
         if live:
             raise Refused(
@@ -182,14 +182,14 @@ class Volumes:
                 f"has ended; agentless rm {first} removes that"
             )
 
-    async def _reached(self, node: str) -> Link:
+    async def _reached(self, node: str) -> NodeLink:
         link = self._nodes.link(node)
         await link.ready()
         if not link.online:
             raise Unreachable(unreachable(node, link.observation.error))
         return link
 
-    async def _of(self, link: Link, *, sizes: bool) -> list[VolumeView]:
+    async def _of(self, link: NodeLink, *, sizes: bool) -> list[VolumeView]:
         asked = [link.run(link.runtime.volumes.all())]
         asked += [link.run(link.runtime.volumes.sizes())] if sizes else []
         found, *counted = await asyncio.gather(*asked, return_exceptions=True)

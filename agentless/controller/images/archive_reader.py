@@ -9,7 +9,7 @@ import re
 from agentless.controller.images.layer_spool import CHUNK, Depot
 from agentless.errors import Timeout
 from agentless.model.text import both_ends
-from agentless.remote.session import Stream
+from agentless.remote.streams import Stream
 from agentless.rules.images import compressed, layers
 from agentless.rules.images.layers import Image
 

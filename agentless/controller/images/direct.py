@@ -11,13 +11,13 @@ import secrets
 from collections.abc import Mapping, Sequence
 
 from agentless.controller.images.upload import Job
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.engines.docker.images import short
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Timeout, TooMuch
 from agentless.model.command import ANSWER, Command, Result
 from agentless.model.images.transfer import Progress, Sent
 from agentless.model.text import both_ends
-from agentless.remote.session import Stream
+from agentless.remote.streams import Stream
 from agentless.rules.images import layers
 
 WITHIN = 12 * 3600.0
@@ -26,7 +26,7 @@ WITHIN = 12 * 3600.0
 Outcomes = dict[str, Sent | AgentlessError]
 
 
-async def reachable(source: Link, targets: Sequence[Link]) -> list[Link]:
+async def reachable(source: NodeLink, targets: Sequence[NodeLink]) -> list[NodeLink]:
     """Those that the source reaches by itself."""
     images = source.runtime.images
     direct = [link for link in targets if link.node.connection != "local" and not link.node.jump]
@@ -37,7 +37,7 @@ async def reachable(source: Link, targets: Sequence[Link]) -> list[Link]:
     return [link for number, link in enumerate(direct) if number in numbers]
 
 
-async def straight(job: Job, links: Sequence[Link], kept: int, packer: str | None) -> Outcomes:
+async def straight(job: Job, links: Sequence[NodeLink], kept: int, packer: str | None) -> Outcomes:
     """From the source to the others by its own ssh; raises what goes wrong with the source."""
     began = asyncio.get_running_loop().time()
     source, image = job.source, job.image
@@ -63,7 +63,7 @@ async def straight(job: Job, links: Sequence[Link], kept: int, packer: str | Non
     return found
 
 
-async def shared(job: Job, links: Sequence[Link], kept: int, packer: str | None, folder: str) -> Outcomes:
+async def shared(job: Job, links: Sequence[NodeLink], kept: int, packer: str | None, folder: str) -> Outcomes:
     """Through a folder that all of them have; raises what goes wrong with the source."""
     began = asyncio.get_running_loop().time()
     source, image = job.source, job.image
@@ -78,7 +78,7 @@ async def shared(job: Job, links: Sequence[Link], kept: int, packer: str | None,
         digest, size = lines[1], int(lines[2])
         _say(job, links, f"reading it from {folder}")
 
-        async def take(link: Link) -> Sent | AgentlessError:
+        async def take(link: NodeLink) -> Sent | AgentlessError:
             try:
                 result = await _streamed(link, link.runtime.images.take(image.id, packer, file, digest))
             except AgentlessError as error:
@@ -94,7 +94,7 @@ async def shared(job: Job, links: Sequence[Link], kept: int, packer: str | None,
 _SUFFIX: Mapping[str | None, str] = {None: "", "zstd": ".zst", "gzip": ".gz"}
 
 
-async def _drop(file: str, links: Sequence[Link]) -> None:
+async def _drop(file: str, links: Sequence[NodeLink]) -> None:
     """Remove it, from whichever node still answers."""
     for link in links:
         with contextlib.suppress(AgentlessError):
@@ -102,7 +102,7 @@ async def _drop(file: str, links: Sequence[Link]) -> None:
             return
 
 
-async def _streamed(link: Link, command: Command) -> Result:
+async def _streamed(link: NodeLink, command: Command) -> Result:
     """As `run`, on a leash: it takes long."""
     async with link.stream(command) as stream:
         out = {1: b"", 2: b""}
@@ -130,7 +130,7 @@ async def _read(stream: Stream) -> tuple[list[str], str]:
 
 
 async def _taken(
-    job: Job, link: Link, result: Result, what: tuple[int, int, str], began: float
+    job: Job, link: NodeLink, result: Result, what: tuple[int, int, str], began: float
 ) -> Sent | AgentlessError:
     """How it ended on a node, which gets the tags now."""
     images, image = link.runtime.images, job.image
@@ -147,12 +147,12 @@ async def _taken(
     return Sent(link.node.name, image.id, sent, image.size, count - kept, count, seconds, how)
 
 
-def _say(job: Job, links: Sequence[Link], step: str) -> None:
+def _say(job: Job, links: Sequence[NodeLink], step: str) -> None:
     for link in links:
         job.tell(Progress(link.node.name, step, 0, None, 0, None, None))
 
 
-def _unreached(source: Link, link: Link) -> Refused:
+def _unreached(source: NodeLink, link: NodeLink) -> Refused:
     return Refused(
         f"{source.node.name} does not reach {link.node.name} by itself: `ssh {link.node.host}` there needs a key of "
         "its own and the host key in its known_hosts; or leave the way to the controller"

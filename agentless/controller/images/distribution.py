@@ -15,8 +15,8 @@ from typing import Any
 from agentless.controller.images.direct import Outcomes, reachable, shared, straight
 from agentless.controller.images.source import Supplies
 from agentless.controller.images.upload import Delivery, Job
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.link_speed import Speeds
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.engines.docker.images import LayerMissing, Place, short
 from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
@@ -62,8 +62,8 @@ class Distribution:
     async def send(
         self,
         image: str,
-        source: Link,
-        targets: Sequence[Link],
+        source: NodeLink,
+        targets: Sequence[NodeLink],
         *,
         tags: Sequence[str],
         tell: Tell = _silent,
@@ -103,7 +103,7 @@ class Distribution:
 
     # ------------------------------------------------------------------ looking
 
-    async def _describe(self, image: str, source: Link) -> Image:
+    async def _describe(self, image: str, source: NodeLink) -> Image:
         key = source.node.name, image
         if key not in self._known:
             images = source.runtime.images
@@ -113,8 +113,8 @@ class Distribution:
             self._known[key] = found
         return self._known[key]
 
-    async def _look(self, job: Job, links: Mapping[str, Link]) -> dict[str, Place | AgentlessError]:
-        async def look(link: Link) -> Place | AgentlessError:
+    async def _look(self, job: Job, links: Mapping[str, NodeLink]) -> dict[str, Place | AgentlessError]:
+        async def look(link: NodeLink) -> Place | AgentlessError:
             images = link.runtime.images
             try:
                 place = images.parse_look(job.image, await _run(link, images.look(job.image, job.tags)))
@@ -130,7 +130,7 @@ class Distribution:
     # ------------------------------------------------------------------ sending
 
     async def _round(
-        self, job: Job, way: _Way, links: Mapping[str, Link], places: Mapping[str, Place], whole: set[str]
+        self, job: Job, way: _Way, links: Mapping[str, NodeLink], places: Mapping[str, Place], whole: set[str]
     ) -> Outcomes:
         """Send to those that lack something. Who is being sent the same by another request is waited for instead."""
         busy = [self._going[job.image.id, name] for name in places if (job.image.id, name) in self._going]
@@ -149,7 +149,7 @@ class Distribution:
         return sent
 
     async def _send(
-        self, job: Job, way: _Way, links: Mapping[str, Link], places: Mapping[str, Place], kept: Mapping[str, int]
+        self, job: Job, way: _Way, links: Mapping[str, NodeLink], places: Mapping[str, Place], kept: Mapping[str, int]
     ) -> Outcomes:
         """By the way that was asked for, or the best one."""
         targets, least = [links[name] for name in places], min(kept.values())
@@ -172,7 +172,7 @@ class Distribution:
         return done
 
     async def _through(
-        self, job: Job, links: Mapping[str, Link], kept: Mapping[str, int], packer: str | None
+        self, job: Job, links: Mapping[str, NodeLink], kept: Mapping[str, int], packer: str | None
     ) -> Outcomes:
         """Through the controller."""
         async with self._supplies.take(job, min(kept.values()), packer) as supply:
@@ -199,7 +199,7 @@ class Distribution:
                 return error
 
 
-async def _run(link: Link, command: Command) -> Result:
+async def _run(link: NodeLink, command: Command) -> Result:
     await link.ready()
     return await link.run(command)
 
@@ -220,7 +220,7 @@ def _unlucky(job: Job, node: str) -> Refused:
     return Refused(f"others were sending image {short(job.image.id)} to {node}, and did not end it; try again")
 
 
-def _other_store(job: Job, link: Link, place: Place) -> RuntimeFailed:
+def _other_store(job: Job, link: NodeLink, place: Place) -> RuntimeFailed:
     source, target = job.source.node.name, link.node.name
     one, other = (target, source) if place.containerd else (source, target)
     return RuntimeFailed(

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentless.controller.images.archive_reader import WHOLE
 from agentless.controller.images.layer_spool import Depot
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Timeout
 from agentless.model.command import Result
 from agentless.model.images.transfer import Progress, Sent
@@ -36,7 +36,7 @@ class Job:
     """What is to be sent, from where, with which tags; and who hears how far it is."""
 
     image: Image
-    source: Link
+    source: NodeLink
     tags: tuple[str, ...]
     tell: Callable[[Progress], None]
 
@@ -58,7 +58,7 @@ class _Step:
 class Delivery:
     """Sends what a node lacks: `kept` layers, from the bottom, it has."""
 
-    def __init__(self, job: Job, link: Link, kept: int, packer: str | None, depot: Depot) -> None:
+    def __init__(self, job: Job, link: NodeLink, kept: int, packer: str | None, depot: Depot) -> None:
         self._image, self._tags, self._tell = job.image, job.tags, job.tell
         self._link, self._packer, self._depot = link, packer, depot
         self._kept = self._at = kept

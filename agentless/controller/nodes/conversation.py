@@ -8,7 +8,7 @@ from collections.abc import AsyncIterable, Callable
 from agentless.errors import RuntimeFailed, TooMuch
 from agentless.model.command import ANSWER, Result
 from agentless.ports import Shell
-from agentless.remote.session import GREETING
+from agentless.remote.worker import GREETING
 
 
 async def conversed(

@@ -67,7 +67,7 @@ class Exclusions:
         after, lifted = resumed(record, gpu, there, seen.xids, self.policy)
         if lifted:
             self._records.keep(node, after)
-        if gpu is None and (broken := link.mended()):
+        if gpu is None and (broken := link.breakdowns.mended()):
             lifted = (*lifted, f"was degraded: {broken}")
         if lifted:
             self._news.note(node, "resumed", f"by {by or self._tasks.owner}; {'; '.join(lifted)}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, HostKeyRejected, Refused, StateError
 
 
@@ -36,7 +36,7 @@ class HostKeys:
     def __init__(self, known_hosts: Path) -> None:
         self._known_hosts = known_hosts
 
-    async def ask(self, link: Link) -> HostKey:
+    async def ask(self, link: NodeLink) -> HostKey:
         """What the node shows now; raises what keeps the node from being asked."""
         await link.ready()
         failure = link.failure
@@ -47,7 +47,7 @@ class HostKeys:
             raise failure
         return HostKey(link.node.name, True)
 
-    async def record(self, link: Link, fingerprint: str) -> HostKey:
+    async def record(self, link: NodeLink, fingerprint: str) -> HostKey:
         """Record the shown key if it is the one with this fingerprint, and connect."""
         failure = link.failure
         if not isinstance(failure, HostKeyRejected):
@@ -60,11 +60,11 @@ class HostKeys:
         await link.ready()
         return await self.ask(link)
 
-    async def ask_all(self, links: Iterable[Link]) -> list[HostKey]:
+    async def ask_all(self, links: Iterable[NodeLink]) -> list[HostKey]:
         """What these nodes show now, all asked at once; one that cannot be asked says why."""
         return list(await asyncio.gather(*(_or_error(link, self.ask(link)) for link in links)))
 
-    async def record_all(self, fingerprints: Mapping[Link, str]) -> list[HostKey]:
+    async def record_all(self, fingerprints: Mapping[NodeLink, str]) -> list[HostKey]:
         """Record the shown key of each of these nodes, likewise."""
         work = (_or_error(link, self.record(link, shown)) for link, shown in fingerprints.items())
         return list(await asyncio.gather(*work))
@@ -82,7 +82,7 @@ class HostKeys:
             raise StateError(f"{self._known_hosts} cannot be written: {error.strerror}") from None
 
 
-async def _or_error(link: Link, work: Coroutine[Any, Any, HostKey]) -> HostKey:
+async def _or_error(link: NodeLink, work: Coroutine[Any, Any, HostKey]) -> HostKey:
     try:
         return await work
     except AgentlessError as error:

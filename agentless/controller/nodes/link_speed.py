@@ -6,10 +6,10 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Iterable
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError
 from agentless.model.command import Command
-from agentless.remote.session import CHUNK
+from agentless.remote.worker import CHUNK
 
 PROBE = 8 * CHUNK
 WITHIN = 1.0
@@ -23,11 +23,11 @@ class Speeds:
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, float]] = {}
 
-    async def slowest(self, links: Iterable[Link]) -> float:
+    async def slowest(self, links: Iterable[NodeLink]) -> float:
         """That of the slowest of them that answer."""
         return min(await asyncio.gather(*(self._of(link) for link in links)))
 
-    async def _of(self, link: Link) -> float:
+    async def _of(self, link: NodeLink) -> float:
         now = asyncio.get_running_loop().time
         began = now()
         known = self._known.get(link.node.name)

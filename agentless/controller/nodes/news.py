@@ -9,7 +9,7 @@ from agentless.controller.state.events import EventBus, News, NodeObserved
 from agentless.controller.state.ledger import Ledger
 from agentless.model.nodes.cluster import Node
 from agentless.ports import Clock
-from agentless.remote.session import Allowance
+from agentless.remote.token_bucket import TokenBucket
 
 RECORDED = 60, 0.1
 """Changes of a node's state that are recorded at once, and per second: a node that changes with every sample would
@@ -30,7 +30,7 @@ class NodeNews:
         self._clock = clock
         self._gists: dict[str, object] = {}
         self._states: dict[str, tuple[str, str]] = {}
-        self._allowed: dict[str, Allowance] = {}
+        self._allowed: dict[str, TokenBucket] = {}
         bus.subscribe(NodeObserved, self._observed)
 
     def note(self, name: str, event: str, cause: str) -> None:
@@ -52,7 +52,7 @@ class NodeNews:
         node = self._nodes.cluster([name]).nodes[name]
         self._intruders.look(node)
         before, now, news = self._states.get(name), (node.state, node.reason), self._news(node)
-        allowance = self._allowed.setdefault(name, Allowance(*RECORDED))
+        allowance = self._allowed.setdefault(name, TokenBucket(*RECORDED))
         if before != now and (before or node.state != "online") and not allowance.take(1):
             self._ledger.tell(news)
         else:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.engines.client_warnings import WithoutWarnings
 from agentless.engines.docker.engine import AsItIs
 from agentless.errors import RuntimeFailed, Timeout, TooMuch, Unreachable
@@ -16,7 +16,7 @@ from agentless.model.command import escaped
 from agentless.model.nodes.node import unreachable
 from agentless.model.terminal import Size
 from agentless.ports import Shell, Terminal
-from agentless.remote.session import GREETING
+from agentless.remote.worker import GREETING
 
 BEGIN_WITHIN = 20.0
 """Seconds in which the program must have begun: an engine under load is slow, a `sudo` that asks waits for ever."""
@@ -72,7 +72,7 @@ class Program:
 
 
 @asynccontextmanager
-async def started(link: Link, container: str, command: Sequence[str], size: Size | None) -> AsyncIterator[Program]:
+async def started(link: NodeLink, container: str, command: Sequence[str], size: Size | None) -> AsyncIterator[Program]:
     """Start a program in this container."""
     await link.ready()
     if not link.online:
@@ -91,7 +91,7 @@ async def started(link: Link, container: str, command: Sequence[str], size: Size
             yield program
 
 
-async def _begin(link: Link, program: Program, mark: str) -> None:
+async def _begin(link: NodeLink, program: Program, mark: str) -> None:
     try:
         async with asyncio.timeout(BEGIN_WITHIN):
             printed = await program.begin(mark)

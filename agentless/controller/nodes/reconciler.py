@@ -45,7 +45,7 @@ class Reconciler:
             for name, link in self._nodes.links.items():
                 if link.online:
                     with guarded_item(f"{name}: its containers"):
-                        self._seen(ContainersSeen(name, Sighting(link.containers, asked_at=0.0), link.booted_at))
+                        self._seen(ContainersSeen(name, Sighting(link.containers, asked_at=0.0), link.cache.booted_at))
 
     def catch_up(self, task_id: str) -> None:
         """Reconcile a task after its launch with what its node reported meanwhile: it may have ended."""

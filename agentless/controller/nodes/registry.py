@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from agentless.controller.guarded import guarded
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.homes import Homes
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.state.events import ContainersSeen, EventBus, NodeObserved
 from agentless.controller.state.reservation_book import ReservationBook
@@ -43,7 +43,7 @@ class Nodes:
         bus: EventBus,
         clock: Clock,
     ) -> None:
-        self.links: dict[str, Link] = {}
+        self.links: dict[str, NodeLink] = {}
         self._tasks = tasks
         self._records = records
         self._reservations = reservations
@@ -51,14 +51,14 @@ class Nodes:
         self._bus = bus
         self._clock = clock
 
-    def link(self, node: str) -> Link:
+    def link(self, node: str) -> NodeLink:
         """The link to a node; raises NotFound with the nearest name."""
         if node not in self.links:
             hint = nearest(node, self.links)
             raise NotFound(f"no node {node!r} in the inventory{hint}; agentless nodes lists them")
         return self.links[node]
 
-    def link_of(self, task: Task) -> Link:
+    def link_of(self, task: Task) -> NodeLink:
         """The link to a task's node; raises Refused if the task has none, Unreachable if the inventory lacks it."""
         if task.node is None:
             raise Refused(f"task {task.id} is {task.state}: it is on no node yet")
@@ -66,7 +66,7 @@ class Nodes:
             raise Unreachable(f"{task.node} is not in the inventory any more; add it again to reach its tasks")
         return self.links[task.node]
 
-    def _has(self, link: Link) -> bool:
+    def _has(self, link: NodeLink) -> bool:
         """Whether this link is still in use: the inventory may have changed."""
         return self.links.get(link.node.name) is link
 
@@ -117,7 +117,7 @@ class Nodes:
 
     # -------------------------------------------------------------- life cycle
 
-    async def follow(self, inventory: Inventory, connect: Callable[[NodeConfig], Link]) -> None:
+    async def follow(self, inventory: Inventory, connect: Callable[[NodeConfig], NodeLink]) -> None:
         """Connect new nodes of the inventory, reconnect changed ones, disconnect removed ones."""
         before = self.links
         kept = {name: link for name, link in before.items() if inventory.nodes.get(name) == link.node}
@@ -132,16 +132,16 @@ class Nodes:
 
     # ------------------------------------------------------------------ from links
 
-    def node_changed(self, link: Link) -> None:
+    def node_changed(self, link: NodeLink) -> None:
         """A node has a new observation."""
         if self._has(link):
             self._homes.settle(link.node.name, link.observation, self._observation)
             self._bus.emit(NodeObserved(link.node.name, link.observation))
 
-    def sighted(self, link: Link, sighting: Sighting) -> None:
+    def sighted(self, link: NodeLink, sighting: Sighting) -> None:
         """A node has reported containers."""
         if self._has(link):
-            self._bus.emit(ContainersSeen(link.node.name, sighting, link.booted_at))
+            self._bus.emit(ContainersSeen(link.node.name, sighting, link.cache.booted_at))
 
     # ------------------------------------------------------------------ inside
 
@@ -153,8 +153,8 @@ class Nodes:
         return called(container, claim, self._tasks.controller, self._tasks.remembered(claim.task))
 
 
-async def _close(links: Iterable[Link]) -> None:
-    async def close(link: Link) -> None:
+async def _close(links: Iterable[NodeLink]) -> None:
+    async def close(link: NodeLink) -> None:
         with guarded(f"closing: {link.node.name}"):
             await link.close()
 

@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Mapping
 
-from agentless.controller.nodes.connection import SAMPLE_SOON
+from agentless.controller.nodes.link.sampler import SAMPLE_SOON
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.state.events import EventBus

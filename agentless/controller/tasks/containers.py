@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
@@ -19,7 +19,7 @@ class Containers:
         self._ledger = ledger
         self._lookup = lookup
 
-    async def do(self, link: Link, task: Task, command: Command) -> None:
+    async def do(self, link: NodeLink, task: Task, command: Command) -> None:
         """Run an engine command, then look: what the node reports afterwards decides."""
         await link.ready()
         result = await link.run(command)

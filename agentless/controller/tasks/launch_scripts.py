@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import Refused
 from agentless.model.command import Command, Result
 from agentless.model.tasks.launch import Launch
@@ -27,7 +27,7 @@ _STUCK = "{}: launches before this one have not been answered for {:g} s; see wh
 class _Wanted:
     """A launch that waits, the script of it alone, and where its answer goes."""
 
-    link: Link
+    link: NodeLink
     runtime: Runtime
     launch: Launch
     alone: Command
@@ -48,7 +48,7 @@ class Launches:
         self._under_way: set[asyncio.Task[None]] = set()
         self._answered = asyncio.Event()
 
-    async def run(self, link: Link, runtime: Runtime, launch: Launch) -> Result:
+    async def run(self, link: NodeLink, runtime: Runtime, launch: Launch) -> Result:
         """The answer to a launch. Raises NoAnswer, Refused, or what is wrong with the launch itself."""
         alone = runtime.launches([launch])  # here, since what is wrong with it concerns no other
         wanted = _Wanted(link, runtime, launch, alone, asyncio.get_running_loop().create_future())

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.events import EventBus, LaunchWanted
@@ -164,10 +164,10 @@ class Launcher:
             except ImageMissing:
                 await self._preparation.provide(link, task)
                 container = await self._try(link, task)
-            link.succeeded(task)
+            link.breakdowns.succeeded(task)
             await self._answered(link, task, container)
         except NodeBroken as error:
-            link.failed(task, error)
+            link.breakdowns.failed(task, error)
             raise
         except NodeUnfit as error:
             if self._is_unfit_everywhere(task):
@@ -185,7 +185,7 @@ class Launcher:
         rest = task.spec.without(task.node or "")
         return never(self._nodes.cluster(), rest, task.owner) is not None
 
-    async def _answered(self, link: Link, task: Task, container: str) -> None:
+    async def _answered(self, link: NodeLink, task: Task, container: str) -> None:
         program = "systemd-run" if task.spec.on_node_itself else "docker run"
         try:
             await self._commits.apply(task.id, Launched(container), f"{program} on {link.node.name} answered")
@@ -197,7 +197,7 @@ class Launcher:
         if task_id in self._tasks.live:
             self._ledger.apply(task_id, event, cause)
 
-    async def _try(self, link: Link, task: Task) -> str:
+    async def _try(self, link: NodeLink, task: Task) -> str:
         if task.placement is None:
             raise AssertionError("a task is placed before it is launched")
         prepared = await self._preparation.files(link, task)
@@ -238,7 +238,7 @@ class Launcher:
         return task
 
 
-async def _look(link: Link, task: str, runtime: Runtime) -> None:
+async def _look(link: NodeLink, task: str, runtime: Runtime) -> None:
     await link.ready()
     try:
         await link.look(task, runtime)

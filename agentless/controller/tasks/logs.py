@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.events import EventBus
 from agentless.controller.state.lookup import Lookup
@@ -140,14 +140,14 @@ class TaskLogs:
         if stream.exit_code != 0:
             raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(words.decode('utf-8', 'replace'))}")
 
-    def _begin(self, link: Link, task: Task, query: LogQuery, reading: Reading) -> bytes:
+    def _begin(self, link: NodeLink, task: Task, query: LogQuery, reading: Reading) -> bytes:
         """Where to go on before anything has come; nothing, where that is to ask again."""
         engine = link.observation.engine
         if query.tail != 0 or query.position or not engine or reading.place is None:
             return b""
         return str(Position(task.id, place=Place.at(self._clock.now() + engine.clock))).encode()
 
-    async def _make_sure_of_its_end(self, link: Link, task: Task, *, is_failure: bool) -> None:
+    async def _make_sure_of_its_end(self, link: NodeLink, task: Task, *, is_failure: bool) -> None:
         """Raises NoAnswer when the log of a task has ended, and the task has not: an engine was restarted."""
         live = self._tasks.live
         await self._bus.until(lambda: task.id not in live, END_WITHIN)

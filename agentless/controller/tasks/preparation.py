@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from agentless.controller.envs.moves import Moves
 from agentless.controller.files.uploads import Uploads
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.state.events import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.engines.docker.engine import Held
@@ -38,18 +38,18 @@ class Preparation:
         self._bus = bus
         self._clock = clock
 
-    async def files(self, link: Link, task: Task) -> Prepared | None:
+    async def files(self, link: NodeLink, task: Task) -> Prepared | None:
         """The image with the files of a task, None if it has none. Raises ImageMissing if its own image is missing."""
         if not task.spec.uploads:
             return None
         work = self._uploads.prepare(link, task, lambda words: self._tell(task.id, words))
         return await self._unless_stopped(task, work)
 
-    def forget_files(self, link: Link) -> None:
+    def forget_files(self, link: NodeLink) -> None:
         """Check the images with files on this node again before the next launch."""
         self._uploads.forget(link)
 
-    async def provide(self, link: Link, task: Task) -> None:
+    async def provide(self, link: NodeLink, task: Task) -> None:
         """Bring the image to the node. Images of envs come from another node, never from a registry."""
         spec = task.spec
         if spec.container is not None and spec.image_id is not None:
@@ -64,7 +64,7 @@ class Preparation:
         else:
             await self.pull(link, task, missing=True)
 
-    async def pull(self, link: Link, task: Task, *, missing: bool) -> None:
+    async def pull(self, link: NodeLink, task: Task, *, missing: bool) -> None:
         """Have the node pull the image, unless it is that of an env; raises RuntimeFailed or NoAnswer.
 
         It may be there already if not `missing`.
@@ -78,7 +78,7 @@ class Preparation:
 
     # ------------------------------------------------------------------ inside
 
-    async def _bring(self, link: Link, task: Task, ref: EnvRef, image: str) -> None:
+    async def _bring(self, link: NodeLink, task: Task, ref: EnvRef, image: str) -> None:
         reported = 0.0
 
         def tell(progress: Progress) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from agentless.controller.files.outputs import Outputs, PutOff
 from agentless.controller.guarded import guarded, guarded_item
 from agentless.controller.in_thread import in_thread
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.events import EventBus, News
 from agentless.controller.state.tasks import Tasks
@@ -136,7 +136,7 @@ class Retention:
         elif link := self._nodes.links.get(task["node"]):
             self._begin(link)
 
-    def _begin(self, link: Link) -> None:
+    def _begin(self, link: NodeLink) -> None:
         name, now = link.node.name, self._clock.now()
         containers, keep, due = self._idle.get(name, ((), self.keep, 0.0))
         if not link.online or (name in self._at_work and not self._outputs.expected.waiting):
@@ -152,7 +152,7 @@ class Retention:
         elif not todo.bring:
             self._idle[name] = (link.containers, self.keep, todo.due)
 
-    def _chores(self, link: Link) -> Chores:
+    def _chores(self, link: NodeLink) -> Chores:
         now = self._clock.now()
         found = [self._ended(container) for container in link.containers if container.over]
         # Of a machine that is in the inventory twice, each name shows the container: only its own fetches the log.
@@ -174,7 +174,7 @@ class Retention:
 
     # ------------------------------------------------------------------ doing it
 
-    async def _work(self, link: Link) -> None:
+    async def _work(self, link: NodeLink) -> None:
         """Until there is nothing left to do, or the node does not answer: it is begun again when it does."""
         try:
             while (todo := self._chores(link)) and (todo.fetch or todo.remove or todo.reap):
@@ -194,18 +194,18 @@ class Retention:
         finally:  # in the same step as the last look: what is due from here on is begun anew
             del self._at_work[link.node.name]
 
-    async def _once(self, kind: str, link: Link, task: Task, work: Coroutine[Any, Any, None]) -> None:
+    async def _once(self, kind: str, link: NodeLink, task: Task, work: Coroutine[Any, Any, None]) -> None:
         """Not again within a minute, if it fails."""
         if not await self._try(kind, link, task, work):
             self._not_before[task.id] = self._clock.now() + RETRY_AFTER
 
-    def _bring(self, link: Link, waiting: Sequence[Task]) -> None:
+    def _bring(self, link: NodeLink, waiting: Sequence[Task]) -> None:
         """Begin to fetch outputs, as far as it is the turn of these tasks."""
         here = self._bringing[link.node.name]
         for task in fetched_now(waiting, here, self._outputs.large):
             here[task.id] = asyncio.create_task(self._bring_one(link, task), name=f"outputs of {task.id}")
 
-    async def _bring_one(self, link: Link, task: Task) -> None:
+    async def _bring_one(self, link: NodeLink, task: Task) -> None:
         here, large = self._bringing[link.node.name], self._outputs.large
 
         def may_be_large() -> bool:
@@ -229,7 +229,12 @@ class Retention:
             self._begin(link)
 
     async def _try(
-        self, kind: str, link: Link, task: Task, work: Coroutine[Any, Any, None], within: float | None = FETCH_WITHIN
+        self,
+        kind: str,
+        link: NodeLink,
+        task: Task,
+        work: Coroutine[Any, Any, None],
+        within: float | None = FETCH_WITHIN,
     ) -> bool:
         """What goes wrong with one task does not hold up the others. Raises NoAnswer, which is about all of them.
 
@@ -255,7 +260,7 @@ class Retention:
             _log.exception("%s: keeping task %s failed in an unforeseen way", link.node.name, task.id)
         return False
 
-    async def _fetch(self, link: Link, task: Task) -> None:
+    async def _fetch(self, link: NodeLink, task: Task) -> None:
         cap = min(self.keep.log, self.keep.logs)
         with self._logs.writer(task.id, cap) as log:
             await self._copy(link, task, log)
@@ -267,7 +272,7 @@ class Retention:
             self._logs.remove(task.id)
         await asyncio.to_thread(self._logs.shrink, self.keep.logs)
 
-    async def _copy(self, link: Link, task: Task, log: LogWriter) -> None:
+    async def _copy(self, link: NodeLink, task: Task, log: LogWriter) -> None:
         words, runtime = b"", link.runtime_of(task)
         reading = runtime.reading(LogQuery())
         async with link.stream(runtime.logs(task.container_ref, LogQuery()), own=True) as stream:
@@ -281,7 +286,7 @@ class Retention:
         if stream.exit_code != 0:
             raise RuntimeFailed(runtime.complaint(words.decode("utf-8", "replace")))
 
-    async def _copy_end(self, link: Link, task: Task, log: LogWriter, cap: int) -> None:
+    async def _copy_end(self, link: NodeLink, task: Task, log: LogWriter, cap: int) -> None:
         """The end of a log that is longer than what is kept: counted and cut on the node, to spare the link."""
         counts = {1: b"", 2: b""}
 
@@ -306,7 +311,7 @@ class Retention:
         if any(missing.values()):
             raise RuntimeFailed("its log changed while it was read")
 
-    async def _remove(self, link: Link, task: Task) -> None:
+    async def _remove(self, link: NodeLink, task: Task) -> None:
         runtime = link.runtime_of(task)
         result = await link.run(runtime.remove(task.container_ref))
         if not result.ok and "no such container" not in result.err.lower():
@@ -315,7 +320,7 @@ class Retention:
         self._not_before[task.id] = self._clock.now() + RETRY_AFTER
         _log.info("%s: removed the container of task %s, whose log is kept", link.node.name, task.id)
 
-    async def _reap(self, link: Link, container: str) -> None:
+    async def _reap(self, link: NodeLink, container: str) -> None:
         self._not_before[container] = self._clock.now() + RETRY_AFTER
         result = await link.run(link.runtime.reap(container))
         if result.ok:
@@ -330,7 +335,7 @@ def _outputs_of(task: Task) -> str:
     return f"outputs of {task.id}"
 
 
-async def _run(link: Link, command: Command, take: Callable[[int, bytes], None]) -> None:
+async def _run(link: NodeLink, command: Command, take: Callable[[int, bytes], None]) -> None:
     async with link.stream(command, own=True) as stream:
         async for fd, data in stream:
             take(fd, data)

@@ -140,7 +140,7 @@ async def test_cancelling_before_it_has_begun_costs_no_shell(session, node):
 
 
 async def test_closing_breaks_what_is_in_flight(node, mark, monkeypatch):
-    monkeypatch.setattr("agentless.remote.session.GUARD_GRACE", 0.0)
+    monkeypatch.setattr("agentless.remote.guards.GUARD_GRACE", 0.0)
     session = node.session()
     await session.connect()
     running = asyncio.create_task(session.run(Command(f"sleep {mark}", timeout=3.0)))

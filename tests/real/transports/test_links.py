@@ -8,14 +8,18 @@ import contextlib
 import pytest
 
 from agentless.controller.clock import SystemClock
-from agentless.controller.nodes import connection as links
-from agentless.controller.nodes.connection import Link
+from agentless.controller.nodes import node_link
+from agentless.controller.nodes.link import connection, sampler
+from agentless.controller.nodes.link.engines import NodeEngines
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.engines.docker.engine import Docker
 from agentless.engines.systemd.engine import Systemd
 from agentless.gpus.nvidia.probe import Nvidia
+from agentless.model.command import Command
 from agentless.model.tasks.signature import Signer
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.listener import Listener
 from tests.real.transports.nodes import node_of
 from tests.real.transports.relay import relayed
 from tests.real.transports.sshd import WAIT, until
@@ -26,15 +30,13 @@ async def linked(node):
     """A link that is kept to a node, and all that was heard of it: why it cannot be reached, None where it can."""
     heard = []
     parts = node.config, Renderer([template_dir()]), Signer("here", b"")
-    link = Link(
+    link = NodeLink(
         node.config,
         node.session(),
         Nvidia(),
-        Docker(*parts),
-        Systemd(*parts),
+        NodeEngines(Docker(*parts), Systemd(*parts)),
         SystemClock(),
-        lambda link: heard.append(link.observation.error),
-        lambda *_: None,
+        Listener(lambda link: heard.append(link.observation.error)),
     )
     link.start()
     async with asyncio.timeout(3 * WAIT):
@@ -48,7 +50,7 @@ async def linked(node):
 def tries(monkeypatch):
     """How often in a row the link has been tried, each time that it waits; it does not wait for long."""
     tries = []
-    monkeypatch.setattr(links, "backoff", lambda attempt, _: tries.append(attempt) or 0.01)
+    monkeypatch.setattr(connection, "backoff", lambda attempt, _: tries.append(attempt) or 0.01)
     return tries
 
 
@@ -57,7 +59,7 @@ async def test_a_server_that_drops_us_after_the_login_is_tried_ever_more_rarely(
     start, tries, monkeypatch, held, expected
 ):
     """Unless the link has held for a while."""
-    monkeypatch.setattr(links, "HELD", held)
+    monkeypatch.setattr(connection, "HELD", held)
     server = start()
     async with linked(node_of(server, "asyncssh")) as (link, heard):
         for number in range(1, 5):
@@ -71,8 +73,8 @@ async def test_a_server_that_drops_us_after_the_login_is_tried_ever_more_rarely(
 
 
 async def test_a_server_of_one_connection_and_one_session_is_sampled_by_commands(start, tries, monkeypatch):
-    monkeypatch.setattr(links, "SAMPLE_EVERY", 0.1)
-    monkeypatch.setattr(links, "RELAYED", 0.1)
+    monkeypatch.setattr(sampler, "SAMPLE_EVERY", 0.1)
+    monkeypatch.setattr(node_link, "RELAYED", 0.1)
     server = start("MaxSessions 1")
     async with relayed(server, connections=1) as port, linked(node_of(server, "asyncssh", port=port)) as (link, heard):
         await until(lambda: link.session.sessions and link.session.sessions.total == 1)
@@ -83,11 +85,11 @@ async def test_a_server_of_one_connection_and_one_session_is_sampled_by_commands
 
 
 async def test_a_server_of_one_connection_and_two_sessions_leaves_one_to_users(start, monkeypatch):
-    monkeypatch.setattr(links, "RELAYED", 0.1)
+    monkeypatch.setattr(node_link, "RELAYED", 0.1)
     server = start("MaxSessions 2")
     async with relayed(server, connections=1) as port, linked(node_of(server, "asyncssh", port=port)) as (link, heard):
         await link.answered.wait()
         for word in (b"one\n", b"two\n"):
-            async with link.stream(links.Command(f"echo {word.decode()}")) as stream:
+            async with link.stream(Command(f"echo {word.decode()}")) as stream:
                 assert await anext(stream) == (1, word)
         assert set(heard) == {None}

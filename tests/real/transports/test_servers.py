@@ -77,7 +77,7 @@ async def test_a_login_that_hangs(start, library, monkeypatch):
 
 
 async def test_a_server_that_goes_away_breaks_what_is_in_flight(start, library, mark, monkeypatch):
-    monkeypatch.setattr("agentless.remote.session.GUARD_GRACE", 0.0)
+    monkeypatch.setattr("agentless.remote.guards.GUARD_GRACE", 0.0)
     server = start()
     node = node_of(server, library)
     async with opened(node) as session, session.stream(Command(f"sleep {mark}")) as stream:

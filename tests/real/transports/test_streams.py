@@ -97,7 +97,7 @@ async def test_every_byte_goes_down_a_pipe_and_back_to_its_end(session):
 
 
 async def test_what_runs_in_a_pipe_that_is_left_may_tidy_up_and_is_ended(session, node, mark, tmp_path, monkeypatch):
-    monkeypatch.setattr("agentless.remote.session.PIPE_GRACE", 1)
+    monkeypatch.setattr("agentless.remote.guards.PIPE_GRACE", 1)
     (tmp_path / "half").touch()
     stubborn = f"(trap '' TERM; exec sleep {mark}1) &"
     script = f"{stubborn} trap 'rm {tmp_path}/half; exit' TERM PIPE; while :; do sleep {mark}; done"
@@ -191,13 +191,13 @@ def controller(node: Node, call: str):
         import asyncio
         from pathlib import Path
         from agentless import plugins
-        from agentless.remote import session
+        from agentless.remote import guards, session
         from agentless.model.command import Command
         from agentless.model.nodes.node import NodeConfig
         from agentless.remote.transports import SshFiles
 
         async def main():
-            session.GUARD_GRACE = 0.0
+            guards.GUARD_GRACE = 0.0
             node = NodeConfig("node1", "127.0.0.1", port={node.config.port}, connection={node.config.connection!r})
             files = SshFiles(Path({str(node.files.home)!r}), Path("/nonexistent"))
             it = session.Session(plugins.load("remote.transports", node.connection).make(node, files))

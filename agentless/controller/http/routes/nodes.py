@@ -12,8 +12,8 @@ from pydantic import FiniteFloat
 
 from agentless.controller.http.schemas import DrainRequest, ResumeRequest, TrustRequest
 from agentless.controller.http.services import Asking, Services
-from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.host_keys import HostKey
+from agentless.controller.nodes.node_link import NodeLink
 from agentless.model.nodes.cluster import Gpu
 from agentless.model.view import (
     CheckView,
@@ -31,7 +31,7 @@ _Nodes = Annotated[tuple[str, ...], Query()]
 def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
 
-    def named(nodes: Iterable[str]) -> list[Link]:
+    def named(nodes: Iterable[str]) -> list[NodeLink]:
         """The links to these nodes, each once; to all where none is named."""
         return list(dict.fromkeys(services.nodes.link(node) for node in nodes)) or list(services.nodes.links.values())
 

@@ -10,7 +10,7 @@ from typing import Self
 
 from agentless.errors import NoAnswer
 from agentless.model.command import Command
-from agentless.remote.session import Stream
+from agentless.remote.streams import Stream
 
 KEPT = 1 << 20
 """Bytes of a stream that are kept: from its beginning, for readers to come, later for those that read more slowly."""

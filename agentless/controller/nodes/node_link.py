@@ -1,0 +1,210 @@
+"""One node, as the rest of the controller has it: what is known of it, and what can be run there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Protocol
+
+from agentless.controller.nodes.link.breakdowns import Breakdowns
+from agentless.controller.nodes.link.cache import NodeCache
+from agentless.controller.nodes.link.connection import Connection
+from agentless.controller.nodes.link.engines import NodeEngines
+from agentless.controller.nodes.link.inspector import Inspector
+from agentless.controller.nodes.link.sampler import Sampler
+from agentless.controller.nodes.link.shared_streams import Reader, SharedStreams
+from agentless.controller.nodes.link.watcher import Watcher
+from agentless.errors import AgentlessError, RuntimeFailed
+from agentless.model.command import Command, Result
+from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.sighting import Sighting
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.task import Task
+from agentless.model.text import both_ends
+from agentless.ports import Clock, Probe, Runtime
+from agentless.remote.session import Session
+from agentless.remote.streams import Stream
+
+STREAMED = 4
+"""Sessions that a node must give for samples to have one of their own; else they are asked for, one by one."""
+FOLLOWED = 3
+"""Likewise for events. A node that gives fewer leaves one to commands, and where it gives two, the other to users."""
+RELAYED = 2.0
+"""Seconds between two looks at whether they may have theirs."""
+
+
+class LinkListener(Protocol):
+    """Hears of everything that a node says."""
+
+    def node_changed(self, link: NodeLink) -> None:
+        """Something new is known of the node, were it only fresh numbers."""
+
+    def sighted(self, link: NodeLink, sighting: Sighting) -> None:
+        """The node has named containers."""
+
+
+class NodeLink:
+    """Puts the parts of a link together, and decides which of them may have a session of their own on the node.
+
+    The properties read the cache: they never wait for the node.
+    """
+
+    def __init__(
+        self,
+        node: NodeConfig,
+        session: Session,
+        probe: Probe,
+        engines: NodeEngines,
+        clock: Clock,
+        listener: LinkListener,
+    ) -> None:
+        self.node = node
+        self.session = session
+        self.engines = engines
+        self.runtime = engines.runtime
+        changed, sighted = partial(listener.node_changed, self), partial(listener.sighted, self)
+        self.cache = NodeCache(node.name, clock, changed, sighted)
+        self.breakdowns = Breakdowns(self.cache)
+        self.connection = Connection(session, self.cache)
+        self.answered = self.connection.answered
+        self.sampler = Sampler(session, probe, engines, self.cache)
+        self.inspector = Inspector(session, engines, self.cache, self.sampler, self.breakdowns)
+        self.watcher = Watcher(session, engines, self.cache, self.inspector, self.breakdowns)
+        self._shared = SharedStreams(self.stream)
+        self._keeping: asyncio.Task[None] | None = None
+
+    # ------------------------------------------------------------ life cycle
+
+    def start(self) -> None:
+        """Begin to connect, and stay connected."""
+        keeping = self.connection.keep(self._greet, self._attend)
+        self._keeping = asyncio.create_task(keeping, name=f"link {self.node.name}")
+
+    async def close(self) -> None:
+        """End the loops and the connection."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+        await self.session.close()
+
+    async def _greet(self) -> None:
+        await self.inspector.refresh()
+        self.breakdowns.restarted()
+
+    async def _attend(self) -> None:
+        """Sample and follow until one of them breaks; raises what broke."""
+        while True:
+            streamed, followed = self._may_have(STREAMED), self._may_have(FOLLOWED)
+            loops = [
+                asyncio.create_task(self.sampler.sample(streamed=streamed)),
+                asyncio.create_task(self.watcher.watch(followed=followed)),
+                asyncio.create_task(self.watcher.refresh_regularly()),
+            ]
+            try:
+                while (streamed, followed) == (self._may_have(STREAMED), self._may_have(FOLLOWED)):
+                    done, _ = await asyncio.wait(loops, timeout=RELAYED, return_when=asyncio.FIRST_EXCEPTION)
+                    for loop in done:
+                        loop.result()
+            finally:
+                for loop in loops:
+                    loop.cancel()
+                await asyncio.gather(*loops, return_exceptions=True)
+
+    def _may_have(self, sessions: int) -> bool:
+        """Whether the node gives so many sessions, as far as is known."""
+        known = self.session.sessions
+        return known is None or known.total is None or known.total >= sessions
+
+    # ------------------------------------------------------------ what can be run there
+
+    def runtime_of(self, task: Task) -> Runtime:
+        """What runs this task here."""
+        return self.engines.runtime_of(task)
+
+    async def ready(self, *, within: float = 20.0) -> None:
+        """Wait until the node has answered or is known not to; a node in back-off is tried at once."""
+        await self.connection.ready(within=within)
+
+    async def run(self, command: Command, heard: Callable[[bytes], None] | None = None) -> Result:
+        """Run a short command on the node; raises NoAnswer. `heard` is as in `Session.run`."""
+        self.cache.check_online()
+        return await self.session.run(command, heard)
+
+    def stream(self, command: Command, *, own: bool = False) -> AbstractAsyncContextManager[Stream]:
+        """Run a command whose output is wanted as it comes; `own`: it may have a session kept for the controller."""
+        return self.session.stream(command, own=own)
+
+    def followed(self, command: Command, tail: int | None) -> AbstractAsyncContextManager[Reader]:
+        """Likewise, for all who ask for the same; see `SharedStreams.stream`."""
+        return self._shared.stream(command, tail)
+
+    async def pull(self, image: str, *, missing: bool = True) -> None:
+        """Have the node fetch a plain image, which may be there if not `missing`; raises RuntimeFailed or NoAnswer."""
+        said = b""
+        async with self.stream(self.runtime.pull(image)) as stream:
+            async for _, data in stream:
+                said = both_ends(said, data)
+        if stream.exit_code != 0:
+            why = self.runtime.complaint(said.decode("utf-8", "replace"))
+            name = self.node.name
+            what = (
+                f"is not on {name} and cannot be pulled" if missing else f"cannot be pulled on {name} (--pull always)"
+            )
+            raise RuntimeFailed(f"image {image} {what}: {why}")
+
+    # ------------------------------------------------------------ what is known of it
+
+    async def look(self, task: str, runtime: Runtime | None = None) -> None:
+        """Ask for the container of one task, and report it as present or absent. None: the engine's."""
+        await self.inspector.look(task, runtime or self.runtime)
+
+    async def refresh(self) -> None:
+        """Ask for everything: GPUs, host, engine, containers."""
+        await self.inspector.refresh()
+
+    def pace(self, who: object, every: float | None) -> None:
+        """Sample it so often for somebody (seconds), None: as usual."""
+        self.sampler.pace(who, every)
+
+    @property
+    def observation(self) -> Observation:
+        """The last that was heard of it."""
+        return self.cache.observation
+
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        """The containers of ours that it has named last."""
+        return self.cache.containers
+
+    @property
+    def online(self) -> bool:
+        """Whether it answers now."""
+        return self.cache.online
+
+    @property
+    def has_stranger(self) -> bool:
+        """Whether a process outside all containers uses one of its GPUs."""
+        return self.cache.has_stranger
+
+    @property
+    def silence(self) -> str | None:
+        """Why it does not say which containers of ours it has, None when it does."""
+        return self.cache.silence
+
+    @property
+    def known_until(self) -> float | None:
+        """Up to when (Unix seconds) its containers are known, while it does not say; None: it has never said."""
+        return self.cache.known_until
+
+    @property
+    def failure(self) -> AgentlessError | None:
+        """Why it cannot be reached now, None while it can."""
+        return self.connection.failure
+
+    @property
+    def offline_since(self) -> float | None:
+        """From when on (Unix seconds) it has not been reached, None while it is."""
+        return self.connection.offline_since
