@@ -40,6 +40,10 @@ class AgentlessError(Exception):
         """The class name, as the API names the error."""
         return type(self).__name__
 
+    def published(self) -> dict[str, object]:
+        """The error as the API has it in JSON."""
+        return {"error": self.kind, "message": str(self), "exit_code": self.exit_code}
+
 
 class UsageError(AgentlessError):
     """What was typed cannot be meant."""

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from agentless import errors
 from agentless.api.arguments import check
-from agentless.client.wire import RequestFailed
+from agentless.client.http import RequestFailed
 
 S = TypeVar("S")
 P = ParamSpec("P")

@@ -10,8 +10,6 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
@@ -21,14 +19,22 @@ from typing import Any, BinaryIO, Self
 from urllib.parse import quote, unquote
 
 from agentless import __version__, paths
-from agentless.client.program import Terminal
-from agentless.client.wire import Chunks, RequestFailed, Response, failure, target, whole
-from agentless.errors import AgentlessError, ControllerError, InventoryError, NoAnswer, Refused, StateError, UsageError
+from agentless.client.connection import Connector
+from agentless.client.http import (
+    LAST_CHUNK,
+    RequestFailed,
+    Response,
+    chunk,
+    chunked_lines,
+    failure,
+    target,
+    whole,
+)
+from agentless.client.stream import ProgramStream
+from agentless.errors import AgentlessError, ControllerError, InventoryError, NoAnswer, Refused, UsageError
+from agentless.formats.frames import END, NOTE, POSITION, Frame, read_frames
 from agentless.model.tasks.task_id import first_try
-from agentless.model.terminal import POSITION, Size
-
-_folder = Lock()
-"""Held while the process stands in the state folder: there is one working directory for all threads."""
+from agentless.model.terminal import Size
 
 WAIT_TURN = 30.0
 """Seconds of one turn of waiting for a task."""
@@ -41,20 +47,14 @@ TRIES = 6
 way and the next one, which finds the new controller while it starts."""
 
 EMPTY_TURN = 5.0
-"""Seconds of one turn of waiting for a node: after each, a change can be told."""
-
-SOCKET_PATH = 103
-"""Bytes that the path of a socket may have on every system; Linux takes 107."""
+"""Seconds of one turn of waiting for a node: after each, a change can be shown."""
 
 TARGET = 12_000
 """Bytes that the target of a request may have: the server takes 16 KiB for its whole head."""
 
-START_WITHIN = 15.0
-"""Seconds that a controller which is starting, or ending, may keep another one from starting."""
-
 
 class Breaker:
-    """Breaks off, from another thread, the requests of the context that has it as `BREAKER`."""
+    """Cancels, from another thread, the requests of the context that has it as `BREAKER`."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -62,7 +62,7 @@ class Breaker:
         self._open: socket.socket | None = None
 
     def watch(self, connection: socket.socket) -> None:
-        """Break off this one, from now on."""
+        """Cancel this connection's request too, once cancelled."""
         with self._lock:
             self._open = connection
             if self._broken:
@@ -70,7 +70,7 @@ class Breaker:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Break off what is asked in here."""
+        """Make the requests in this block cancellable."""
         before = BREAKER.set(self)
         try:
             yield
@@ -78,7 +78,7 @@ class Breaker:
             BREAKER.reset(before)
 
     def break_off(self) -> None:
-        """End the request under way, and refuse those that would follow. What was asked for goes on."""
+        """End the current request and refuse later ones. The controller goes on with what it has begun."""
         with self._lock:
             self._broken = True
             if self._open:
@@ -87,32 +87,33 @@ class Breaker:
 
 
 def coming(task: dict[str, Any]) -> bool:
-    """Whether outputs of an ended task are on their way."""
+    """Whether outputs of an ended task are still being copied."""
     return any(output["state"] == "coming" for output in task.get("outputs") or ())
 
 
 class BrokenOff(Exception):
-    """Nobody waits for this request any more."""
+    """The request was cancelled by a Breaker."""
 
 
 BREAKER: ContextVar[Breaker | None] = ContextVar("breaker", default=None)
 
 
 class Client:
-    """The controller of one state folder. `inventory` is what it has to serve, None: whatever it serves.
+    """Requests to the controller of one state folder.
 
-    `owner` is who asks, None: the controller's own.
+    `inventory` is the one that it must serve; None accepts any. `owner` is the user who asks; None is the controller's.
     """
 
     def __init__(self, state: Path, inventory: Path | None, owner: str | None = None) -> None:
         self._state = state
         self._inventory = inventory
         self._owner = owner
+        self._controller = Connector(state, inventory)
         self.warnings: list[str] = []
 
     @classmethod
     def found(cls, inventory: Path | None, owner: str | None = None) -> Self:
-        """The client for the inventory that is named, or found: in the environment, here, in the config folder."""
+        """The client for an inventory, given or found: in the environment, here, or in the config folder."""
         state = paths.state_dir()
         try:
             return cls(state, paths.find_inventory(inventory), owner)
@@ -123,7 +124,7 @@ class Client:
             return served
 
     def another(self) -> Self:
-        """One more client of the same controller, for another thread."""
+        """Another client of the same controller, for another thread."""
         return type(self)(self._state, self._inventory, self._owner)
 
     def submit(self, request: dict[str, Any]) -> Any:
@@ -151,7 +152,7 @@ class Client:
         return self._json("GET", path, query)
 
     def asked(self, path: str, **query: object) -> Any:
-        """Likewise, asked again when the controller dies and comes back meanwhile."""
+        """The JSON answer to a GET, repeated if the controller dies and another one starts."""
         for _ in range(TRIES - 1):
             with contextlib.suppress(ControllerError):
                 return self.get(path, **query)
@@ -166,60 +167,56 @@ class Client:
         return self._json("DELETE", path, query)
 
     def lines(self, path: str, **query: object) -> Iterator[Any]:
-        """The JSON objects of an endless answer, as they arrive."""
+        """The JSON objects of an answer without an end, as they arrive."""
         with self._open("GET", path, query) as answer:
             for line in answer:
                 yield json.loads(line)
 
-    def told(self, path: str, body: object = None, **query: object) -> Iterator[dict[str, Any]]:
+    def progress(self, path: str, body: object = None, **query: object) -> Iterator[dict[str, Any]]:
         """The JSON objects in the answer to a POST that may take long, the last of them `done`; raises an `error`."""
         with self._open("POST", path, query, json.dumps({} if body is None else body)) as answer:
-            yield from _told(answer)
+            yield from _reported(answer)
 
-    def sent(self, path: str, data: Iterable[bytes], **query: object) -> Iterator[dict[str, Any]]:
-        """Likewise, for a POST whose body is this data, however much it is."""
+    def upload(self, path: str, data: Iterable[bytes], **query: object) -> Iterator[dict[str, Any]]:
+        """The same for a POST with a body of any length."""
         way = ("Host: agentless", "Connection: close", "Content-Type: application/octet-stream")
         head = self._head(f"POST {target(path, query)} HTTP/1.1", *way, "Transfer-Encoding: chunked")
-        with self._connected() as connection:
+        with self._controller.connected() as connection:
             connection.sendall(head)
             # Refused in the middle of it: why is in the answer.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                for chunk in data:
-                    connection.sendall(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunk else b"")
-                connection.sendall(b"0\r\n\r\n")
+                for piece in data:
+                    connection.sendall(chunk(piece))
+                connection.sendall(LAST_CHUNK)
             with whole():
-                yield from _told(Chunks(self._answer(connection, b"")))
+                yield from _reported(chunked_lines(self._answer(connection)))
 
-    def frames(self, path: str, **query: object) -> Iterator[tuple[int, bytes]]:
-        """The frames of a log but the last, as (1, 2 or 3, bytes); raises what that one says."""
+    def frames(self, path: str, **query: object) -> Iterator[Frame]:
+        """The frames of a log without its END, as (1, 2 or NOTE, bytes); raises the error in the END."""
         with self._open("GET", path, query) as answer:
-            while len(head := answer.read(5)) == 5:
-                size = int.from_bytes(head[1:], "big")
-                data = answer.read(size)
-                if len(data) < size:
-                    break  # of a position half of one, and of an error none
-                if head[0] == 0:
+            for kind, data in read_frames(answer):
+                if kind == END:
                     if data:
                         raise failure(data)
                     return
-                yield head[0], data
+                yield kind, data
         raise ControllerError("the controller went away before the end of the log; the task runs on: ask again")
 
-    def followed(self, path: str, *, patient: bool = False, **query: object) -> Iterator[tuple[int, bytes]]:
-        """The frames of a log until its task has ended, as those of `frames`.
+    def followed(self, path: str, *, patient: bool = False, **query: object) -> Iterator[Frame]:
+        """The frames of a log until its task has ended, like those of `frames`.
 
-        Where the node or the controller goes away, and comes back, it goes on with the next byte; that it waits for a
-        node is a note (3). With `patient` it waits for the first answer as well.
+        If the node or the controller goes away and comes back, the log continues with the next byte. A NOTE says when
+        it waits for a node. With `patient` it waits for the first answer, too.
         """
-        position, begun, failures, told = None, patient, 0, ""
+        position, begun, failures, noted = None, patient, 0, ""
         while True:
-            held: list[tuple[int, bytes]] = []
+            held: list[Frame] = []
             try:
                 for kind, data in self.frames(path, follow=True, resumable=True, position=position, **query):
                     if kind != POSITION:
                         held.append((kind, data))
                         continue
-                    position, begun, failures, told = data.decode() or position, True, 0, ""
+                    position, begun, failures, noted = data.decode() or position, True, 0, ""
                     yield from held
                     held.clear()
                 yield from held
@@ -231,9 +228,12 @@ class Client:
             except RequestFailed as error:
                 if error.exit_code != NoAnswer.exit_code or not begun:
                     raise
-                if str(error) != told:
-                    told = str(error)
-                    yield 3, f"{error}; the task runs on, and its output continues here when the node answers".encode()
+                if str(error) != noted:
+                    noted = str(error)
+                    yield (
+                        NOTE,
+                        f"{error}; the task runs on, and its output continues here when the node answers".encode(),
+                    )
                 time.sleep(AGAIN)
 
     def wait(self, task: str, within: float | None = None) -> dict[str, Any]:
@@ -251,18 +251,18 @@ class Client:
             if not task.startswith(first_try(found["id"])):
                 task = first_try(found["id"])  # a name may soon be another task's, and the number of a try changes
 
-    def send(self, path: str, length: int, body: Iterator[bytes]) -> Any:
-        """The JSON answer to a POST of so many bytes."""
+    def post_bytes(self, path: str, length: int, body: Iterator[bytes]) -> Any:
+        """The JSON answer to a POST with a body of known length."""
         about = ("Content-Type: application/octet-stream", f"Content-Length: {length}")
         head = self._head(f"POST {target(path, {})} HTTP/1.0", *about)
-        with self._connected() as connection, whole():
+        with self._controller.connected() as connection, whole():
             connection.sendall(head)
             for data in body:
                 connection.sendall(data)
-            return json.loads(self._answer(connection, b"").read())
+            return json.loads(self._answer(connection).read())
 
     def until_empty(self, node: str) -> Iterator[dict[str, Any]]:
-        """The drained node, turn by turn, until no task lives there any more; raises Refused when it was resumed."""
+        """The drained node every few seconds, until it has no live task; raises Refused if it was resumed."""
         while True:
             found = self.asked(f"/v1/nodes/{node}/empty", within=EMPTY_TURN)
             if not found["drained"]:
@@ -272,7 +272,7 @@ class Client:
                 return
 
     def events(self, *, follow: bool, **query: object) -> Iterator[Any]:
-        """What has happened; with `follow` without an end, also over a controller that dies and comes back."""
+        """The events; with `follow` without an end, even if the controller dies and another one starts."""
         failures = 0
         while True:
             try:
@@ -288,52 +288,49 @@ class Client:
 
     def terminal(
         self, task: str, command: Sequence[str] = (), size: Size | None = None, *, of: str = "tasks"
-    ) -> Terminal:
-        """Begin a command (none: a shell) in the container of a running task, and talk to it until it is closed.
+    ) -> ProgramStream:
+        """Begin a command (none: a shell) in the container of a running task; it ends when the stream is closed.
 
-        With `of="envs"` it is the build container of the env of that name.
-        Without a size it has no terminal: its two streams stay apart, and its input can end.
+        With `of="envs"` in the build container of an env. Without a size the command has no terminal: its two output
+        streams stay apart, and its input can end.
         """
         wanted = target(f"/v1/{of}/{task}/terminal", {"command": command, "size": size})
         if len(wanted) > TARGET:
             raise UsageError("the command is too long; put it into a file in the container, and run that")
-        return self._talk(wanted, "the controller went away, and the terminal with it; the task runs on")
+        return self._stream(wanted, "the controller went away, and the terminal with it; the task runs on")
 
-    def transfer(self, place: str, **query: object) -> Terminal:
+    def transfer(self, place: str, **query: object) -> ProgramStream:
         """Begin the program at the other end of a copy (`controller/http/routes/files`); `place`: a node or a task."""
         wanted = target(f"/v1/files/{place}/transfer", query)
         if len(wanted) > TARGET:
             raise UsageError("the path is too long; go to a folder nearer to it first")
-        return self._talk(wanted, "the controller went away, and the copy broke off; run it again")
+        return self._stream(wanted, "the controller went away, and the copy broke off; run it again")
 
-    def _talk(self, wanted: str, gone: str) -> Terminal:
+    def _stream(self, wanted: str, gone: str) -> ProgramStream:
         # One that is read while it is answered has to say where each part of it ends.
         way = ("Host: agentless", "Connection: close", "Transfer-Encoding: chunked")
         head = self._head(f"POST {wanted} HTTP/1.1", *way)
-        connection = self._connected()
+        connection = self._controller.connected()
         try:
             with whole():
-                return Terminal(connection, self._answer(connection, head), gone)
+                connection.sendall(head)
+                return ProgramStream(connection, self._answer(connection), gone)
         except BaseException:
             connection.close()
             raise
 
     def setting(self) -> dict[str, str | None]:
-        """What another program needs to ask the same controller, in the name of the same owner."""
+        """What another program needs to send requests to the same controller as the same user."""
         inventory = None if self._inventory is None else str(self._inventory)
         return {"state": str(self._state), "inventory": inventory, "owner": self._owner}
 
     def warned(self, text: str) -> None:
-        """Take down what the controller wants said along with an answer."""
+        """Keep a warning that came with an answer."""
         self.warnings.append(text)
 
     def is_running(self) -> bool:
         """Whether a controller answers on the socket."""
-        try:
-            self._connect().close()
-        except OSError:
-            return False
-        return True
+        return self._controller.is_running()
 
     # ------------------------------------------------------------------ inside
 
@@ -343,17 +340,18 @@ class Client:
 
     @contextlib.contextmanager
     def _open(self, method: str, path: str, query: dict[str, object], body: str = "") -> Iterator[BinaryIO]:
-        """Send a request and read the head of its answer; gives its body."""
+        """Send a request; gives the body of its answer."""
         about = ("Content-Type: application/json", f"Content-Length: {len(body.encode())}")
         head = self._head(f"{method} {target(path, query)} HTTP/1.0", *about)
-        with self._connected() as connection:
+        with self._controller.connected() as connection:
             if breaker := BREAKER.get():
                 breaker.watch(connection)
             with whole():
-                yield self._answer(connection, head + body.encode())
+                connection.sendall(head + body.encode())
+                yield self._answer(connection)
 
     def _head(self, *lines: str) -> bytes:
-        """The head of a request, with who asks and for what."""
+        """The head of a request, with the user and the inventory."""
         head = [*lines, f"X-Agentless-Version: {__version__}"]
         if self._inventory is not None:
             head.append(f"X-Agentless-Inventory: {quote(str(self._inventory))}")
@@ -361,9 +359,8 @@ class Client:
             head.append(f"X-Agentless-Owner: {self._owner}")
         return "\r\n".join([*head, "", ""]).encode()
 
-    def _answer(self, connection: socket.socket, request: bytes) -> BinaryIO:
-        """The body of the answer to a request; raises what it says when that is an error."""
-        connection.sendall(request)
+    def _answer(self, connection: socket.socket) -> BinaryIO:
+        """The body of the answer to the request that was sent; raises its error."""
         response = Response(connection)
         if warning := response.headers.get("x-agentless-warning"):
             self.warned(unquote(warning))
@@ -371,88 +368,13 @@ class Client:
             raise failure(response.body.read())
         return response.body
 
-    def _connect(self) -> socket.socket:
-        """Connect by the socket's path, or from within the state folder where that path is too long."""
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        path = os.fsencode(self._state / "controller.sock")
-        try:
-            if len(path) <= SOCKET_PATH:
-                connection.connect(path)
-            else:
-                self._connect_from_within(connection)
-        except OSError:
-            connection.close()
-            raise
-        return connection
 
-    def _connect_from_within(self, connection: socket.socket) -> None:
-        with _folder:
-            back = os.open(".", os.O_RDONLY)
-            try:
-                os.chdir(self._state)
-                connection.connect("controller.sock")
-            finally:
-                os.fchdir(back)
-                os.close(back)
-
-    def _connected(self) -> socket.socket:
-        """A connection to the controller, which is started if none answers."""
-        try:
-            return self._connect()
-        except (FileNotFoundError, ConnectionRefusedError):
-            self._start()
-        except OSError as error:
-            raise StateError(f"{self._state} cannot be used: {error.strerror}") from None
-        try:
-            return self._connect()
-        except OSError as error:
-            raise ControllerError(f"the controller started but does not answer: {error}") from None
-
-    def _start(self) -> None:
-        """Start a controller in the background, as tmux starts its server, and wait until it answers."""
-        deadline = time.monotonic() + START_WITHIN
-        while problem := self._try_to_start():
-            if problem.error != "ControllerError" or time.monotonic() > deadline:
-                raise problem
-            # Another one is starting, or ending: soon it answers, or makes room.
-            time.sleep(0.1)
-            if self.is_running():
-                return
-
-    def _try_to_start(self) -> RequestFailed | None:
-        """None once a controller answers, else why it ended at its start."""
-        if self._inventory is None:
-            raise ControllerError("no controller runs and no inventory is found; write one with: agentless init")
-        reader, writer = os.pipe()
-        command = [sys.executable, "-m", "agentless.controller", str(self._state), str(self._inventory), str(writer)]
-        try:
-            subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[writer],
-                start_new_session=True,
-                cwd="/",
-            )
-            os.close(writer)
-            with os.fdopen(reader) as answer:
-                said = answer.read()
-        except OSError as error:
-            raise ControllerError(f"the controller cannot be started: {error}") from None
-        if said == "ready" or self.is_running():
-            return None
-        if said:
-            return failure(said.encode())
-        raise ControllerError(f"the controller ended at its start; {self._state}/controller.log says why")
-
-
-def _told(answer: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def _reported(answer: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     for line in answer:
-        told = json.loads(line)
-        if told["kind"] == "error":
+        report = json.loads(line)
+        if report["kind"] == "error":
             raise failure(line)
-        yield told
-        if told["kind"] == "done":
+        yield report
+        if report["kind"] == "done":
             return
     raise ControllerError("the controller went away before it was done; do it once more, and it goes on from there")

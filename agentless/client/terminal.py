@@ -1,4 +1,4 @@
-"""Somebody at a terminal talks with a program elsewhere: keys one way, what it prints the other."""
+"""A remote program on the terminal of this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentless.client.program import Terminal
+from agentless.client.stream import ProgramStream
 from agentless.model.terminal import Size
 
 CHUNK = 64 * 1024
@@ -37,10 +37,10 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Window:
-    """Where somebody sits: the file descriptor that their keys come from, what shows them both streams, and its size.
+    """The local side: the file descriptor of the keys, the files for both output streams, and the size.
 
-    SIGWINCH says that the size is another one by now. The end of the keys: they have left. Without a `size` it is no
-    terminal, and that is the end of the input.
+    SIGWINCH announces a new size. The end of the keys means that the window was closed. Without a `size` it is no
+    terminal, and the end of the keys is the end of the input.
     """
 
     keys: int
@@ -50,20 +50,20 @@ class Window:
 
 
 def standard() -> Window:
-    """The three standard streams of this process: a terminal, when it is one that keys come from and go to."""
+    """The standard streams of this process: a terminal if both input and output are one."""
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     return Window(sys.stdin.fileno(), sys.stdout.buffer, sys.stderr.buffer, _size if on_terminal else None)
 
 
 def _size() -> Size:
-    """Of this terminal; one that does not know its own is taken for the usual one."""
+    """The size of this terminal; 80x24 if it does not know its own."""
     columns, rows = os.get_terminal_size(sys.stdout.fileno())
     return Size(columns or 80, rows or 24)
 
 
 @contextlib.contextmanager
 def raw(fd: int) -> Iterator[None]:
-    """Every key goes to the program, Ctrl-C included; afterwards the terminal is as it was."""
+    """Send every key to the program, Ctrl-C included; restores the terminal afterwards."""
     before = termios.tcgetattr(fd)
     try:
         tty.setraw(fd, termios.TCSADRAIN)  # what was typed ahead is not lost
@@ -73,13 +73,13 @@ def raw(fd: int) -> Iterator[None]:
             termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
-class Talk:
-    """Keys one way, output the other, until the program has ended or somebody ends this one. In the main thread.
+class TerminalSession:
+    """Passes on keys and output until the program ends, or a signal ends this process. Runs in the main thread.
 
-    `ended_by` is the signal that ended it, 0: the program has ended by itself.
+    `ended_by` is that signal, 0 if the program has ended by itself.
     """
 
-    def __init__(self, terminal: Terminal, window: Window) -> None:
+    def __init__(self, terminal: ProgramStream, window: Window) -> None:
         self.ended_by = 0
         self._terminal, self._window = terminal, window
         self._news, self._tell = os.pipe()
@@ -88,7 +88,7 @@ class Talk:
         self._alternate, self._seen = False, b""
 
     def run(self) -> int:
-        """The program's exit code, or 128 and the signal that ended this one; raises what broke it off."""
+        """The program's exit code, or 128 plus the signal that ended this process. Raises the error that ended it."""
         printing = threading.Thread(target=self._print, daemon=True)
         with self._signals():
             printing.start()
@@ -96,14 +96,14 @@ class Talk:
         self._clean_up()
         if self.ended_by:
             return 128 + self.ended_by
-        os.close(self._news)  # both ends: the thread has told its last
+        os.close(self._news)  # both ends: the thread has written its last
         os.close(self._tell)
         if self._failure:
             raise self._failure
         return 255 if self._terminal.exit_code is None else self._terminal.exit_code
 
     def _type(self) -> int:
-        """Pass on what is typed until the output has ended (0) or a signal to end has come (its number)."""
+        """Pass on keys until the output ends (0) or a signal comes (its number)."""
         watched = [self._window.keys, self._news]
         while True:
             ready, _, _ = select.select(watched, [], [])
@@ -142,7 +142,7 @@ class Talk:
         self._seen = seen[-len(_ALTERNATE) :]
 
     def _clean_up(self) -> None:
-        """Undo what the program has done to this terminal, and may not have had the time to undo."""
+        """Reset what the program may have left changed in this terminal."""
         if self._window.size:
             back = _ALTERNATE + b"l" if self._alternate else b""
             line = b"\r\n" if self.ended_by or self._failure else b""
@@ -152,7 +152,7 @@ class Talk:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Signals are bytes in a pipe, so that nothing is interrupted in the middle, but a node that takes no keys."""
+        """Turn signals into bytes in a pipe: they interrupt nothing but a write to a node that reads no keys."""
         before = {number: signal.signal(number, lambda *_: self._terminal.close()) for number in _ENDING}
         if self._window.size:
             before[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, lambda *_: None)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from agentless.model.units import format_duration, format_indices
+from agentless.model.units import counted, format_duration, format_indices
 
 
 def state(task: dict[str, Any]) -> str:
@@ -49,7 +49,7 @@ def short(target: str) -> str:
 def ssh_sessions(sessions: dict[str, Any]) -> str:
     """How much of a node's SSH server is in use, and what it allows, as far as is known."""
     number, used = sessions["connections"], sessions["used"]
-    text = f"{number} connection{'s' * (number != 1)}, {used} session{'s' * (used != 1)} in use"
+    text = f"{counted(number, 'connection')}, {counted(used, 'session')} in use"
     if sessions["total"] is None:
         return text
     return f"{text} of {sessions['total']}; MaxSessions is {sessions['each']} there"
@@ -119,6 +119,17 @@ def date(text: str) -> str:
     then = _here(text)
     this_year = then.year == datetime.fromtimestamp(time.time(), UTC).astimezone().year
     return then.strftime("%m-%d %H:%M" if this_year else "%Y-%m-%d %H:%M")
+
+
+def gib(mib: float | None) -> str:
+    """Memory that is published in MiB: `61G`, `-` when it is not known."""
+    return "-" if mib is None else f"{mib / 1024:.0f}G"
+
+
+def memory_in_use(gpu: dict[str, Any]) -> str:
+    """How much of the memory of a GPU is in use: `61.2/80G`."""
+    used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
+    return "-" if used is None or total is None else f"{used / 1024:.1f}/{gib(total)}"
 
 
 def or_dash(value: object, unit: str = "") -> str:

@@ -40,7 +40,7 @@ def main() -> int:
             logging.getLogger(name).setLevel(logging.WARNING)
         run(state, inventory, ready=lambda: say("ready"), for_ever=False)
     except AgentlessError as error:
-        say(json.dumps({"error": error.kind, "message": str(error), "exit_code": error.exit_code}))
+        say(json.dumps(error.published()))
         return error.exit_code
     except OSError as error:
         say(json.dumps({"error": "StateError", "message": f"{state} cannot be used: {error.strerror}", "exit_code": 1}))

@@ -19,7 +19,7 @@ from agentless.controller.files.uploads import Uploads
 from agentless.controller.files.volumes import Volumes
 from agentless.controller.guarded import guarded
 from agentless.controller.http.metrics_port import Port, only_metrics
-from agentless.controller.images.distribution import Distribution
+from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.inventory_file import InventoryFile
 from agentless.controller.lifetime import Lifetime
 from agentless.controller.nodes.exclusion import Exclusions
@@ -160,7 +160,7 @@ class Controller:
 
         snapshots, logs = SnapshotStore(state / "snapshots"), LogStore(state / "logs")
         self.envs = Envs(EnvStore(store.storage), nodes, ledger, lookup, clock)
-        self.moves = Moves(self.envs, Distribution())
+        self.moves = Moves(self.envs, ImageDistribution())
         self.builds = Builds(self.envs, self.moves)
         self.prune = Prune(self.envs, self.moves)
         self.uploads = Uploads(nodes, tasks, snapshots, self.expected_outputs.store, clock)

@@ -22,7 +22,7 @@ from agentless.signals import defaults_for_children
 
 
 async def run(root: Path, gpus: list[int]) -> None:
-    """Run a fleet in `root` until it shall end."""
+    """Run a fleet in `root` until it is asked to end."""
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -48,7 +48,7 @@ async def run(root: Path, gpus: list[int]) -> None:
 
 
 async def _do(fleet: Fleet, asked: asyncio.Queue[list[str]]) -> None:
-    """What lines ask for, one after the other."""
+    """Execute lines, one after the other."""
     while True:
         match await asked.get():
             case ["unplug", name] if name in fleet.nodes:
@@ -62,7 +62,7 @@ async def _do(fleet: Fleet, asked: asyncio.Queue[list[str]]) -> None:
 
 
 def main() -> None:
-    """Take the words of the command line and run."""
+    """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m agentless.demo", description="Run simulated GPU nodes.")
     parser.add_argument("root", type=Path, help="an empty folder for them, or one to be made")
     parser.add_argument("--nodes", default="8,4,1", help="the GPUs of each node (default: 8,4,1)")

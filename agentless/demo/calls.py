@@ -1,4 +1,4 @@
-"""How the programs of a simulated node (`bin/docker`, `bin/flock`) reach the simulation, see there for their side.
+"""Calls from the programs of a simulated node (`bin/docker`, `bin/flock`) to the simulation.
 
 A program writes its PID into the node's FIFO `engine`. Its arguments and environment are read from /proc/PID, its
 output is written to what it has open as 7 (its standard output) and 2, its input is 6, and its exit code is written to
@@ -23,7 +23,7 @@ _ENDED_BY_PIPE = 128 + 13
 
 
 class Call:
-    """One program that waits: its name and words, its environment, its PID and its parent's."""
+    """A program that waits for its exit code: its name and arguments, its environment, its PID and its parent's."""
 
     def __init__(self, pid: int) -> None:
         self._proc = Path("/proc", str(pid))
@@ -56,7 +56,7 @@ class Call:
         return os.open(self._proc / f"fd/{_INPUT}", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
 
     def finish(self, code: int) -> None:
-        """Let it exit; nothing to do for one that has gone."""
+        """Give it its exit code, unless it has gone."""
         with contextlib.suppress(OSError):
             os.write(self._open(_CODE), f"{code}\n".encode())
         for fd in self._opened.values():
@@ -87,13 +87,13 @@ class Calls:
         asyncio.get_running_loop().add_reader(self._fifo, self._read)
 
     def close(self) -> None:
-        """Serve no more; calls under way are cancelled."""
+        """Stop serving; cancels the current calls."""
         self.cancel()
         asyncio.get_running_loop().remove_reader(self._fifo)
         os.close(self._fifo)
 
     def cancel(self) -> None:
-        """End the calls that are under way, as when the engine goes down: their programs exit with 1."""
+        """Cancel the current calls, as if the engine had gone down: their programs exit with 1."""
         for answer in self._answers:
             answer.cancel()
 

@@ -1,4 +1,4 @@
-"""The clock of a simulated node: this machine's, but for a difference."""
+"""The clock of a simulated node: this machine's with an offset."""
 
 from __future__ import annotations
 

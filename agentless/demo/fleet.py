@@ -28,7 +28,7 @@ _PROGRAMS = Path(__file__).parent / "bin"
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """A node to be: its name, its GPUs, and whether somebody outside agentless uses the last one of them."""
+    """A node to simulate: its name, its GPUs, and whether somebody outside agentless uses the last one of them."""
 
     name: str
     gpus: int = 1

@@ -63,7 +63,7 @@ class SimulatedNode:
         await self._sshd.start()
 
     def close(self) -> None:
-        """Serve no more; its processes are ended by whoever made its `Children`."""
+        """Stop serving; the owner of its `Children` ends its processes."""
         self._sshd.stop()
         if self._calls:
             self._calls.close()
@@ -87,7 +87,7 @@ class SimulatedNode:
         self._breaks[verb] = moment
 
     def keep_answers(self) -> None:
-        """Break no connection any more."""
+        """Undo `lose_answer`."""
         self._breaks.clear()
 
     def set_clock(self, ahead: float) -> None:

@@ -17,7 +17,7 @@ import asyncssh
 
 from agentless.demo.processes.pipes import Reader, Writer
 from agentless.demo.processes.processes import PIPE, Child, Children
-from agentless.demo.processes.terminal import Terminal
+from agentless.demo.processes.terminal import PseudoTerminal
 
 
 class Sshd:
@@ -83,14 +83,14 @@ class _Session(asyncssh.SSHServerSession[bytes]):
         self._stdin: Writer | None = None
         self._outputs: list[Reader] = []
         self._argv = ["sh"]
-        self._terminal: Terminal | None = None
+        self._terminal: PseudoTerminal | None = None
         self._gone = False
 
     def connection_made(self, chan: asyncssh.SSHServerChannel[bytes]) -> None:
         self._chan = chan
 
     def pty_requested(self, _type: str, size: tuple[int, int, int, int], _modes: Mapping[int, int]) -> bool:
-        self._terminal = Terminal(*size[:2])
+        self._terminal = PseudoTerminal(*size[:2])
         return True
 
     def terminal_size_changed(self, width: int, height: int, _pixwidth: int, _pixheight: int) -> None:
@@ -116,7 +116,7 @@ class _Session(asyncssh.SSHServerSession[bytes]):
             Reader(child.stderr, lambda data: self._print(data, asyncssh.EXTENDED_DATA_STDERR)),
         ]
 
-    def _start_on(self, terminal: Terminal) -> None:
+    def _start_on(self, terminal: PseudoTerminal) -> None:
         words, end = terminal.words(self._argv), terminal.theirs
         self._child = self._children.start(words, self._env, self._folder, self._exited, end, end)
         os.close(end)

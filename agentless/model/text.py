@@ -7,7 +7,7 @@ begins a line that looks like one of ours. Only what a task itself printed is sh
 from __future__ import annotations
 
 _END = 2000
-"""Bytes of either end of what a program complains of that are kept."""
+"""Bytes that are kept of either end of what a program complains of."""
 
 
 def printable(text: str) -> str:
@@ -41,13 +41,26 @@ def cut(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def both_ends(said: bytes, more: bytes) -> bytes:
-    """What a program has said, and says now, without the middle of it when that is long.
+class Excerpt:
+    """The first and the last bytes of an output, without the middle of a long one. As a string it is decoded.
 
     A program that crashes names the cause first and then the state of each thread; one that gives up names it last.
     """
-    said += more
-    return said if len(said) <= 2 * _END else said[:_END] + said[-_END:]
+
+    def __init__(self, first: int = _END, last: int = _END) -> None:
+        self._first, self._last, self._data = first, last, b""
+
+    def add(self, data: bytes) -> None:
+        """The next bytes of the output."""
+        self._data += data
+        if len(self._data) > self._first + self._last:
+            self._data = self._data[: self._first] + self._data[-self._last :]
+
+    def __bytes__(self) -> bytes:
+        return self._data
+
+    def __str__(self) -> str:
+        return self._data.decode("utf-8", "replace")
 
 
 def last_words(data: bytes, length: int = 300) -> str:

@@ -13,9 +13,17 @@ from dataclasses import dataclass
 
 from agentless.errors import UsageError
 
+SIZE_UNITS = {
+    "T": 10**12, "TiB": 2**40, "G": 10**9, "GiB": 2**30, "M": 10**6, "MiB": 2**20, "K": 10**3, "KiB": 2**10, "B": 1,
+}  # fmt: skip
+"""Bytes, the largest unit first."""
+_BY_SPELLING = {
+    "b": 1,
+    **{f"{unit}{end}".lower(): SIZE_UNITS[unit] for unit in "KMGT" for end in ("", "B")},
+    **{f"{unit}{end}".lower(): SIZE_UNITS[f"{unit}iB"] for unit in "KMGT" for end in ("i", "iB")},
+}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
 _LARGEST = 2**63 - 1  # what the engine and the state file can hold
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _AS_MEGABYTES = 10**5  # so few bytes were probably meant as megabytes
 _LONGEST = 1e9  # seconds, 31 years
 _NUMBER = r"\d+(?:\.\d+)?"
@@ -48,10 +56,8 @@ def parse_size(text: str, of: Sizes | None = None) -> int:
     match = _SIZE.fullmatch(text.strip())
     if match:
         number, unit = match[1], match[2].lower() or "m"
-        base = 1024 if unit.endswith(("ib", "i")) else 1000
-        power = _POWERS.get(unit.removesuffix("b").removesuffix("i"))
-        if power is not None and not (base == 1024 and power == 0):
-            size = float(number) * base**power
+        if unit in _BY_SPELLING:
+            size = float(number) * _BY_SPELLING[unit]
             if not size or 1 <= size <= _LARGEST:
                 if wrong := bare_size(text, of):
                     raise UsageError(f"{text!r} {wrong}")
@@ -87,19 +93,17 @@ def least_size(size: int, of: Sizes) -> str:
 
 def format_size(size: int) -> str:
     """The shortest binary reading with at most one decimal: `512 MiB`, `1.5 GiB`."""
-    value = float(size)
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if round(value, 1) < 1024 or unit == "TiB":
+        value = size / SIZE_UNITS[unit]
+        if round(value, 1) < 1024:
             break
-        value /= 1024
     return f"{value:.1f}".removesuffix(".0") + f" {unit}"
 
 
 def short_size(size: int) -> str:
     """A size as people would have written it: `40G`, `16GiB`, `512M`, else bytes."""
-    units = {"T": 10**12, "TiB": 2**40, "G": 10**9, "GiB": 2**30, "M": 10**6, "MiB": 2**20, "B": 1}
-    unit = next(unit for unit, one in units.items() if size % one == 0)
-    return f"{size // units[unit]}{unit}"
+    unit = next(unit for unit, one in SIZE_UNITS.items() if size % one == 0 and unit not in ("K", "KiB"))
+    return f"{size // SIZE_UNITS[unit]}{unit}"
 
 
 def parse_duration(text: str) -> float:
@@ -142,6 +146,11 @@ def format_indices(indices: Iterable[int]) -> str:
         else:
             runs.append([index])
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs)
+
+
+def thousands(number: int, noun: str) -> str:
+    """The number of something there may be many of: `1 file`, `12,345 files`."""
+    return f"{number:,} {noun}" + "s" * (number != 1)
 
 
 def counted(number: float, noun: str) -> str:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable
 
 from agentless.errors import NoAnswer, TooMuch, Unreachable
 from agentless.model.command import Command, Result
 from agentless.ports import Shell
 from agentless.remote import guards
-
-_T = TypeVar("_T")
+from agentless.remote.concurrency import feed
 
 CHUNK = 256 * 1024
 GREETING = 1 << 20
@@ -79,7 +76,7 @@ class Worker:
         try:
             # Only now: a shell may have read ahead while it was looking for the end of the line.
             ending = self._until(f"{number}>", command.most, heard)
-            found = await (ending if data is None else self._fed(data, ending))
+            found = await (ending if data is None else feed(self.shell, data, ending))
             self.busy, self.idle = False, data is None
             return Result(found[1][0], found[1][1], found[2][1])
         except EndedError as end:
@@ -108,24 +105,6 @@ class Worker:
         chunk = await self.shell.read()
         self.busy = self.busy and chunk is not None
         return chunk
-
-    async def _fed(self, data: AsyncIterator[bytes], ending: Coroutine[Any, Any, _T]) -> _T:
-        """What comes of `ending` while the data goes in; raises what goes wrong with the data."""
-        both = asyncio.create_task(ending), asyncio.create_task(self._feed(data))
-        try:
-            done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if both[0] not in done:
-                both[1].result()
-            return await both[0]
-        finally:
-            for task in both:
-                task.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
-
-    async def _feed(self, data: AsyncIterator[bytes]) -> None:
-        async for piece in data:
-            await self.shell.write(piece)
-        await self.shell.write_eof()
 
     async def _until(
         self, mark: str, most: int, heard: Callable[[bytes], None] | None = None

@@ -36,6 +36,15 @@ def fresh(path: Path, content: bytes) -> Path:
     return new
 
 
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk. Raises OSError."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
 def tighten(folder: Path) -> None:
     """Take from others what earlier versions left open: the folder, and all that is in it. No link in it is followed.
 

@@ -19,7 +19,7 @@ from textual.widgets import ContentSwitcher, Footer
 
 from agentless import paths
 from agentless.client.client import Breaker, BrokenOff, Client
-from agentless.client.program import Terminal
+from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError
 from agentless.model.text import lines_of, printable
 from agentless.tui.data.acts import ACTS, Act, Target, about, applies, details, path_of, perform
@@ -286,9 +286,9 @@ class Dashboard(App[None]):
         spec = self.client.get(f"{path_of(task)}/spec")
         in_app(self, self.push_screen, SubmitForm(self.board, self.client, fields_of(task, spec), spec))
 
-    def _lend(self, task: Row, opened: Terminal | AgentlessError | None) -> None:
+    def _lend(self, task: Row, opened: ProgramStream | AgentlessError | None) -> None:
         """Lend the terminal to the shell that was opened."""
-        if not isinstance(opened, Terminal):
+        if not isinstance(opened, ProgramStream):
             if opened:
                 self._say(str(opened), "error")
             return

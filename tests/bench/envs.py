@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agentless.controller.app import Controller
 from agentless.controller.clock import SystemClock
-from agentless.controller.images.distribution import Distribution
+from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError
 from agentless.model.images.transfer import Sent
@@ -84,7 +84,7 @@ def bench(runs: int) -> list[Row]:
 
 
 @contextlib.contextmanager
-def _controller(lab: Lab, runner: asyncio.Runner) -> Iterator[tuple[Distribution, dict[str, NodeLink]]]:
+def _controller(lab: Lab, runner: asyncio.Runner) -> Iterator[tuple[ImageDistribution, dict[str, NodeLink]]]:
     """What sends, as the controller has it, in this process."""
     state, home = lab.root / "state", os.environ.get("HOME", "")
     state.mkdir()
@@ -98,7 +98,7 @@ def _controller(lab: Lab, runner: asyncio.Runner) -> Iterator[tuple[Distribution
 
     controller = runner.run(start())
     try:
-        yield Distribution(), controller.nodes.links
+        yield ImageDistribution(), controller.nodes.links
     finally:
         runner.run(controller.close())
         os.environ["HOME"] = home

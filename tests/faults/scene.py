@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentless.client.client import Client
+from agentless.client.connection import Connector
 from agentless.errors import AgentlessError
 from tests.faults.controller_log import ControllerLog
 from tests.faults.judge import Judge, tasks
@@ -56,13 +57,21 @@ class Row:
     slowest: float
 
 
+class _Connector(Connector):
+    """One that does not wait for ever."""
+
+    def connect(self) -> socket.socket:
+        connection = super().connect()
+        connection.settimeout(PATIENCE)
+        return connection
+
+
 class _Client(Client):
     """One that does not wait for ever."""
 
-    def _connect(self) -> socket.socket:
-        connection = super()._connect()
-        connection.settimeout(PATIENCE)
-        return connection
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._controller = _Connector(self._state, self._inventory)
 
 
 class Scene:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentless.client.client import Client, RequestFailed
+from agentless.client.connection import Connector
 from agentless.errors import AgentlessError
 from tests.faults.controller_log import ControllerLog
 from tests.fleet import hasty
@@ -23,12 +24,20 @@ AT_ONCE = 30.0
 _CONNECTING = threading.Lock()
 
 
-class _Client(Client):
+class _Connector(Connector):
     """Connecting changes the working directory for a moment, which all threads share."""
 
-    def _connect(self):
+    def connect(self):
         with _CONNECTING:
-            return super()._connect()
+            return super().connect()
+
+
+class _Client(Client):
+    """One for several threads."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self._controller = _Connector(self._state, self._inventory)
 
 
 class Request:

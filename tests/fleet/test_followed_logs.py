@@ -6,12 +6,12 @@ import pytest
 
 from agentless.controller.submit.request import Submit
 from agentless.errors import Refused
+from agentless.formats.frames import POSITION
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.log_query import LogQuery, Position
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Ended
 from agentless.model.tasks.terms import Terms
-from agentless.model.terminal import POSITION
 from tests.fleet.client import until
 
 

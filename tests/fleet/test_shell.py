@@ -15,9 +15,10 @@ import pytest
 
 from agentless import Cluster, paths
 from agentless.client.client import Client
-from agentless.client.wire import RequestFailed
+from agentless.client.http import RequestFailed
 from agentless.demo.fleet import NodePlan
-from agentless.model.terminal import Size, frame
+from agentless.formats.frames import frame
+from agentless.model.terminal import Size
 from tests.fleet.client import PATIENCE
 from tests.fleet.house import end_controller, inhabited
 from tests.fleet.world import World

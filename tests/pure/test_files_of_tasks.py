@@ -43,7 +43,8 @@ from agentless.rules.files.task_files import (
 )
 from agentless.rules.submit.options import Options, Outside, Submission, submission
 from agentless.rules.submit.run import in_folder, needs_nothing
-from agentless.stores.files.arrivals import Arrival, Unpacking, arrive
+from agentless.stores.files.arrivals import arrive
+from agentless.stores.files.output_archive import Arrival, Unpacking
 from agentless.stores.files.outputs import OutputStore
 from agentless.stores.files.snapshots import SnapshotStore
 

@@ -14,8 +14,9 @@ import pytest
 
 from agentless import plugins
 from agentless.controller.images.archive_reader import BrokenOffError, fetch
-from agentless.controller.images.layer_spool import Depot
+from agentless.controller.images.layer_spool import LayerSpool
 from agentless.engines.docker.images import Images
+from agentless.formats.tar_writing import padded
 from agentless.model.command import Command
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
@@ -72,7 +73,7 @@ def docker(tmp_path: Path) -> str:
     return str(program)
 
 
-def parcels(out: bytes) -> dict[str, bytes]:
+def layers_of(out: bytes) -> dict[str, bytes]:
     """What the script says, taken apart."""
     found = {}
     while out != b".\n":
@@ -80,7 +81,7 @@ def parcels(out: bytes) -> dict[str, bytes]:
         kind, size, name = line.split()
         assert kind == b"r"
         found[name.decode()] = out[: int(size)]
-        out = out[layers.padded(int(size)) :]
+        out = out[padded(int(size)) :]
     return found
 
 
@@ -96,7 +97,7 @@ def test_only_what_is_wanted_is_handed_out(shell: list[str], form: str, big: boo
     skip = " ".join(["", *layers.unwanted(IMAGE, 2), ""])
     script = renderer.script("image-save.sh.j2", docker=[docker], image=IMAGE.id, skip=skip, pack=None)
     done = subprocess.run(shell, input=script.encode(), capture_output=True, check=True)
-    found = parcels(done.stdout)
+    found = layers_of(done.stdout)
     assert set(found.values()) & set(DATA) == {DATA[2]}
     assert CONFIG in found.values()
     assert "manifest.json" in found
@@ -147,25 +148,25 @@ async def test_the_layers_that_are_lacking_come_whole(
 ) -> None:
     (tmp_path / "saved").write_bytes(archive(form))
     images = Images(NodeConfig("here", "", docker=(docker,)), renderer, str)
-    depot = Depot()
+    spool = LayerSpool()
     command = images.save(IMAGE.id, layers.unwanted(IMAGE, kept), packer)
     async with session.stream(command) as stream:
-        await fetch(stream, IMAGE, kept, packer, depot)
-    assert await depot.configuration() == CONFIG
-    assert set(depot.parcels) == set(LAYERS[kept:])
+        await fetch(stream, IMAGE, kept, packer, spool)
+    assert await spool.configuration() == CONFIG
+    assert set(spool.layers) == set(LAYERS[kept:])
     for data, layer in list(zip(DATA, LAYERS, strict=True))[kept:]:
-        parcel = await depot.find(layer)
-        came = b"".join([piece async for piece in depot.read(parcel)])
+        spooled = await spool.find(layer)
+        came = b"".join([piece async for piece in spool.read(spooled)])
         unpack = ["zstd", "-dc"] if packer == "zstd" else ["gzip", "-dc"] if packer else ["cat"]
-        assert through(unpack, came)[: parcel.size] == data
-    depot.close()
+        assert through(unpack, came)[: spooled.size] == data
+    spool.close()
 
 
 async def test_an_archive_that_breaks_off_is_none(session: Session, docker: str, tmp_path: Path) -> None:
     (tmp_path / "saved").write_bytes(archive("legacy")[:300_000])
     script = renderer.script("image-save.sh.j2", docker=[docker], image=IMAGE.id, skip=" ", pack=None)
-    depot = Depot()
+    spool = LayerSpool()
     with pytest.raises(BrokenOffError):
         async with session.stream(Command(script)) as stream:
-            await fetch(stream, IMAGE, 0, None, depot)
-    depot.close()
+            await fetch(stream, IMAGE, 0, None, spool)
+    spool.close()

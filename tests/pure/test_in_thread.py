@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from agentless.controller.files.outputs import Outputs
-from agentless.controller.images.layer_spool import Depot
+from agentless.controller.images.layer_spool import LayerSpool
 from agentless.controller.in_thread import in_thread
 from agentless.model.files.task_files import Output
-from agentless.stores.files.arrivals import Arrival
+from agentless.stores.files.output_archive import Arrival
 from tests.pure.build import task
 
 
@@ -35,12 +35,12 @@ async def test_a_write_that_nobody_waits_for_any_more_goes_into_no_other_file(
 
     async def put_and_close() -> None:
         try:
-            await depot.put(depot.begin("layer", 5), b"layer", 5)
+            await spool.put(spool.begin("layer", 5), b"layer", 5)
         finally:
-            depot.close()
+            spool.close()
 
     monkeypatch.setattr(os, "pwrite", slowly)
-    depot = Depot()
+    spool = LayerSpool()
     putting = asyncio.create_task(put_and_close())
     await asyncio.to_thread(began.wait)
     putting.cancel()

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentless.formats.tar_writing import padded
 from agentless.rules.images import layers
 from agentless.rules.images.layers import Image
 
@@ -78,7 +79,7 @@ def test_only_a_chain_from_the_bottom_can_be_reused(wanted: list[str], stores: l
 def test_the_archive_is_one_that_docker_reads() -> None:
     config = b'{"rootfs":{}}'
     data = b"a layer"
-    archive = layers.file(layers.layer_file("sha256:ab"), len(data)) + data.ljust(512, b"\0")
+    archive = layers.layer_header("sha256:ab", len(data)) + data.ljust(512, b"\0")
     archive += layers.head_of(config, ["sha256:ab"], ["agentless/env:1"])
     digest = hashlib.sha256(config).hexdigest()
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
@@ -90,16 +91,16 @@ def test_the_archive_is_one_that_docker_reads() -> None:
 
 
 def test_a_layer_above_8_gib_has_its_size() -> None:
-    assert tarfile.TarInfo.frombuf(layers.file("x", 9 << 30), "utf-8", "strict").size == 9 << 30
+    assert tarfile.TarInfo.frombuf(layers.layer_header("sha256:x", 9 << 30), "utf-8", "strict").size == 9 << 30
 
 
 def test_everybody_may_read_a_file_of_the_archive_and_only_its_owner_may_write_it() -> None:
-    assert tarfile.TarInfo.frombuf(layers.file("x", 1), "utf-8", "strict").mode == 0o644
+    assert tarfile.TarInfo.frombuf(layers.layer_header("sha256:x", 1), "utf-8", "strict").mode == 0o644
 
 
 @pytest.mark.parametrize(("size", "takes"), [(0, 0), (1, 512), (512, 512), (513, 1024)])
 def test_a_file_takes_whole_blocks(size: int, takes: int) -> None:
-    assert layers.padded(size) == takes
+    assert padded(size) == takes
 
 
 def test_an_archive_without_a_name_says_so_as_docker_does() -> None:

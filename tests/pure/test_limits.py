@@ -20,7 +20,7 @@ from agentless import plugins
 from agentless.controller.envs import builds
 from agentless.controller.images import direct
 from agentless.controller.images.archive_reader import BrokenOffError, fetch
-from agentless.controller.images.layer_spool import Depot
+from agentless.controller.images.layer_spool import LayerSpool
 from agentless.controller.nodes.conversation import conversed
 from agentless.controller.nodes.link import sampler, watcher
 from agentless.controller.nodes.link.engines import NodeEngines
@@ -343,7 +343,7 @@ def test_an_entry_of_the_journal_without_end_is_given_up() -> None:
 
 
 async def test_an_archive_of_nothing_but_small_files_is_given_up() -> None:
-    image, depot = Image("sha256:" + "0" * 64, ("sha256:1",), 1), Depot()
+    image, spool = Image("sha256:" + "0" * 64, ("sha256:1",), 1), LayerSpool()
 
     class Files(Endless):
         async def __anext__(self) -> tuple[int, bytes]:
@@ -352,8 +352,8 @@ async def test_an_archive_of_nothing_but_small_files_is_given_up() -> None:
             return 1, b"r 512 file%d\n" % self.count + b"x" * 512
 
     with pytest.raises(BrokenOffError, match="too many files"):
-        await fetch(Files(), image, 0, None, depot)  # type: ignore[arg-type]
-    depot.close()
+        await fetch(Files(), image, 0, None, spool)  # type: ignore[arg-type]
+    spool.close()
 
 
 def test_a_long_complaint_is_read_at_both_ends() -> None:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.stores.files.logs import NOTE, Frame, LogStore
+from agentless.formats.frames import NOTE, Frame
+from agentless.stores.files.logs import LogStore
 
 chunks = st.lists(st.tuples(st.sampled_from([1, 2]), st.binary(max_size=300)), max_size=12)
 

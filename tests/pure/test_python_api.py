@@ -283,7 +283,7 @@ def test_a_log_that_breaks_off_in_the_middle_of_a_frame_has_not_ended(tmp_path, 
     """As when the controller is killed while it writes: half a position would be another one, half an error none."""
     import socket
 
-    from agentless.model.terminal import END, frame
+    from agentless.formats.frames import END, frame
 
     whole = frame(1, b"out") + frame(END, b"{}{}")
 

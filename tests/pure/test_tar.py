@@ -17,7 +17,8 @@ import pytest
 from agentless.errors import CopyFailed, RuntimeFailed
 from agentless.formats.archive import Unpacker
 from agentless.formats.tar import pulled
-from agentless.stores.files.arrivals import Arrival, Unpacking, Unusable, ZerosAhead, arrive
+from agentless.stores.files.arrivals import arrive
+from agentless.stores.files.output_archive import Arrival, Unpacking, Unusable, ZerosAhead
 from agentless.stores.files.outputs import OutputStore
 
 END = bytes(1024)

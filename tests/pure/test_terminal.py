@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.errors import UsageError
+from agentless.formats.frames import MOST, FrameDecoder, frame
 from agentless.model.command import escaped
-from agentless.model.terminal import FRAME, Frames, Size, frame
+from agentless.model.terminal import Size
 from agentless.remote.transports._sessions import login_words
 
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
@@ -19,7 +20,7 @@ NASTY = 'it\'s "$HOME" `id` $(id) \\0101 \\\\ %s !! é\n\ttwo; # lines | & < > *
 
 @given(st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=40))), st.lists(st.integers(1, 9)))
 def test_frames_come_out_as_they_went_in_however_they_are_cut(sent, cuts):
-    data, found, frames = b"".join(frame(*each) for each in sent), [], Frames()
+    data, found, frames = b"".join(frame(*each) for each in sent), [], FrameDecoder()
     while data:
         size = cuts.pop() if cuts else len(data)
         found += frames.feed(data[:size])
@@ -27,14 +28,14 @@ def test_frames_come_out_as_they_went_in_however_they_are_cut(sent, cuts):
     assert found == sent
 
 
-@pytest.mark.parametrize("size", [FRAME + 1, 1 << 24, (1 << 32) - 1])
+@pytest.mark.parametrize("size", [MOST + 1, 1 << 24, (1 << 32) - 1])
 def test_a_frame_that_is_too_long_is_refused_before_it_has_arrived(size):
     with pytest.raises(UsageError, match="1,048,576 bytes"):
-        list(Frames().feed(b"\1" + size.to_bytes(4, "big")))
+        list(FrameDecoder().feed(b"\1" + size.to_bytes(4, "big")))
 
 
 def test_the_longest_frame_that_is_allowed_comes_through():
-    assert list(Frames().feed(frame(1, bytes(FRAME)))) == [(1, bytes(FRAME))]
+    assert list(FrameDecoder().feed(frame(1, bytes(MOST)))) == [(1, bytes(MOST))]
 
 
 @given(st.integers(1, 9999), st.integers(1, 9999))

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from agentless.api.lines import lines
 from agentless.cli import common, complete
 from agentless.cli.app import complain
-from agentless.client.wire import failure
+from agentless.client.http import failure
 from agentless.controller.log import Lines
-from agentless.model.text import both_ends, cut, lines_of, printable, printable_lines
+from agentless.model.text import Excerpt, cut, lines_of, printable, printable_lines
 
 CONTROLS = "".join(map(chr, (*range(32), *range(127, 160)))) + "\u2028\u2029\u202e\u2066\u200f\ufeff\ud800\U000e0041"
 """C0, DEL, C1, separators of lines, marks of direction, half a character, an invisible one."""
@@ -128,8 +128,19 @@ def test_what_is_said_of_them_is_nothing_that_a_shell_evaluates(tasks):
 
 
 def test_of_a_long_complaint_both_ends_are_kept_however_it_comes():
-    said = b""
+    said, short = Excerpt(), Excerpt()
     for piece in (b"the cause", *[b"thread" * 50] * 200, b"the end"):
-        said = both_ends(said, piece)
-    assert (said[:9], said[-7:], len(said)) == (b"the cause", b"the end", 4000)
-    assert both_ends(b"all ", b"of it") == b"all of it"
+        said.add(piece)
+    assert (bytes(said)[:9], bytes(said)[-7:], len(bytes(said))) == (b"the cause", b"the end", 4000)
+    for piece in (b"all ", b"of it"):
+        short.add(piece)
+    assert str(short) == "all of it"
+
+
+def test_of_an_output_may_be_kept_the_end_alone():
+    end = Excerpt(0, 5)
+    for piece in (b"much", b"", "é and mo".encode(), b"re"):
+        end.add(piece)
+    assert (bytes(end), str(end)) == (b" more", " more")
+    end.add("…".encode()[:1])
+    assert str(end) == "more\ufffd"

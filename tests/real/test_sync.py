@@ -17,7 +17,7 @@ import pytest
 from agentless.controller.app import Controller
 from agentless.controller.clock import SystemClock
 from agentless.controller.images import distribution, upload
-from agentless.controller.images.distribution import Distribution
+from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.images.upload import Job
 from agentless.errors import AgentlessError, RuntimeFailed, Unreachable
 from agentless.model.images.transfer import Progress, Sent
@@ -36,13 +36,13 @@ class World:
 
     lab: Lab
     controller: Controller
-    distribution: Distribution
+    distribution: ImageDistribution
 
     async def send(self, image: str, *to: str, source: str = "node1", **how) -> dict[str, Sent | AgentlessError]:
         links = self.controller.nodes.links
         targets = [links[name] for name in to or ("node2",)]
         async with asyncio.timeout(60):
-            return await self.sync.send(image, links[source], targets, tags=[TAG], **how)
+            return await self.distribution.send(image, links[source], targets, tags=[TAG], **how)
 
     def node(self, name: str = "node2") -> Node:
         return self.lab.nodes[name]
@@ -98,7 +98,7 @@ async def world(lab: Lab, image: str, tmp_path: Path, monkeypatch: pytest.Monkey
     controller = Controller(tmp_path, lab.inventory, SystemClock())
     await controller.start()
     await asyncio.gather(*(link.ready() for link in controller.nodes.links.values()))
-    yield World(lab, controller, Distribution())
+    yield World(lab, controller, ImageDistribution())
     await controller.close()
     clean(lab.nodes["node2"])
     left = [line for node in lab.nodes.values() for _, line in node.leftovers()]
@@ -175,12 +175,15 @@ async def test_only_the_layers_that_a_node_lacks_travel_and_the_second_time_none
 
 async def test_one_reading_is_for_all_requests_that_it_is_enough_for(world: World, image: str) -> None:
     source = world.controller.nodes.links["node1"]
-    job = Job(await world.sync._describe(image, source), source, (), lambda _: None)
-    async with world.sync._supplies.take(job, 1, None) as first, world.sync._supplies.take(job, 3, None) as second:
+    job = Job(await world.distribution._describe(image, source), source, (), lambda _: None)
+    async with (
+        world.distribution._reads.take(job, 1, None) as first,
+        world.distribution._reads.take(job, 3, None) as second,
+    ):
         assert second is first
-        top = await second.depot.find(job.image.layers[-1])
+        top = await second.spool.find(job.image.layers[-1])
         async with asyncio.timeout(20):
-            assert len(b"".join([piece async for piece in second.depot.read(top)])) > LAYER * MB
+            assert len(b"".join([piece async for piece in second.spool.read(top)])) > LAYER * MB
     await world.rest("node1")
 
 
@@ -203,7 +206,7 @@ async def test_an_engine_that_takes_no_part_of_an_archive_gets_all_of_it(world: 
     with stand_in(world.node(), "docker", store):
         assert "another id" in str(failed(await world.send(image)))
         with stand_in(world.node("node1"), "docker", store):
-            world.sync._known.clear()
+            world.distribution._known.clear()
             found = sent(await world.send(image))
     assert (found.how, found.layers_sent) == ("whole", LAYERS + 1)
     assert said(world.node(), f"docker image inspect -f '{{{{.Id}}}}' {TAG}").strip() == image
@@ -278,7 +281,7 @@ async def test_a_full_disk_is_said_and_nothing_is_kept(world: World, image: str)
 async def test_an_image_that_goes_away_meanwhile_is_named(world: World, image: str) -> None:
     gone = layer(world.node("node1"), "busybox", "gone:1")
     links = world.controller.nodes.links
-    await world.sync._describe(gone, links["node1"])  # it is asked for, and then removed
+    await world.distribution._describe(gone, links["node1"])  # it is asked for, and then removed
     said(world.node("node1"), "docker rmi gone:1")
     with pytest.raises(RuntimeFailed, match=r"is not on node1 any more"):
         await world.send(gone)
@@ -293,7 +296,7 @@ async def test_two_pushes_at_once_are_one(world: World, image: str) -> None:
 
 async def test_two_controllers_end_well(world: World, image: str) -> None:
     links = world.controller.nodes.links
-    other = Distribution()
+    other = ImageDistribution()
     first, second = await asyncio.gather(
         world.send(image), other.send(image, links["node1"], [links["node2"]], tags=[TAG])
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -13,14 +12,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from agentless.errors import UsageError
-from agentless.formats.tar import BLOCK, BadArchive, Fed, Kind, Member, Reading, Tar
+from agentless.formats.tar import BadArchive, Fed, Member, Reading, Tar
+from agentless.formats.tar_writing import END, header, padding
 
 CHUNK = 256 * 1024
 MOST_JSON = 16 << 20
 """Bytes of a manifest or an index: an image has one of some KiB."""
-_TYPES: dict[Kind, bytes] = {
-    "file": tarfile.REGTYPE, "folder": tarfile.DIRTYPE, "link": tarfile.SYMTYPE, "hard link": tarfile.LNKTYPE,
-}  # fmt: skip
 _ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 
@@ -110,7 +107,7 @@ def _nameless(tar: Tar, put: Callable[[bytes], None]) -> Reading[None]:
             data = bytearray(member.size)
             yield from tar.content(partial(_fill, data))
             fresh = _without_names(name, bytes(data))
-            put(_header(member, len(fresh)) + fresh + bytes(-len(fresh) % BLOCK))
+            put(_header(member, len(fresh)) + fresh + padding(len(fresh)))
             seen = True
         else:
             put(_header(member, member.size))
@@ -127,10 +124,10 @@ def _nameless(tar: Tar, put: Callable[[bytes], None]) -> Reading[None]:
                 yield from tar.content(take)
                 if end != member.size:
                     raise ValueError("there is a sparse file in it")
-                put(bytes(-end % BLOCK))
+                put(padding(end))
     if not seen:
         raise ValueError("there is no manifest in it")
-    put(bytes(2 * BLOCK))
+    put(END)
 
 
 def _fill(whole: bytearray, offset: int, data: bytes) -> None:
@@ -138,10 +135,7 @@ def _fill(whole: bytearray, offset: int, data: bytes) -> None:
 
 
 def _header(member: Member, size: int) -> bytes:
-    info = tarfile.TarInfo(member.name)
-    info.type, info.mode, info.mtime = _TYPES[member.kind], member.mode, int(member.mtime)
-    info.size, info.linkname = size, member.link
-    return info.tobuf()
+    return header(member.name, member.kind, size, mode=member.mode, mtime=int(member.mtime), link=member.link)
 
 
 def _without_names(name: str, data: bytes) -> bytes:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-import tarfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from agentless.errors import UsageError
+from agentless.formats import tar_writing
 from agentless.model.files.task_files import MOST_LEVELS
 from agentless.rules.images.dockerignore import DOCKERIGNORE, Ignore
 
@@ -40,11 +41,8 @@ def packed(folder: Path, dockerfile: str, text: str) -> Iterator[bytes]:
         sent = sent or name == dockerfile
         yield from _member(path, name)
     if not sent:
-        data = text.encode()
-        info = tarfile.TarInfo(dockerfile)
-        info.size = len(data)
-        yield info.tobuf() + data + bytes(-len(data) % tarfile.BLOCKSIZE)
-    yield bytes(2 * tarfile.BLOCKSIZE)
+        yield tar_writing.file(dockerfile, text.encode())
+    yield tar_writing.END
 
 
 def _lines(path: Path) -> list[str]:
@@ -85,19 +83,14 @@ def _refuse(error: OSError) -> None:
 
 def _member(path: Path, name: str) -> Iterator[bytes]:
     status = path.lstat()
-    info = tarfile.TarInfo(name)
-    info.mode, info.mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
+    header = partial(tar_writing.header, name, mode=stat.S_IMODE(status.st_mode), mtime=int(status.st_mtime))
     if stat.S_ISLNK(status.st_mode):
-        info.type, info.linkname = tarfile.SYMTYPE, str(path.readlink())
+        yield header("link", link=str(path.readlink()))
     elif stat.S_ISDIR(status.st_mode):
-        info.type = tarfile.DIRTYPE
-    elif not stat.S_ISREG(status.st_mode):
-        return  # sockets and the like are nothing to build from
-    else:
-        info.size = status.st_size
-    yield info.tobuf(errors="surrogateescape")
-    if info.size:
-        yield from _content(path, info.size)
+        yield header("folder")
+    elif stat.S_ISREG(status.st_mode):  # sockets and the like are nothing to build from
+        yield header("file", status.st_size)
+        yield from _content(path, status.st_size)
 
 
 def _content(path: Path, size: int) -> Iterator[bytes]:
@@ -107,5 +100,5 @@ def _content(path: Path, size: int) -> Iterator[bytes]:
         while left and (chunk := file.read(min(CHUNK, left))):
             left -= len(chunk)
             yield chunk
-    if padding := left + (-size % tarfile.BLOCKSIZE):
-        yield bytes(padding)
+    if rest := bytes(left) + tar_writing.padding(size):
+        yield rest

@@ -58,7 +58,7 @@ def create(
 
     agentless env save torch -m "torch 2.5"
     """
-    lines = client(context).told(f"/v1/envs/{check_name(name)}", {"image": image, "node": on})
+    lines = client(context).progress(f"/v1/envs/{check_name(name)}", {"image": image, "node": on})
     done = follow(lines, f"agentless env list shows whether {name} was made")
     if as_json:
         print_json(_plain(done))
@@ -69,7 +69,7 @@ def create(
 
 def shell(context: typer.Context, name: EnvArgument) -> int:
     """Open a shell in the build container; its exit code is the shell's. Without one, one is made of the env."""
-    return _talk(context, name, ())
+    return _terminal(context, name, ())
 
 
 def execute(context: typer.Context, name: EnvArgument) -> int:
@@ -80,19 +80,19 @@ def execute(context: typer.Context, name: EnvArgument) -> int:
     command = command_of(context)
     if not command:
         raise UsageError(f"no command: write it after '--', for example: agentless env exec {name} -- pip list")
-    return _talk(context, name, command)
+    return _terminal(context, name, command)
 
 
-def _talk(context: typer.Context, name: str, command: tuple[str, ...]) -> int:
-    from agentless.client.terminal import Talk, raw, standard
+def _terminal(context: typer.Context, name: str, command: tuple[str, ...]) -> int:
+    from agentless.client.terminal import TerminalSession, raw, standard
 
     window = standard()
     size = window.size() if window.size else None
     with client(context).terminal(check_name(name), command, size, of="envs") as terminal:
         if not window.size:
-            return Talk(terminal, window).run()
+            return TerminalSession(terminal, window).run()
         with raw(window.keys):
-            return Talk(terminal, window).run()
+            return TerminalSession(terminal, window).run()
 
 
 def save(
@@ -102,7 +102,7 @@ def save(
     as_json: Json = False,
 ) -> None:
     """Make the build container as it is now the next version, which is the current one then."""
-    lines = client(context).told(f"/v1/envs/{check_name(name)}/save", {"message": message})
+    lines = client(context).progress(f"/v1/envs/{check_name(name)}/save", {"message": message})
     done = follow(lines, f"The save goes on; see: agentless env history {name}")
     if as_json:
         print_json(_plain(done))
@@ -156,7 +156,7 @@ def rollback(
 ) -> None:
     """Make an older version the current one: the one before it, or NAME:N. The build container is reset to it."""
     ref = parse_ref(name)
-    lines = client(context).told(f"/v1/envs/{ref}/rollback", {"force": force})
+    lines = client(context).progress(f"/v1/envs/{ref}/rollback", {"force": force})
     done = follow(lines, f"agentless env history {ref.name} shows the current version")
     if as_json:
         print_json(_plain(done))

@@ -36,7 +36,7 @@ def push(
     ref = parse_ref(name)
     if via not in _WAYS:
         raise UsageError(f"--via {via[:80]!r}: write auto, controller, straight or shared_dir")
-    lines = client(context).told(f"/v1/envs/{ref}/push", {"nodes": nodes or [], "via": _WAYS[via]})
+    lines = client(context).progress(f"/v1/envs/{ref}/push", {"nodes": nodes or [], "via": _WAYS[via]})
     again = f"Interrupted. What has arrived stays; the same command again sends the rest: agentless env push {name}"
     done = follow(lines, again)
     if as_json:
@@ -97,7 +97,7 @@ def build(
         raise UsageError(f"{path} is no folder; the context of a build is one")
     dockerfile, text = dockerfile_of(path, file)
     query = {"dockerfile": dockerfile, "base": bases(text), "node": on, "message": message}
-    lines = client(context).sent(f"/v1/envs/{check_name(name)}/build", packed(path, dockerfile, text), **query)
+    lines = client(context).upload(f"/v1/envs/{check_name(name)}/build", packed(path, dockerfile, text), **query)
     done = follow(lines, f"Interrupted; nothing was made: agentless env history {name}")
     if as_json:
         print_json({key: value for key, value in done.items() if key != "kind"})
@@ -146,7 +146,7 @@ def take_in(
 
     if name is not None:
         check_name(name)
-    lines = client(context).sent("/v1/env/import", read(file), env=name, node=on)
+    lines = client(context).upload("/v1/env/import", read(file), env=name, node=on)
     done = follow(lines, "Interrupted; nothing was taken in")
     if as_json:
         print_json({key: value for key, value in done.items() if key != "kind"})

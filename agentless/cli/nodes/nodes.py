@@ -13,7 +13,7 @@ from agentless.cli.common import Json, client, named, print_json, print_line, sa
 from agentless.cli.nodes.drain import drain, resume
 from agentless.cli.table import Column, show
 from agentless.client.client import Client
-from agentless.client.words import idle, local, or_dash, process_words, ssh_sessions
+from agentless.client.words import gib, idle, local, memory_in_use, or_dash, process_words, ssh_sessions
 from agentless.errors import NoAnswer, Refused, UsageError
 
 NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
@@ -21,15 +21,6 @@ ManyNodes = Annotated[
     list[str] | None, typer.Argument(metavar="[NODE]...", autocompletion=complete.nodes, callback=named)
 ]
 OptionalNode = Annotated[str | None, typer.Argument(metavar="[NODE]", autocompletion=complete.nodes)]
-
-
-def _memory(gpu: dict[str, Any]) -> str:
-    used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
-    return "-" if used is None or total is None else f"{used / 1024:.1f}/{total / 1024:.0f}G"
-
-
-def _gib(mib: int | None) -> str:
-    return "-" if mib is None else f"{mib / 1024:.0f}G"
 
 
 def _who(gpu: dict[str, Any]) -> str:
@@ -47,7 +38,7 @@ _GPU_COLUMNS = [
     Column("MODEL", lambda gpu: or_dash(gpu["name"] and gpu["name"].removeprefix("NVIDIA ").removeprefix("GeForce "))),
     Column("STATE", lambda gpu: gpu["state"]),
     Column("UTIL", lambda gpu: or_dash(gpu["utilization_pct"], "%"), right=True),
-    Column("MEMORY", _memory, right=True),
+    Column("MEMORY", memory_in_use, right=True),
     Column("TEMP", lambda gpu: or_dash(gpu["temperature_c"], "C"), right=True),
     Column("WHO", _who, wraps=True),
 ]
@@ -83,7 +74,7 @@ def nodes(context: typer.Context, as_json: Json = False) -> None:
             Column("STATE", lambda node: node["state"]),
             Column("FREE", lambda node: f"{node['gpus_free']}/{node['gpus']}", right=True),
             Column("CORES", lambda node: or_dash(node["cores"]), right=True),
-            Column("MEMORY", lambda node: _gib(node["memory_mib"]), right=True),
+            Column("MEMORY", lambda node: gib(node["memory_mib"]), right=True),
             Column("DOCKER", lambda node: or_dash(node["docker"])),
             Column("DRIVER", lambda node: or_dash(node["driver"])),
             Column("REASON", lambda node: node["reason"], wraps=True),
@@ -106,7 +97,7 @@ def show_node(context: typer.Context, node: NodeArgument, as_json: Json = False)
         "reason": found["reason"],
         "address": f"{found['address']} by {found['connection']}",
         "cores": found["cores"],
-        "memory": _gib(found["memory_mib"]),
+        "memory": gib(found["memory_mib"]),
         "docker": found["docker"],
         "driver": found["driver"],
         "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),

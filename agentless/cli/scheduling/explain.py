@@ -9,7 +9,7 @@ import typer
 from agentless.cli import complete
 from agentless.cli.common import Json, client, named, print_json, print_line
 from agentless.client.client import Client
-from agentless.client.wire import RequestFailed
+from agentless.client.http import RequestFailed
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.nodes.node import naming
 from agentless.rules.submit.options import Options, Outside, submission

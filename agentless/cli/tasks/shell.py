@@ -8,8 +8,8 @@ import typer
 
 from agentless.cli.common import TaskArgument, client
 from agentless.cli.submit.command import WithCommand, command_of
-from agentless.client.terminal import Talk, raw, standard
-from agentless.client.wire import RequestFailed
+from agentless.client.http import RequestFailed
+from agentless.client.terminal import TerminalSession, raw, standard
 from agentless.errors import AgentlessError, NoAnswer
 
 
@@ -29,7 +29,7 @@ def shell(context: typer.Context, task: TaskArgument) -> int:
     with client(context).terminal(task, command_of(context), window.size() if window.size else None) as terminal:
         try:
             with raw(window.keys) if window.size else contextlib.nullcontext():
-                return Talk(terminal, window).run()
+                return TerminalSession(terminal, window).run()
         except AgentlessError as error:
             words = str(error)
             if error.exit_code == NoAnswer.exit_code:

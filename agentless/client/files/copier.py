@@ -15,15 +15,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from agentless.client.client import Client
 from agentless.client.files.rsync_shell import VARIABLE
-from agentless.client.program import Terminal
-from agentless.client.wire import RequestFailed
+from agentless.client.files.transfer import ByteCount, Ended, Incoming, Meter, Outgoing
+from agentless.client.http import RequestFailed
+from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError, CopyFailed, UsageError
 from agentless.formats.archive import Unpacker, forbidden_bits, pack
 from agentless.model.files.location import PARTIAL, Kind, Place, encoded, split, there
@@ -32,21 +32,8 @@ from agentless.rules.files.destination import Landing, check_source, check_targe
 
 _PROGRESS = re.compile(rb"\s*([0-9,.]+) +[0-9]+% ")
 _NO_ROOM = 11
-"""What rsync ends with when a file cannot be written."""
+"""The exit code of rsync if a file cannot be written."""
 _PATTERN = re.compile(r"[*?\[\\]")
-
-
-class Meter(Protocol):
-    """Is told how far it is."""
-
-    def begin(self, name: str) -> None:
-        """The next one of what is copied."""
-
-    def reached(self, size: int) -> None:
-        """So many bytes of its files are copied."""
-
-    def end(self, moved: int) -> None:
-        """It is copied; so many bytes went over the link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +46,7 @@ class _Found:
 
 
 class Copier:
-    """Copies; `notes` is what was left out, in sentences: then not all was copied.
-
-    `warnings` is what programs on the nodes have said, although all was copied.
-    """
+    """Copies files. `notes` are sentences about what was left out; `warnings` those of programs when all was copied."""
 
     def __init__(self, client: Client, meter: Meter) -> None:
         self.notes: list[str] = []
@@ -72,7 +56,7 @@ class Copier:
         self._rsync = _good_rsync()
 
     def copy(self, sources: Sequence[Place], destination: Place) -> None:
-        """Copy all sources; raises CopyFailed for the first one that fails, and whatever the controller says."""
+        """Copy all sources; raises CopyFailed for the first one that fails, and errors of the controller."""
         self._check_sides(sources, destination)
         ours = {at: self._look(at, [s.path for s in sources if s.at == at]) for at in {s.at for s in sources}}
         kinds = [(source, ours[source.at].kinds[source.path]) for source in sources]
@@ -125,13 +109,13 @@ class Copier:
     # --------------------------------------------------------------------- tar
 
     def _fetch(self, landing: Landing, at: str, far: _Found, *, exists: bool) -> None:
-        """From there."""
+        """Copy to this machine by tar."""
         folder, name = (landing.target or ".", ".") if exists else _split_here(landing.target)
-        counted = _Sum(self._meter)
+        counted = ByteCount(self._meter)
         strip = 1 if far.container or not landing.is_folder else 0
         unpacker = Unpacker(folder, name, strip, counted.add)
-        with self._transfer(at, "send", landing.source.path, landing) as terminal:
-            stream = _Incoming(terminal)
+        with self._transfer(at, "send", landing.source.path, landing) as program:
+            stream = Incoming(program)
             failure: CopyFailed | None = None
             try:
                 members = unpacker.unpack(stream)
@@ -144,46 +128,46 @@ class Copier:
         if not members:
             raise CopyFailed("; ".join(complaints[:3]) or str(failure or f"nothing came of {landing.source}"))
         self.notes += unpacker.notes
-        if terminal.exit_code:
-            self.notes += complaints or [f"{landing.source}: not all of it came (tar ended with {terminal.exit_code})"]
+        if program.exit_code:
+            self.notes += complaints or [f"{landing.source}: not all of it came (tar ended with {program.exit_code})"]
         else:
             self._warn(at, complaints)
         self._meter.end(stream.received)
 
     def _bring(self, landing: Landing, at: str, far: _Found) -> None:
-        """To there."""
+        """Copy from this machine by tar."""
         base = landing.target.rstrip("/").rpartition("/")[2]
-        with self._transfer(at, "receive", landing.target, landing) as terminal:
-            sink = _Outgoing(terminal, _Sum(self._meter))
+        with self._transfer(at, "receive", landing.target, landing) as program:
+            sink = Outgoing(program, ByteCount(self._meter))
             notes: list[str] = []
             try:
                 if far.container:
                     notes = pack(sink, landing.source.path, base or ".")
                 else:
                     notes = pack(sink, landing.source.path, "t", whole="whole")
-                terminal.write_eof()
-            except _Over:
+                program.write_eof()
+            except Ended:
                 pass
             sink.wait()  # raises what broke it off
         complaints = sentences(sink.words, at, there=True, name=base)
-        if terminal.exit_code:
+        if program.exit_code:
             raise CopyFailed("; ".join(complaints[:3]) or f"{at} did not take {landing.source}; try again")
         self.notes += notes
         self._warn(at, complaints)
         self._meter.end(sink.sent)
 
     def _warn(self, at: str, words: Sequence[str]) -> None:
-        """Take down what was said of a copy that succeeded: tar also says so what it leaves out."""
+        """Keep the messages of a copy that succeeded. Some of tar's are about what it left out."""
         self.notes += [line for line in words if line.endswith(LEFT_OUT)]
         self.warnings += [f"{at}: {line}" for line in words if not line.endswith(LEFT_OUT)]
 
-    def _transfer(self, at: str, way: str, path: str, landing: Landing) -> Terminal:
+    def _transfer(self, at: str, way: str, path: str, landing: Landing) -> ProgramStream:
         return self._client.transfer(at, way=way, path=encoded(path), folder=landing.is_folder)
 
     # ------------------------------------------------------------------- rsync
 
     def _by_rsync(self, landing: Landing, at: str, *, is_coming: bool, exists: bool) -> None:
-        """Either way. Of a folder that exists the own mode stays: then what is copied is not it, but what is in it."""
+        """Copy in either direction. A folder that exists keeps its mode, since only what is in it is copied."""
         path = landing.source.path if is_coming else landing.target
         what = {"path": encoded(path), "folder": landing.is_folder}
         forbidden = forbidden_bits()
@@ -221,19 +205,19 @@ class Copier:
         self, words: Sequence[str], at: str, what: Mapping[str, object], names: bytes, *, is_coming: bool
     ) -> None:
         bridge = shlex.join([sys.executable, "-m", "agentless.client.files.rsync_shell"])
-        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as given, _open_pipe() as (report, told):
+        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as given, _open_pipe() as (report, writer):
             given.write(names)
             given.seek(0)
-            setting = {**self._client.setting(), "place": at, "what": what, "report": told.fileno()}
+            setting = {**self._client.setting(), "place": at, "what": what, "report": writer.fileno()}
             process = subprocess.Popen(
                 [self._rsync or "rsync", "-e", bridge, *words],
                 stdin=given,
                 stdout=subprocess.PIPE,
                 stderr=said,
-                pass_fds=[told.fileno()],
+                pass_fds=[writer.fileno()],
                 env={**os.environ, "LC_ALL": "C", VARIABLE: json.dumps(setting)},
             )
-            told.close()
+            writer.close()
             try:
                 self._watch(process)
                 code = process.wait()
@@ -257,7 +241,7 @@ class Copier:
         self._meter.end(int(end.get("sent", 0)) + int(end.get("received", 0)))
 
     def _watch(self, process: subprocess.Popen[bytes]) -> None:
-        """Tell how far it is, by what it prints again and again on one line."""
+        """Report the progress that rsync prints, again and again on one line."""
         rest = b""
         while process.stdout and (data := os.read(process.stdout.fileno(), 65536)):
             *lines, rest = re.split(rb"[\r\n]", rest + data)
@@ -270,7 +254,7 @@ class Copier:
 
 
 def _drop_partial(path: str) -> None:
-    """A copy goes on where it was when its link broke, but not when there was no room for it."""
+    """Remove partial files. They are kept after a broken link, to continue, but not after a full disk."""
     if not path.endswith("/"):
         partial = os.path.join(os.path.dirname(path), PARTIAL)
         with contextlib.suppress(OSError):
@@ -289,93 +273,8 @@ def _open_pipe() -> Iterator[tuple[BinaryIO, BinaryIO]]:
         yield ours, theirs
 
 
-class _Sum:
-    """Bytes that come in pieces."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._meter, self._sum = meter, 0
-
-    def add(self, size: int) -> None:
-        """So many more."""
-        self._sum += size
-        self._meter.reached(self._sum)
-
-
-class _Incoming:
-    """What a transfer prints, as a file; its standard error is in `words`."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self.words = ""
-        self.received = 0
-        self._terminal = terminal
-        self._rest = b""
-
-    def read(self, size: int) -> bytes:
-        """At most so many bytes, nothing at the end."""
-        while not self._rest:
-            chunk = self._terminal.read_stream()
-            if chunk is None:
-                return b""
-            if chunk[0] == 2:
-                self.words = (self.words + chunk[1].decode("utf-8", "surrogateescape"))[-20_000:]
-            else:
-                self.received += len(chunk[1])
-                self._rest = chunk[1]
-        data, self._rest = self._rest[:size], self._rest[size:]
-        return data
-
-    def drain(self) -> None:
-        """Up to its end."""
-        while self.read(1 << 20):
-            pass
-
-
-class _Over(Exception):
-    """The other side has ended."""
-
-
-class _Outgoing:
-    """Where a transfer takes from, as a file; a thread reads what it says meanwhile."""
-
-    def __init__(self, terminal: Terminal, counted: _Sum) -> None:
-        self.sent = 0
-        self._terminal, self._counted = terminal, counted
-        self._said = _Incoming(terminal)
-        self._failure: AgentlessError | None = None
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._listen, daemon=True)
-        self._thread.start()
-
-    @property
-    def words(self) -> str:
-        """Its standard error."""
-        return self._said.words
-
-    def write(self, data: bytes) -> int:
-        """Send it; raises _Over when nobody takes it any more."""
-        if self._ended.is_set():
-            raise _Over
-        self._terminal.write(data)
-        self.sent += len(data)
-        self._counted.add(len(data))
-        return len(data)
-
-    def wait(self) -> None:
-        """Wait for the end of the other side."""
-        self._thread.join()
-        if self._failure:
-            raise self._failure
-
-    def _listen(self) -> None:
-        try:
-            self._said.drain()
-        except AgentlessError as error:
-            self._failure = error
-        self._ended.set()
-
-
 def _good_rsync() -> str | None:
-    """The rsync here, if it is one that will do."""
+    """The local rsync, if its version is new enough."""
     program = shutil.which("rsync")
     if program is None:
         return None

@@ -1,6 +1,6 @@
-"""What an rsync here takes for ssh: it talks with the rsync of a node by way of the controller's connection to it.
+"""The program that an rsync here takes for ssh: it reaches the rsync of a node by the controller's connection.
 
-`agentless/copying` starts that rsync with `-e` and this program, and says in a variable of the environment which place
+`copier` starts that rsync with `-e` and this program, and says in a variable of the environment which place
 is meant. How it ended is written into a pipe that is open for it, as JSON.
 """
 
@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 
 from agentless.client.client import Client
-from agentless.client.program import Terminal
+from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError
 from agentless.model.files.location import encoded
 
@@ -24,7 +24,7 @@ CHUNK = 256 * 1024
 
 
 def main() -> int:
-    """Be the connection; the exit code is that of the rsync at the other end.
+    """Carry both directions; the exit code is that of the rsync at the other end.
 
     An rsync that fails ends what it takes for ssh with SIGUSR1, and by that would keep the node from saying why.
     """
@@ -37,9 +37,9 @@ def main() -> int:
     arguments = [encoded(word) for word in sys.argv[2:]]  # the first one is the name of a host
     report: dict[str, object] = {"sent": 0, "received": 0}
     try:
-        with client.transfer(setting["place"], way="rsync", argument=arguments, **setting["what"]) as terminal:
-            threading.Thread(target=_send, args=(terminal, report), daemon=True).start()
-            return _receive(terminal, report)
+        with client.transfer(setting["place"], way="rsync", argument=arguments, **setting["what"]) as program:
+            threading.Thread(target=_send, args=(program, report), daemon=True).start()
+            return _receive(program, report)
     except AgentlessError as error:
         report |= {"message": str(error), "exit_code": error.exit_code}
         return 255
@@ -49,19 +49,19 @@ def main() -> int:
         os.write(setting["report"], json.dumps(report).encode())
 
 
-def _send(terminal: Terminal, report: dict[str, object]) -> None:
+def _send(program: ProgramStream, report: dict[str, object]) -> None:
     sent = 0
     with contextlib.suppress(OSError):  # what it has ended with, its other end hears
         while data := os.read(0, CHUNK):
-            terminal.write(data)
+            program.write(data)
             sent += len(data)
             report["sent"] = sent
-    terminal.write_eof()
+    program.write_eof()
 
 
-def _receive(terminal: Terminal, report: dict[str, object]) -> int:
+def _receive(program: ProgramStream, report: dict[str, object]) -> int:
     received = 0
-    while chunk := terminal.read_stream():
+    while chunk := program.read_stream():
         fd, data = chunk
         received += len(data)
         report["received"] = received
@@ -70,7 +70,7 @@ def _receive(terminal: Terminal, report: dict[str, object]) -> int:
                 data = data[os.write(fd, data) :]
         except OSError:  # the rsync here has ended, and says why
             return 255
-    return terminal.exit_code if terminal.exit_code is not None else 255
+    return program.exit_code if program.exit_code is not None else 255
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Any, Self
 from agentless import paths
 from agentless.client.client import Client
 from agentless.errors import ControllerError, UsageError
+from agentless.formats.contents import HEAD, content_head
 from agentless.model.files.task_files import (
     INSTEAD,
     MAX_BYTES,
@@ -41,7 +42,7 @@ _SETTLED = 2.0
 
 @dataclass
 class Scan:
-    """What was found in a folder, or of a file. `notes` are what a person should know of it, in words."""
+    """The files of an upload. `notes` are sentences for the user."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -49,7 +50,7 @@ class Scan:
 
 
 def sent(served: Client, asked: Submission, say: Callable[[str], None] = lambda _: None) -> Submission:
-    """The submission with a snapshot of all that is uploaded, which the controller has by then."""
+    """The submission with a snapshot of each upload, which the controller has received."""
     if not asked.spec.uploads:
         return asked
     done = tuple(replace(each, snapshot=_surely(served, each, say)) for each in asked.spec.uploads)
@@ -57,7 +58,7 @@ def sent(served: Client, asked: Submission, say: Callable[[str], None] = lambda 
 
 
 def _surely(served: Client, upload: Upload, say: Callable[[str], None]) -> str:
-    """Once more when the controller goes away meanwhile: another one begins, and has what had come."""
+    """Send it, and again if the controller dies: the next one has what had arrived."""
     try:
         return _send(served, upload, say)
     except ControllerError:
@@ -75,15 +76,15 @@ def _send(served: Client, upload: Upload, say: Callable[[str], None]) -> str:
     places = {entry.content: path for path, entry in found.entries.items() if entry.kind == "file"}
     wanted = {content: places[content] for content in answer["missing"]}
     if wanted:
-        length = sum(80 + found.entries[path].size for path in wanted.values())
-        served.send("/v1/contents", length, _bodies(Path(upload.source), wanted, found.entries))
+        length = sum(HEAD + found.entries[path].size for path in wanted.values())
+        served.post_bytes("/v1/contents", length, _bodies(Path(upload.source), wanted, found.entries))
     return str(answer["id"])
 
 
 def _bodies(top: Path, wanted: Mapping[str, str], entries: Mapping[str, Entry]) -> Iterator[bytes]:
     for content, path in wanted.items():
         size, digest = entries[path].size, hashlib.sha256()
-        yield f"{content}{size:016x}".encode()
+        yield content_head(content, size)
         try:
             with (top / path if path else top).open("rb") as file:
                 while size and (data := file.read(min(size, _PIECE))):
@@ -97,7 +98,7 @@ def _bodies(top: Path, wanted: Mapping[str, str], entries: Mapping[str, Entry]) 
 
 
 def scan(top: Path, known: _Known) -> Scan:
-    """What is there now, as `Snapshot` has it. Raises UsageError for what cannot be read or is too large."""
+    """Read a folder or file for a snapshot. Raises UsageError for what cannot be read or is too large."""
     found = Scan()
     try:
         mode = top.stat().st_mode
@@ -115,7 +116,7 @@ def scan(top: Path, known: _Known) -> Scan:
 
 
 def _folder(top: Path, below: str, prefix: str, ignored: Ignored, found: Scan, known: _Known) -> None:
-    """All of a folder; `below` is its path from `top` on, and `prefix` the path of `top` for the rules."""
+    """Read a folder; `below` is its path below `top`, `prefix` the path of `top` within its repository."""
     if below.count("/") >= MOST_LEVELS:
         raise UsageError(f"--upload {top}: there are more than {MOST_LEVELS} folders below each other in it; {INSTEAD}")
     here = top / below
@@ -158,7 +159,7 @@ def _file(place: Path, path: str, found: Scan, known: _Known) -> None:
 
 
 def _rules_above(top: Path) -> tuple[Ignored, str]:
-    """The rules of the repository that a folder is in, and its path there with a slash at its end.
+    """The ignore rules of the repository around a folder, and its path there with a trailing slash.
 
     Rules that leave out the folder itself are not meant for somebody who has named it.
     """
@@ -190,7 +191,7 @@ def _lines(path: Path) -> list[str]:
 
 
 class _Known:
-    """What files had in them when they were read last: by path their size, times and SHA-256. It is only a memory."""
+    """A cache of digests: by path the size, times and SHA-256 of files that were read before."""
 
     def __init__(self, source: str) -> None:
         name = hashlib.sha256(source.encode("utf-8", "surrogateescape")).hexdigest()[:32]
@@ -216,7 +217,7 @@ class _Known:
             unfinished.replace(self._path)
 
     def digest(self, place: Path, path: str, status: os.stat_result) -> tuple[str, int]:
-        """The SHA-256 of a file, and how many bytes that is of."""
+        """The SHA-256 and the size of a file."""
         mark = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
         had = self._had.get(path)
         if had and had[:4] == mark:

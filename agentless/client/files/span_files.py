@@ -11,7 +11,7 @@ _LARGEST_FILE = 16 << 20
 
 
 def read_lines(path: str) -> list[str]:
-    """The lines of a file that a span names, for `expand`; UsageError when it cannot be read."""
+    """The lines of a file that a span names; raises UsageError if it cannot be read."""
     try:
         with open(os.path.expanduser(path), "rb") as file:
             data = file.read(_LARGEST_FILE + 1)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from agentless.controller.envs.envs import Envs, Tell
-from agentless.controller.images.distribution import Distribution
+from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.nodes.conversation import conversed
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Unreachable, UsageError
@@ -29,7 +29,7 @@ from agentless.model.images.env import (
 )
 from agentless.model.images.transfer import Progress, Sent, Via
 from agentless.model.nodes.node import unreachable
-from agentless.model.text import both_ends
+from agentless.model.text import Excerpt
 from agentless.rules.images.envs import next_number, version_named
 
 
@@ -48,7 +48,7 @@ class _Coming:
 class Moves:
     """Sends envs."""
 
-    def __init__(self, envs: Envs, distribution: Distribution) -> None:
+    def __init__(self, envs: Envs, distribution: ImageDistribution) -> None:
         self._envs = envs
         self._distribution = distribution
         self._coming: dict[tuple[str, str], _Coming] = {}
@@ -143,16 +143,15 @@ class Moves:
         return ref, self._archive(self._envs.holder(ref, version.id), version.id)
 
     async def _archive(self, link: NodeLink, image: str) -> AsyncIterator[tuple[int, bytes]]:
-        said = b""
+        tail = Excerpt()
         async with link.stream(link.runtime.envs.export(image)) as stream:
             async for fd, data in stream:
                 if fd == 1:
                     yield 1, data
                 else:
-                    said = both_ends(said, data)
+                    tail.add(data)
         if stream.exit_code != 0:
-            words = said.decode("utf-8", "replace")
-            raise RuntimeFailed(f"{link.node.name}: {link.runtime.envs.complaint(words)}")
+            raise RuntimeFailed(f"{link.node.name}: {link.runtime.envs.complaint(str(tail))}")
 
     async def take_in(
         self, name: str | None, node: str | None, by: str, archive: AsyncIterable[bytes], tell: Tell

@@ -17,7 +17,7 @@ from agentless.formats.tar import BadArchive, Fed, Tar
 from agentless.model.command import Command
 from agentless.model.files.location import Kind, Way, split
 from agentless.model.nodes.node import unreachable
-from agentless.model.text import both_ends, shown
+from agentless.model.text import Excerpt, shown
 from agentless.remote.streams import Pipe
 
 _KINDS: dict[str, Kind] = {"folder": "folder", "other": "other"}
@@ -103,11 +103,11 @@ class Files:
         return "nothing" if parent == "folder" else "orphan"
 
     async def _first_member(self, link: NodeLink, container: str, path: str) -> tuple[Kind | None, str]:
-        words, first = b"", Fed(Tar().next())
+        tail, first = Excerpt(), Fed(Tar().next())
         async with link.session.stream(link.runtime.copy(container, _outer(path), into=False)) as stream:
             async for fd, data in stream:
                 if fd == 2:
-                    words = both_ends(words, data)
+                    tail.add(data)
                     continue
                 try:
                     first.feed(data)
@@ -118,7 +118,7 @@ class Files:
                 if first.ended:
                     member = first.end()
                     return _KINDS.get(member.kind, "file") if member else None, ""
-        return None, words.decode("utf-8", "replace")
+        return None, str(tail)
 
 
 def _outer(path: str) -> str:

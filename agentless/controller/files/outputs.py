@@ -23,11 +23,12 @@ from agentless.formats.tar import CHUNK, Fed
 from agentless.model.files.task_files import UNFINISHED, Output, Upload, within
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import next_try
-from agentless.model.text import both_ends
+from agentless.model.text import Excerpt
 from agentless.remote.streams import Stream
 from agentless.rules.files.task_files import changed_paths
 from agentless.rules.tasks.retention import LARGE
-from agentless.stores.files.arrivals import Arrival, Placed, Unpacking, Unusable, ZerosAhead, arrive
+from agentless.stores.files.arrivals import Placed, arrive
+from agentless.stores.files.output_archive import Arrival, Unpacking, Unusable, ZerosAhead
 from agentless.stores.files.outputs import Brought
 from agentless.stores.files.snapshots import SnapshotStore
 
@@ -209,12 +210,12 @@ class Outputs:
         runtime, container = link.runtime, task.container_ref
         command = runtime.copy_packed(container, path) if packed else runtime.copy(container, path, into=False)
         feed = _Feed(unpacking)
-        words = b""
+        tail = Excerpt()
         try:
             async with link.stream(command, own=True) as stream:
                 async for fd, data in _steadily(stream, link.node.name):
                     if fd == 2:
-                        words = both_ends(words, data)
+                        tail.add(data)
                         continue
                     self.expected.arriving[task.id].bytes += len(data)
                     if self.expected.arriving[task.id].bytes >= LARGE and task.id not in self.large:
@@ -226,10 +227,9 @@ class Outputs:
                 return await feed.end()
         finally:
             await feed.close()
-        said = words.decode("utf-8", "replace")
-        if runtime.workspace.says_missing(said):
+        if runtime.workspace.says_missing(str(tail)):
             return None
-        raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(said)}")
+        raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(str(tail))}")
 
 
 class _Feed:

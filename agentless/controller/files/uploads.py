@@ -7,13 +7,13 @@ import contextlib
 import logging
 import posixpath
 import secrets
-import tarfile
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentless.controller.nodes.conversation import NoMark, until_mark
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.tasks import Tasks
@@ -21,12 +21,14 @@ from agentless.engines.docker.engine import ImageMissing
 from agentless.engines.docker.files import FilesImage, ImageFacts, parse_helpers, parse_listing
 from agentless.engines.docker.volumes import LOCAL_TEMP
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError, Timeout, UsageError
+from agentless.formats import tar_writing
 from agentless.model.files.task_files import Entry, Prepared
 from agentless.model.nodes.cluster import Observation
 from agentless.model.tasks.task import Task
-from agentless.model.text import both_ends
-from agentless.model.units import format_size
+from agentless.model.text import Excerpt
+from agentless.model.units import format_size, thousands
 from agentless.ports import Clock, Shell
+from agentless.remote.worker import GREETING
 from agentless.rules.files.task_files import (
     WORKDIR,
     Owner,
@@ -155,7 +157,7 @@ class Uploads:
         mine = [image for image in images if image.line == line]
         found = next((image for image in mine if image.key == key), None)
         if found is None:
-            found = FilesImage(line, key, int(self._clock.now()))
+            found = FilesImage(line, key, upload_time(self._clock.now(), link.observation))
             await self._make(link, found, mine, tree, facts.id, user, tell)
             await self._remove_old(link, [str(image) for image in mine])
         return Prepared(str(found), workdir)
@@ -212,13 +214,13 @@ class Uploads:
         """Let the node make the image of what is sent to it. Raises RuntimeFailed with what the node said."""
         mark, tree = secrets.token_hex(16), way.tree
         script = link.runtime.workspace.make(way.base, image, mark, way.other or "", way.copies)
-        what = f"{_count(files_of(tree), 'file')}, {format_size(bytes_of(tree))}"
+        what = f"{thousands(files_of(tree), 'file')}, {format_size(bytes_of(tree))}"
         where = f"to {link.node.name}"
         tell(f"uploading {what} {where}")
         sent, told = 0, asyncio.get_running_loop().time()
         async with link.session.dialogue(script) as shell:
-            words = await _begun(shell, mark, link)
-            if words is None:
+            tail = Excerpt()
+            if await _begun(shell, mark, link, tail):
                 stream = packed(tree, owner, self.store.content, upload_time(self._clock.now(), link.observation))
                 while data := await asyncio.to_thread(next, stream, b""):
                     await shell.write(data if sent else b"\n" + data)
@@ -227,11 +229,10 @@ class Uploads:
                         told = now
                         tell(f"uploading {what} {where}: {format_size(sent)} sent")
                 await shell.write_eof()
-                words = b""
             while chunk := await shell.read():
-                words = both_ends(words, chunk[1])
+                tail.add(chunk[1])
             if await shell.wait() != 0:
-                raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(words.decode('utf-8', 'replace'))}")
+                raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(str(tail))}")
         tell(f"uploaded {what} {where}: {format_size(sent)} sent")
 
     # ------------------------------------------------------------------ tidying
@@ -275,19 +276,18 @@ async def _quietly(work: object) -> None:
         _log.info("tidying up after uploads: %s", error)
 
 
-async def _begun(shell: Shell, mark: str, link: NodeLink) -> bytes | None:
-    """Wait for the mark; what was said instead when it never came."""
-    seen = b""
+async def _begun(shell: Shell, mark: str, link: NodeLink, tail: Excerpt) -> bool:
+    """Wait for the mark; False when it never comes, with what was printed instead in `tail`."""
+    flood = f"{link.node.name} said more than {GREETING >> 20} MiB before it took the files; try again"
     try:
         async with asyncio.timeout(BEGIN_WITHIN):
-            while f"{mark};".encode() not in seen:
-                chunk = await shell.read()
-                if chunk is None:
-                    return seen
-                seen = (seen + chunk[1])[-4000:]
+            await until_mark(shell, mark, flood)
     except TimeoutError:
         raise Timeout(f"{link.node.name} made no container for the files within {BEGIN_WITHIN:g} s") from None
-    return None
+    except NoMark as end:
+        tail.add(end.out + end.err)
+        return False
+    return True
 
 
 def upload_time(now: float, observation: Observation) -> int:
@@ -324,8 +324,8 @@ def _packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) 
                 raise StateError(f"what was uploaded cannot be read any more: {error.strerror}") from None
             if left:
                 raise StateError(f"what was uploaded as {path} is damaged; submit it again")
-            yield packer.compress(b"\0" * (-entry.size % tarfile.BLOCKSIZE))
-    yield packer.compress(b"\0" * (2 * tarfile.BLOCKSIZE)) + packer.flush()
+            yield packer.compress(tar_writing.padding(entry.size))
+    yield packer.compress(tar_writing.END) + packer.flush()
 
 
 def _level(tree: Tree, content: Callable[[str], Path]) -> int:
@@ -339,15 +339,16 @@ def _level(tree: Tree, content: Callable[[str], Path]) -> int:
 
 
 def _header(path: str, entry: Entry, owner: Owner, now: int) -> bytes:
-    info = tarfile.TarInfo(path.lstrip("/"))
-    info.mode, info.mtime, info.uid, info.gid = entry.mode, now, owner.uid, owner.gid
-    if entry.kind == "file":
-        info.size = entry.size
-    elif entry.kind == "folder":
-        info.type = tarfile.DIRTYPE
-    else:
-        info.type, info.linkname, info.mode = tarfile.SYMTYPE, entry.content, 0o777
-    return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+    is_link = entry.kind == "link"
+    return tar_writing.header(
+        path.lstrip("/"),
+        entry.kind,
+        entry.size if entry.kind == "file" else 0,
+        mode=0o777 if is_link else entry.mode,
+        mtime=now,
+        link=entry.content if is_link else "",
+        owner=(owner.uid, owner.gid),
+    )
 
 
 def _check_seen(tree: Tree, tops: Iterable[str], what: str) -> None:
@@ -356,7 +357,3 @@ def _check_seen(tree: Tree, tops: Iterable[str], what: str) -> None:
         hides = (path for path in tree if path.startswith(f"{top}/") or (path == top and tree[path].kind != "folder"))
         if hidden := next(hides, None):
             raise RuntimeFailed(f"{what} at {top}, which would hide {hidden}; choose another place, as PATH:DEST")
-
-
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'s' * (count != 1)}"

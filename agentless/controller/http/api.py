@@ -2,7 +2,7 @@
 
 Errors are `{"error": kind, "message": sentence, "exit_code": n}`. A log is a stream of frames: one byte (1 stdout,
 2 stderr, 3 a note in words about what is left out, 5 how far it is, 0 the end: empty, or an error object as JSON), four
-bytes of length, big-endian, and that many bytes. So is what goes through a terminal, and a copy, see `routes/talk`.
+bytes of length, big-endian, and that many bytes. So is what goes through a terminal, and a copy, see `terminal_stream`.
 """
 
 from __future__ import annotations

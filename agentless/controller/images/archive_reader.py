@@ -1,4 +1,4 @@
-"""What comes out of `templates/image-save.sh.j2`, taken apart and put into a depot."""
+"""The output of `image-save.sh.j2`, taken apart and put into a spool."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import asyncio
 import hashlib
 import re
 
-from agentless.controller.images.layer_spool import CHUNK, Depot
+from agentless.controller.images.layer_spool import CHUNK, LayerSpool
 from agentless.errors import Timeout
-from agentless.model.text import both_ends
+from agentless.formats.tar_writing import padded, padding
+from agentless.model.text import Excerpt
 from agentless.remote.streams import Stream
 from agentless.rules.images import compressed, layers
 from agentless.rules.images.layers import Image
 
 WHOLE = "archive"
-"""What a whole archive is called in a depot."""
+"""What a whole archive is called in a spool."""
 SMALL = 4 << 20
 SMALL_ONES, FILES = 128 << 20, 10_000
 """Bytes, and number, of the files in an archive that are small and not known by name: they are held in memory."""
@@ -26,7 +27,7 @@ _LINE = re.compile(rb"([pr]) (\d+) ([\w./-]+)")
 
 
 class BrokenOffError(Exception):
-    """The source ended in the middle; `words` is what it said about that."""
+    """The source ended before the archive did; `words` is the end of its standard error."""
 
     def __init__(self, words: str) -> None:
         super().__init__(words)
@@ -34,32 +35,29 @@ class BrokenOffError(Exception):
 
 
 class _Output:
-    """The standard output of a stream as it comes, None at its end; `said` is the end of what else it said.
-
-    Raises Timeout when nothing comes any more.
-    """
+    """The standard output of a stream; `said` is the end of its standard error. Raises Timeout if nothing comes."""
 
     def __init__(self, stream: Stream) -> None:
         self.said = ""
         self._stream = stream
-        self._err = b""
+        self._err = Excerpt()
         self._patience = FIRST_SILENCE
 
     async def more(self) -> bytes | None:
-        """The next bytes."""
+        """The next bytes, None at the end."""
         while True:
             try:
                 async with asyncio.timeout(self._patience):
                     fd, data = await anext(self._stream)
             except StopAsyncIteration:
-                self.said = self._err.decode("utf-8", "replace")
+                self.said = str(self._err)
                 return None
             except TimeoutError:
                 raise Timeout(f"nothing came of the image for {self._patience:.0f} s; it was given up") from None
             self._patience = SILENCE
             if fd == 1:
                 return data
-            self._err = both_ends(self._err, data)
+            self._err.add(data)
 
 
 class _Reader:
@@ -70,7 +68,7 @@ class _Reader:
         self._data = b""
 
     async def line(self) -> bytes:
-        """Up to the next newline."""
+        """The bytes up to the next newline."""
         while b"\n" not in self._data:
             if len(self._data) > 4096:
                 raise BrokenOffError("its answer cannot be read")
@@ -84,7 +82,7 @@ class _Reader:
         return data
 
     def back(self, data: bytes) -> None:
-        """Bytes that were too many."""
+        """Give back bytes, to be read next."""
         self._data = data
 
     async def _more(self) -> bytes:
@@ -94,8 +92,8 @@ class _Reader:
         return data
 
 
-async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, depot: Depot) -> None:
-    """Put into the depot what the stream brings of the layers above the lowest `kept`.
+async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, spool: LayerSpool) -> None:
+    """Write the layers of the stream above the lowest `kept` into the spool.
 
     Raises BrokenOffError, NoAnswer or StateError.
     """
@@ -109,45 +107,45 @@ async def fetch(stream: Stream, image: Image, kept: int, packer: str | None, dep
                 raise BrokenOffError("its answer cannot be read")
             kind, size, name = match[1], int(match[2]), match[3].decode()
             if kind == b"r" and name not in known and size <= SMALL:
-                small[name] = (await _all(reader, layers.padded(size)))[:size]
+                small[name] = (await _all(reader, padded(size)))[:size]
                 held += size
                 if len(small) > FILES or held > SMALL_ONES:
                     raise BrokenOffError("its archive has too many files whose names say nothing")
                 if hashlib.sha256(small[name]).hexdigest() == image.id.partition(":")[2]:
-                    depot.config = small[name]
+                    spool.config = small[name]
             else:
-                await _layer(reader, depot, known.get(name, name), size, packer, is_packed=kind == b"p")
-            if _is_all(image, kept, depot):
+                await _layer(reader, spool, known.get(name, name), size, packer, is_packed=kind == b"p")
+            if _is_all(image, kept, spool):
                 return
         for name, layer in layers.by_manifest(small.pop("manifest.json", b""), image).items():
-            depot.rename(name, layer)
-            if name in small and layer not in depot.parcels:
-                await _small(depot, layer, small[name], packer)
+            spool.rename(name, layer)
+            if name in small and layer not in spool.layers:
+                await _small(spool, layer, small[name], packer)
     except ValueError as error:
         raise BrokenOffError(f"its archive of the image cannot be read: {error}") from None
 
 
-async def fetch_whole(stream: Stream, image: Image, depot: Depot) -> None:
-    """Put into the depot what the stream brings as one parcel. Raises BrokenOffError, NoAnswer or StateError."""
-    parcel, output = depot.begin(WHOLE, image.size), _Output(stream)
+async def fetch_whole(stream: Stream, image: Image, spool: LayerSpool) -> None:
+    """Write the whole stream into the spool, as one layer. Raises BrokenOffError, NoAnswer or StateError."""
+    spooled, output = spool.begin(WHOLE, image.size), _Output(stream)
     while (data := await output.more()) is not None:
-        await depot.put(parcel, data, min(parcel.stored, image.size))
+        await spool.put(spooled, data, min(spooled.stored, image.size))
     if "whole" not in output.said:
         raise BrokenOffError(output.said)
-    depot.end(parcel)
+    spool.end(spooled)
 
 
-def _is_all(image: Image, kept: int, depot: Depot) -> bool:
-    """Whether the rest of the archive is of no interest.
+def _is_all(image: Image, kept: int, spool: LayerSpool) -> bool:
+    """Whether the rest of the archive is not needed.
 
     Old engines name the top layer after the whole image. When all others have come, the one of an unknown name is that.
     """
-    missing = set(image.layers[kept:]).difference(depot.parcels)
-    strange = [name for name in depot.parcels if name.endswith("/layer.tar")]
-    if missing == {image.layers[-1]} and len(strange) == 1:
-        depot.rename(strange[0], image.layers[-1])
+    missing = set(image.layers[kept:]).difference(spool.layers)
+    unnamed = [name for name in spool.layers if name.endswith("/layer.tar")]
+    if missing == {image.layers[-1]} and len(unnamed) == 1:
+        spool.rename(unnamed[0], image.layers[-1])
         missing.clear()
-    return bool(depot.config) and not missing
+    return bool(spool.config) and not missing
 
 
 async def _all(reader: _Reader, size: int) -> bytes:
@@ -158,20 +156,22 @@ async def _all(reader: _Reader, size: int) -> bytes:
     return data[:size]
 
 
-async def _small(depot: Depot, layer: str, data: bytes, packer: str | None) -> None:
+async def _small(spool: LayerSpool, layer: str, data: bytes, packer: str | None) -> None:
     size = len(data)
-    parcel = depot.begin(layer, size)
-    await depot.put(parcel, compressed.pack(packer, data.ljust(layers.padded(size), b"\0")), size)
-    depot.end(parcel)
+    spooled = spool.begin(layer, size)
+    await spool.put(spooled, compressed.pack(packer, data + padding(size)), size)
+    spool.end(spooled)
 
 
-async def _layer(reader: _Reader, depot: Depot, name: str, size: int, packer: str | None, *, is_packed: bool) -> None:
+async def _layer(
+    reader: _Reader, spool: LayerSpool, name: str, size: int, packer: str | None, *, is_packed: bool
+) -> None:
     if packer and not is_packed:
         if size > SMALL:
             raise BrokenOffError("its answer cannot be read")
-        await _small(depot, name, (await _all(reader, layers.padded(size)))[:size], packer)
+        await _small(spool, name, (await _all(reader, padded(size)))[:size], packer)
         return
-    parcel, piece = depot.begin(name, size), compressed.piece(packer, layers.padded(size))
+    spooled, piece = spool.begin(name, size), compressed.piece(packer, padded(size))
     waiting: list[bytes] = []
     length = 0
     while not piece.over:
@@ -181,6 +181,6 @@ async def _layer(reader: _Reader, depot: Depot, name: str, size: int, packer: st
         length += taken
         reader.back(data[taken:])
         if length >= CHUNK // 2 or piece.over:
-            await depot.put(parcel, b"".join(waiting), min(piece.unpacked, size))
+            await spool.put(spooled, b"".join(waiting), min(piece.unpacked, size))
             waiting, length = [], 0
-    depot.end(parcel)
+    spool.end(spooled)

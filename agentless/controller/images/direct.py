@@ -1,4 +1,4 @@
-"""Ways for an image that do not go through the controller: from node to node, or through a folder that both have.
+"""Transfers of images without the controller in between: from node to node, or through a shared folder.
 
 What travels is one archive without the layers that all of them have; a try that breaks begins anew.
 """
@@ -16,7 +16,7 @@ from agentless.engines.docker.images import short
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Timeout, TooMuch
 from agentless.model.command import ANSWER, Command, Result
 from agentless.model.images.transfer import Progress, Sent
-from agentless.model.text import both_ends
+from agentless.model.text import Excerpt
 from agentless.remote.streams import Stream
 from agentless.rules.images import layers
 
@@ -27,7 +27,7 @@ Outcomes = dict[str, Sent | AgentlessError]
 
 
 async def reachable(source: NodeLink, targets: Sequence[NodeLink]) -> list[NodeLink]:
-    """Those that the source reaches by itself."""
+    """The nodes that the source can reach by ssh."""
     images = source.runtime.images
     direct = [link for link in targets if link.node.connection != "local" and not link.node.jump]
     if not direct:
@@ -38,7 +38,7 @@ async def reachable(source: NodeLink, targets: Sequence[NodeLink]) -> list[NodeL
 
 
 async def straight(job: Job, links: Sequence[NodeLink], kept: int, packer: str | None) -> Outcomes:
-    """From the source to the others by its own ssh; raises what goes wrong with the source."""
+    """Send from the source to the others by its own ssh. Raises errors of the source."""
     began = asyncio.get_running_loop().time()
     source, image = job.source, job.image
     near = await reachable(source, links)
@@ -64,7 +64,7 @@ async def straight(job: Job, links: Sequence[NodeLink], kept: int, packer: str |
 
 
 async def shared(job: Job, links: Sequence[NodeLink], kept: int, packer: str | None, folder: str) -> Outcomes:
-    """Through a folder that all of them have; raises what goes wrong with the source."""
+    """Send through a folder that all of them have. Raises errors of the source."""
     began = asyncio.get_running_loop().time()
     source, image = job.source, job.image
     file = f"{folder.rstrip('/')}/agentless-{short(image.id)}-{secrets.token_hex(8)}.tar{_SUFFIX[packer]}"
@@ -95,7 +95,7 @@ _SUFFIX: Mapping[str | None, str] = {None: "", "zstd": ".zst", "gzip": ".gz"}
 
 
 async def _drop(file: str, links: Sequence[NodeLink]) -> None:
-    """Remove it, from whichever node still answers."""
+    """Remove the file, by the first node that answers."""
     for link in links:
         with contextlib.suppress(AgentlessError):
             await link.run(link.runtime.images.drop(file))
@@ -103,36 +103,39 @@ async def _drop(file: str, links: Sequence[NodeLink]) -> None:
 
 
 async def _streamed(link: NodeLink, command: Command) -> Result:
-    """As `run`, on a leash: it takes long."""
+    """Run a command that takes long; it ends with the link."""
     async with link.stream(command) as stream:
-        out = {1: b"", 2: b""}
+        out = {1: Excerpt(0, 4000), 2: Excerpt(0, 4000)}
         try:
             async with asyncio.timeout(WITHIN):
                 async for fd, data in stream:
-                    out[fd] = (out[fd] + data)[-4000:]
+                    out[fd].add(data)
         except TimeoutError:
             raise Timeout(f"{link.node.name} did not take the image within {WITHIN / 3600:.0f} hours") from None
-    return Result(stream.exit_code or 0, out[1], out[2])
+    return Result(stream.exit_code or 0, bytes(out[1]), bytes(out[2]))
 
 
 async def _read(stream: Stream) -> tuple[list[str], str]:
-    """The lines of its output, and the end of what it says on the other stream."""
-    out, err = b"", b""
+    """The lines of its standard output, and the end of its standard error."""
+    out, err = b"", Excerpt()
     try:
         async with asyncio.timeout(WITHIN):
             async for fd, data in stream:
-                out, err = (out + data, err) if fd == 1 else (out, both_ends(err, data))
+                if fd != 1:
+                    err.add(data)
+                    continue
+                out += data
                 if len(out) > ANSWER:
                     raise TooMuch(f"the node said more than {ANSWER >> 20} MiB about the image; it was given up")
     except TimeoutError:
         raise Timeout(f"the image was not sent within {WITHIN / 3600:.0f} hours; it was given up") from None
-    return [line.strip() for line in out.decode("utf-8", "replace").splitlines()], err.decode("utf-8", "replace")
+    return [line.strip() for line in out.decode("utf-8", "replace").splitlines()], str(err)
 
 
 async def _taken(
     job: Job, link: NodeLink, result: Result, what: tuple[int, int, str], began: float
 ) -> Sent | AgentlessError:
-    """How it ended on a node, which gets the tags now."""
+    """The outcome on a node, which gets the tags now."""
     images, image = link.runtime.images, job.image
     sent, kept, how = what
     try:

@@ -1,6 +1,6 @@
 """An image from one node to others: the source is read once, and each gets the layers that it lacks.
 
-Through the controller, layers lie in a `Depot` meanwhile, from which each node is served at its own pace. What a node
+Through the controller, layers lie in a `LayerSpool` meanwhile, from which each node reads at its own pace. What a node
 has taken when its link breaks is kept there as an image without a name, so that the next try goes on from it.
 """
 
@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentless.controller.images.direct import Outcomes, reachable, shared, straight
-from agentless.controller.images.source import Supplies
-from agentless.controller.images.upload import Delivery, Job
+from agentless.controller.images.source import SharedReads
+from agentless.controller.images.upload import ImageUpload, Job
 from agentless.controller.nodes.link_speed import Speeds
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.engines.docker.images import LayerMissing, Place, short
 from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
 from agentless.model.images.transfer import Progress, Sent, Via
+from agentless.remote.concurrency import cancel
 from agentless.rules.images.layers import Image
 
 AT_ONCE = 8
@@ -43,20 +44,20 @@ def _silent(_: Progress) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """What was asked for; `folder` is the one that all nodes have, "" without one."""
+    """The requested way; `folder` is the shared folder, "" if there is none."""
 
     via: Via
     folder: str
 
 
-class Distribution:
-    """Brings images from node to node."""
+class ImageDistribution:
+    """Copies images from node to node."""
 
     def __init__(self) -> None:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._going: dict[tuple[str, str], asyncio.Event] = {}
         self._speeds = Speeds()
-        self._supplies = Supplies()
+        self._reads = SharedReads()
         self._known: dict[tuple[str, str], Image] = {}
 
     async def send(
@@ -99,7 +100,7 @@ class Distribution:
             waiting = {name: waiting[name] for name in (*again, *(lacking.keys() - sent.keys()))}
             if not waiting:
                 break
-        return found | {name: _unlucky(job, name) for name in waiting}
+        return found | {name: _contended(job, name) for name in waiting}
 
     # ------------------------------------------------------------------ looking
 
@@ -132,7 +133,7 @@ class Distribution:
     async def _round(
         self, job: Job, way: _Way, links: Mapping[str, NodeLink], places: Mapping[str, Place], whole: set[str]
     ) -> Outcomes:
-        """Send to those that lack something. Who is being sent the same by another request is waited for instead."""
+        """Send to the nodes that lack layers. Where another request is sending the same image, wait for that."""
         busy = [self._going[job.image.id, name] for name in places if (job.image.id, name) in self._going]
         mine = {name: place for name, place in places.items() if (job.image.id, name) not in self._going}
         ended = asyncio.Event()
@@ -151,7 +152,7 @@ class Distribution:
     async def _send(
         self, job: Job, way: _Way, links: Mapping[str, NodeLink], places: Mapping[str, Place], kept: Mapping[str, int]
     ) -> Outcomes:
-        """By the way that was asked for, or the best one."""
+        """Send by the requested way, or the best one."""
         targets, least = [links[name] for name in places], min(kept.values())
         if way.via == "shared":
             return await shared(job, targets, least, _packer(job.image, places, SLOW), way.folder)
@@ -174,28 +175,27 @@ class Distribution:
     async def _through(
         self, job: Job, links: Mapping[str, NodeLink], kept: Mapping[str, int], packer: str | None
     ) -> Outcomes:
-        """Through the controller."""
-        async with self._supplies.take(job, min(kept.values()), packer) as supply:
-            deliveries = [Delivery(job, links[name], kept[name], packer, supply.depot) for name in kept]
-            sending = asyncio.gather(*(self._deliver(each, whole=job.image.containerd) for each in deliveries))
+        """Send through the controller."""
+        async with self._reads.take(job, min(kept.values()), packer) as read:
+            uploads = [ImageUpload(job, links[name], kept[name], packer, read.spool) for name in kept]
+            sending = asyncio.gather(*(self._upload(each, whole=job.image.containerd) for each in uploads))
             try:
-                both: set[asyncio.Future[Any]] = {supply.reading, sending}
+                both: set[asyncio.Future[Any]] = {read.reading, sending}
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-                if supply.failed and not sending.done():
+                if read.failed and not sending.done():
                     self._known.pop((job.source.node.name, job.image.id), None)
-                    supply.reading.result()
+                    read.reading.result()
                 return dict(zip(kept, await sending, strict=True))
             finally:
-                sending.cancel()
-                await asyncio.gather(sending, return_exceptions=True)
+                await cancel(sending)
 
-    async def _deliver(self, delivery: Delivery, *, whole: bool) -> Sent | AgentlessError:
+    async def _upload(self, upload: ImageUpload, *, whole: bool) -> Sent | AgentlessError:
         async with self._slots:
             try:
-                return await (delivery.run_whole() if whole else delivery.run())
+                return await (upload.run_whole() if whole else upload.run())
             except AgentlessError as error:
                 if not isinstance(error, NoAnswer):
-                    await delivery.forget()
+                    await upload.forget()
                 return error
 
 
@@ -209,14 +209,14 @@ def _present(job: Job, node: str, place: Place, seconds: float) -> Sent:
 
 
 def _packer(image: Image, places: Mapping[str, Place], speed: float) -> str | None:
-    """What both ends have, and what is faster than the network: zstd is faster than any."""
+    """A compressor that all nodes have and that is faster than the network. zstd is faster than any network."""
     everyone = image.packers.intersection(*(place.packers for place in places.values()))
     if "zstd" in everyone:
         return "zstd"
     return "gzip" if "gzip" in everyone and speed < FAST else None
 
 
-def _unlucky(job: Job, node: str) -> Refused:
+def _contended(job: Job, node: str) -> Refused:
     return Refused(f"others were sending image {short(job.image.id)} to {node}, and did not end it; try again")
 
 

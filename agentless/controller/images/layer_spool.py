@@ -15,13 +15,14 @@ from dataclasses import dataclass
 
 from agentless.controller.in_thread import in_thread
 from agentless.errors import AgentlessError, RuntimeFailed, StateError
+from agentless.formats.tree import write_at
 
 CHUNK = 1 << 20
 
 
 @dataclass(slots=True)
-class Parcel:
-    """A layer: `size` unpacked, `start` and `stored` its bytes in the file so far, of which `unpacked` are made."""
+class SpooledLayer:
+    """A layer of `size` bytes unpacked: `stored` bytes in the file from `start` on, which unpack to `unpacked`."""
 
     size: int
     start: int
@@ -30,12 +31,12 @@ class Parcel:
     whole: bool = False
 
     def unpacked_at(self, at: int) -> int:
-        """About how much of it is in its first bytes."""
+        """About how many unpacked bytes its first `at` bytes hold."""
         return min(self.size, self.unpacked * at // self.stored) if self.stored else 0
 
 
-class Depot:
-    """The layers of one image, by diff id, and its configuration."""
+class LayerSpool:
+    """The layers of one image, by diff id, and its configuration. `layers` are those that have begun to come."""
 
     def __init__(self) -> None:
         try:
@@ -43,55 +44,50 @@ class Depot:
         except OSError as error:
             raise _full(error) from None
         self.config = b""
-        self._parcels: dict[str, Parcel] = {}
+        self.layers: dict[str, SpooledLayer] = {}
         self._end = 0
         self._news = asyncio.Event()
         self._error: AgentlessError | None = None
         self._complete = False
 
-    @property
-    def parcels(self) -> dict[str, Parcel]:
-        """What has begun to come."""
-        return self._parcels
-
-    def begin(self, name: str, size: int) -> Parcel:
-        """A layer begins to come. One at a time."""
-        parcel = self._parcels[name] = Parcel(size, self._end)
+    def begin(self, name: str, size: int) -> SpooledLayer:
+        """Begin a layer. One at a time."""
+        spooled = self.layers[name] = SpooledLayer(size, self._end)
         self._tell()
-        return parcel
+        return spooled
 
     def rename(self, name: str, layer: str) -> None:
-        """A layer that came under a name of its own turns out to be this one."""
-        if name in self._parcels:
-            self._parcels.setdefault(layer, self._parcels.pop(name))
+        """Give a layer that came under another name its id."""
+        if name in self.layers:
+            self.layers.setdefault(layer, self.layers.pop(name))
             self._tell()
 
-    async def put(self, parcel: Parcel, data: bytes, unpacked: int) -> None:
-        """More of it; `unpacked` is what is made of all that has come by now."""
+    async def put(self, spooled: SpooledLayer, data: bytes, unpacked: int) -> None:
+        """Append to a layer; `unpacked` is its unpacked size so far."""
         try:
-            await in_thread(_write, self._file.fileno(), data, self._end)
+            await in_thread(write_at, self._file.fileno(), data, self._end)
         except OSError as error:
             raise _full(error) from None
         self._end += len(data)
-        parcel.stored += len(data)
-        parcel.unpacked = unpacked
+        spooled.stored += len(data)
+        spooled.unpacked = unpacked
         self._tell()
 
-    def end(self, parcel: Parcel) -> None:
-        """It has come."""
-        parcel.whole, parcel.unpacked = True, parcel.size
+    def end(self, spooled: SpooledLayer) -> None:
+        """Complete a layer."""
+        spooled.whole, spooled.unpacked = True, spooled.size
         self._tell()
 
     def finish(self, error: AgentlessError | None = None) -> None:
-        """All has come, or nothing more will."""
+        """Say that no more layers will come, because of an error if there is one."""
         self._complete, self._error = True, error
         self._tell()
 
-    async def find(self, layer: str) -> Parcel:
-        """The parcel of a layer, as soon as it begins to come."""
-        while layer not in self._parcels:
+    async def find(self, layer: str) -> SpooledLayer:
+        """Wait until the layer with this id has begun."""
+        while layer not in self.layers:
             await self._wait(f"the archive of the image lacks its layer {layer}")
-        return self._parcels[layer]
+        return self.layers[layer]
 
     async def configuration(self) -> bytes:
         """The configuration of the image."""
@@ -99,21 +95,21 @@ class Depot:
             await self._wait("the image that was read has another configuration than its id says; it was refused")
         return self.config
 
-    async def read(self, parcel: Parcel) -> AsyncIterator[bytes]:
-        """The bytes of a parcel as they come."""
+    async def read(self, spooled: SpooledLayer) -> AsyncIterator[bytes]:
+        """The bytes of a layer, as they arrive."""
         at = 0
         while True:
-            size = min(CHUNK, parcel.stored - at)
+            size = min(CHUNK, spooled.stored - at)
             if size:
-                yield await in_thread(os.pread, self._file.fileno(), size, parcel.start + at)
+                yield await in_thread(os.pread, self._file.fileno(), size, spooled.start + at)
                 at += size
-            elif parcel.whole:
+            elif spooled.whole:
                 return
             else:
                 await self._wait("the archive of the image broke off")
 
     def close(self) -> None:
-        """Let go of the file, and so of its bytes."""
+        """Delete the file."""
         self._file.close()
 
     async def _wait(self, otherwise: str) -> None:
@@ -128,15 +124,8 @@ class Depot:
         self._news = asyncio.Event()
 
 
-def _write(fd: int, data: bytes, at: int) -> None:
-    view = memoryview(data)
-    while view:
-        written = os.pwrite(fd, view, at)
-        view, at = view[written:], at + written
-
-
 def _folder() -> str:
-    """Of the machine's two folders for such files the one that is no memory."""
+    """The folder for temporary files: /var/tmp, since /tmp may be in memory."""
     large = "/var/tmp"  # noqa: S108 - a file without a name
     return large if os.access(large, os.W_OK) and "TMPDIR" not in os.environ else tempfile.gettempdir()
 

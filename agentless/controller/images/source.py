@@ -1,4 +1,4 @@
-"""Reading an image from its node: once, for however many requests want it at that time."""
+"""Reads an image from its node, once for all requests that want it at the same time."""
 
 from __future__ import annotations
 
@@ -8,64 +8,64 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from agentless.controller.images.archive_reader import BrokenOffError, fetch, fetch_whole
-from agentless.controller.images.layer_spool import Depot
+from agentless.controller.images.layer_spool import LayerSpool
 from agentless.controller.images.upload import Job
+from agentless.remote.concurrency import cancel
 from agentless.rules.images import layers
 
 
 @dataclass(slots=True)
-class Supply:
-    """The layers of an image above the lowest `kept`, as they come. `users` are the requests that they are for."""
+class SharedRead:
+    """The layers of an image above the lowest `kept`, as they arrive. `users` is the number of requests."""
 
-    depot: Depot
+    spool: LayerSpool
     reading: asyncio.Task[None]
     kept: int
     users: int = 0
 
     @property
     def failed(self) -> bool:
-        """Whether no more will come of it than has."""
+        """Whether the reading has ended with an error."""
         return self.reading.done() and (self.reading.cancelled() or self.reading.exception() is not None)
 
 
-class Supplies:
-    """Those under way. Since a depot keeps all that has come, a request may join one in the middle."""
+class SharedReads:
+    """Reads under way. Since a spool keeps all that has come, a request may join one in the middle."""
 
     def __init__(self) -> None:
-        self._supplies: dict[tuple[str, str, str | None], Supply] = {}
+        self._reads: dict[tuple[str, str, str | None], SharedRead] = {}
 
     @contextlib.asynccontextmanager
-    async def take(self, job: Job, kept: int, packer: str | None) -> AsyncIterator[Supply]:
+    async def take(self, job: Job, kept: int, packer: str | None) -> AsyncIterator[SharedRead]:
         """The layers above the lowest `kept`; the last request to leave ends the reading."""
         key = job.source.node.name, job.image.id, packer
-        supply = self._supplies.get(key)
-        if supply is None or supply.kept > kept or supply.failed:
-            depot = Depot()
-            supply = Supply(depot, asyncio.create_task(_read(job, kept, packer, depot)), kept)
-            self._supplies[key] = supply
-        supply.users += 1
+        read = self._reads.get(key)
+        if read is None or read.kept > kept or read.failed:
+            spool = LayerSpool()
+            read = SharedRead(spool, asyncio.create_task(_read(job, kept, packer, spool)), kept)
+            self._reads[key] = read
+        read.users += 1
         try:
-            yield supply
+            yield read
         finally:
-            supply.users -= 1
-            if not supply.users:
-                if self._supplies.get(key) is supply:
-                    del self._supplies[key]
-                supply.reading.cancel()
-                await asyncio.gather(supply.reading, return_exceptions=True)
-                supply.depot.close()
+            read.users -= 1
+            if not read.users:
+                if self._reads.get(key) is read:
+                    del self._reads[key]
+                await cancel(read.reading)
+                read.spool.close()
 
 
-async def _read(job: Job, kept: int, packer: str | None, depot: Depot) -> None:
+async def _read(job: Job, kept: int, packer: str | None, spool: LayerSpool) -> None:
     images, image = job.source.runtime.images, job.image
     try:
         if image.containerd:
             async with job.source.stream(images.whole(image.id, packer)) as stream:
-                await fetch_whole(stream, image, depot)
+                await fetch_whole(stream, image, spool)
         else:
             command = images.save(image.id, layers.unwanted(image, kept), packer)
             async with job.source.stream(command) as stream:
-                await fetch(stream, image, kept, packer, depot)
-        depot.finish()
+                await fetch(stream, image, kept, packer, spool)
+        spool.finish()
     except BrokenOffError as error:
         raise images.save_failed(image.id, error.words) from None

@@ -1,4 +1,4 @@
-"""One image to one node out of a depot: archive after archive, from its lowest layer up."""
+"""One image from a spool to one node: archive after archive, from its lowest layer up."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentless.controller.images.archive_reader import WHOLE
-from agentless.controller.images.layer_spool import Depot
+from agentless.controller.images.layer_spool import LayerSpool, SpooledLayer
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Timeout
 from agentless.model.command import Result
 from agentless.model.images.transfer import Progress, Sent
+from agentless.remote.concurrency import cancel
 from agentless.rules.images import compressed, layers
 from agentless.rules.images.layers import Image
 
@@ -33,7 +34,7 @@ RATE_AFTER = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be sent, from where, with which tags; and who hears how far it is."""
+    """An image to send, its source and its tags; `tell` gets the progress."""
 
     image: Image
     source: NodeLink
@@ -55,12 +56,12 @@ class _Step:
         self.over: float | None = None
 
 
-class Delivery:
-    """Sends what a node lacks: `kept` layers, from the bottom, it has."""
+class ImageUpload:
+    """Sends the layers that a node lacks; it has the lowest `kept`."""
 
-    def __init__(self, job: Job, link: NodeLink, kept: int, packer: str | None, depot: Depot) -> None:
+    def __init__(self, job: Job, link: NodeLink, kept: int, packer: str | None, spool: LayerSpool) -> None:
         self._image, self._tags, self._tell = job.image, job.tags, job.tell
-        self._link, self._packer, self._depot = link, packer, depot
+        self._link, self._packer, self._spool = link, packer, spool
         self._kept = self._at = kept
         self._clock = asyncio.get_running_loop().time
         self._began = self._clock()
@@ -69,7 +70,7 @@ class Delivery:
         self._sent = self._done = 0
 
     async def run(self) -> Sent:
-        """Send it. Raises what went wrong on the node or on the way there, or what the depot says.
+        """Send layer by layer. Raises errors of the node, of the link, and of the spool.
 
         While the node makes an image of one archive, the next one is already on its way.
         """
@@ -90,13 +91,11 @@ class Delivery:
             for load in loads[-1:]:
                 await load
         finally:
-            for load in loads:
-                load.cancel()
-            await asyncio.gather(*loads, return_exceptions=True)
+            await cancel(*loads)
         return self._over("layers" if self._kept else "whole")
 
     async def run_whole(self) -> Sent:
-        """Send the archive as it came. Raises as `run`."""
+        """Send the archive as it came. Raises the same as `run`."""
         self._say("waiting for the whole archive")
         step, images = _Step(None), self._link.runtime.images
         feeding = self._link.session.feed(images.load(self._image.id, self._packer), self._copy(step))
@@ -105,7 +104,7 @@ class Delivery:
         return self._over("whole")
 
     async def forget(self) -> None:
-        """Remove from the node what a try that failed has left there."""
+        """Remove what a failed try has left on the node."""
         with contextlib.suppress(AgentlessError):
             await self._link.run(self._link.runtime.images.forget(self._image.id))
 
@@ -115,7 +114,7 @@ class Delivery:
         images.check_load(step.wanted, await self._watched(step, self._link.session.feed(command, self._archive(step))))
 
     async def _watched(self, step: _Step, feeding: Coroutine[Any, Any, Result]) -> Result:
-        """What comes of it, unless the node does nothing for too long."""
+        """The result; raises Timeout if the node does nothing for too long."""
         task = asyncio.create_task(feeding)
         try:
             while not (await asyncio.wait({task}, timeout=LOOK_EVERY))[0]:
@@ -129,8 +128,7 @@ class Delivery:
                     )
             return task.result()
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel(task)
 
     async def _archive(self, step: _Step) -> AsyncIterator[bytes]:
         """An archive of the next layers, up to some size or to the last; its configuration and manifest come last."""
@@ -141,24 +139,19 @@ class Delivery:
             at += 1
             if layer in image.layers[begun : at - 1]:
                 continue
-            self._say(f"sending layer {at - self._kept} of {len(image.layers) - self._kept}")
-            parcel = await self._depot.find(layer)
-            head = layers.file(layers.layer_file(layer), parcel.size)
+            words = f"sending layer {at - self._kept} of {len(image.layers) - self._kept}"
+            self._say(words)
+            spooled = await self._spool.find(layer)
+            head = layers.layer_header(layer, spooled.size)
             async for piece in self._offer(step, compressed.pack(self._packer, head)):
                 yield piece
-            done, passed = self._done, 0
-            async for data in self._depot.read(parcel):
-                async for piece in self._offer(step, data):
-                    yield piece
-                passed += len(data)
-                self._done = done + parcel.unpacked_at(passed)
-                self._say(f"sending layer {at - self._kept} of {len(image.layers) - self._kept}")
-            self._done = done + parcel.size
-            size += parcel.size
+            async for piece in self._content(step, spooled, words):
+                yield piece
+            size += spooled.size
         self._at = at
         step.fed.set()
         last = at == len(image.layers)
-        config = await self._depot.configuration() if last else layers.partial(image, at)
+        config = await self._spool.configuration() if last else layers.partial(image, at)
         step.wanted = layers.id_of(config)
         if step.before is not None:
             await asyncio.wait({step.before})
@@ -171,15 +164,20 @@ class Delivery:
         step.over = self._clock()
 
     async def _copy(self, step: _Step) -> AsyncIterator[bytes]:
-        parcel = await self._depot.find(WHOLE)
-        passed = 0
-        async for data in self._depot.read(parcel):
+        spooled = await self._spool.find(WHOLE)
+        async for piece in self._content(step, spooled, "sending the whole archive"):
+            yield piece
+        step.over = self._clock()
+
+    async def _content(self, step: _Step, spooled: SpooledLayer, words: str) -> AsyncIterator[bytes]:
+        done, passed = self._done, 0
+        async for data in self._spool.read(spooled):
             async for piece in self._offer(step, data):
                 yield piece
             passed += len(data)
-            self._done = parcel.unpacked_at(passed)
-            self._say("sending the whole archive")
-        step.over = self._clock()
+            self._done = done + spooled.unpacked_at(passed)
+            self._say(words)
+        self._done = done + spooled.size
 
     def _over(self, how: str) -> Sent:
         self._say("done", last=True)
@@ -210,8 +208,8 @@ class Delivery:
         self._tell(Progress(self._link.node.name, step, self._done, total, self._sent, rate, eta))
 
     def _total(self) -> int | None:
-        """Bytes of the layers that it lacks; before all have begun to come, about as the engine says of all of them."""
-        wanted, parcels = set(self._image.layers[self._kept :]), self._depot.parcels
-        if wanted <= parcels.keys():
-            return sum(parcels[layer].size for layer in wanted)
+        """Bytes to send; an estimate of the engine until all layers have begun to arrive."""
+        wanted, known = set(self._image.layers[self._kept :]), self._spool.layers
+        if wanted <= known.keys():
+            return sum(known[layer].size for layer in wanted)
         return None if self._kept else max(self._image.size, self._done)

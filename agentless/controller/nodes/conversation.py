@@ -1,55 +1,67 @@
-"""A script on a node that takes bytes on its stdin, and what it says: marks in it say where one thing ends."""
+"""A script on a node that takes bytes on its stdin, and prints marks where one part of its output ends."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterable, Callable
 
 from agentless.errors import RuntimeFailed, TooMuch
 from agentless.model.command import ANSWER, Result
+from agentless.model.text import last_words
 from agentless.ports import Shell
+from agentless.remote.concurrency import feed
 from agentless.remote.worker import GREETING
+
+
+class NoMark(Exception):
+    """A script has ended before it printed its mark; `out` and `err` are what it printed instead."""
+
+    def __init__(self, out: bytes, err: bytes) -> None:
+        super().__init__()
+        self.out, self.err = out, err
+
+
+async def until_mark(shell: Shell, mark: str, flood: str) -> tuple[bytes, bytes]:
+    """Read until a script has printed its mark and a semicolon: what has followed, and its standard error so far.
+
+    Raises NoMark, and TooMuch with the words in `flood` for more than a shell may print before it begins.
+    """
+    wanted, seen = f"{mark};".encode(), {1: b"", 2: b""}
+    while wanted not in seen[1]:
+        chunk = await shell.read()
+        if chunk is None:
+            raise NoMark(seen[1], seen[2])
+        seen[chunk[0]] += chunk[1]
+        if len(seen[1]) + len(seen[2]) > GREETING:
+            raise TooMuch(flood)
+    return seen[1].partition(wanted)[2], seen[2]
 
 
 async def conversed(
     shell: Shell, mark: str, data: AsyncIterable[bytes], heard: Callable[[bytes], None] | None = None
 ) -> Result:
-    """Write to a script what it waits for once its mark has come, and give what it says after that.
+    """Write to a script what it waits for once its mark has come, and give its output after that.
 
-    With `heard` this is told as it comes, up to a second mark, and only what follows that one is given.
+    `heard` gets the output as it comes, up to a second mark; then only what follows that one is given.
     """
-    reader = _Reader(shell, f"{mark};".encode(), heard)
+    reader = _Reader(shell, mark, heard)
     await reader.begin()
-    feeding = asyncio.create_task(_feed(shell, data))
-    reading = asyncio.create_task(reader.read())
-    try:
-        await asyncio.wait({feeding, reading}, return_when=asyncio.FIRST_COMPLETED)
-        if feeding.done():
-            feeding.result()
-        await reading
-    finally:
-        feeding.cancel()
-        reading.cancel()
-        await asyncio.gather(feeding, reading, return_exceptions=True)
+    await feed(shell, data, reader.read())
     return Result(await shell.wait(), reader.out, reader.err)
 
 
 class _Reader:
     """Reads a script to its end; `out` and `err` are what is left to give, of which there is no more than an answer."""
 
-    def __init__(self, shell: Shell, mark: bytes, heard: Callable[[bytes], None] | None) -> None:
+    def __init__(self, shell: Shell, mark: str, heard: Callable[[bytes], None] | None) -> None:
         self.out, self.err = b"", b""
         self._shell, self._mark, self._heard = shell, mark, heard
-        self._most = GREETING
 
     async def begin(self) -> None:
         """Up to the mark; raises RuntimeFailed when it never comes."""
-        while self._mark not in self.out:
-            if not await self._more():
-                words = (self.err or self.out).decode("utf-8", "replace")
-                raise RuntimeFailed(" ".join(words.split())[-300:] or "the node began nothing; try again")
-        self.out = self.out.partition(self._mark)[2]
-        self._most = ANSWER
+        try:
+            self.out, self.err = await until_mark(self._shell, self._mark, _flood(GREETING))
+        except NoMark as end:
+            raise RuntimeFailed(last_words(end.err or end.out) or "the node began nothing; try again") from None
 
     async def read(self) -> None:
         """Up to the end."""
@@ -66,24 +78,23 @@ class _Reader:
             self.out += chunk[1]
         elif chunk:
             self.err += chunk[1]
-        if len(self.out) + len(self.err) > self._most:
-            raise TooMuch(f"the node said more than {self._most >> 20} MiB about it, and it was given up")
+        if len(self.out) + len(self.err) > ANSWER:
+            raise TooMuch(_flood(ANSWER))
         return chunk is not None
 
     def _hear(self) -> None:
-        """Tell what has come but for what may be the beginning of the mark."""
+        """Pass on what has come, without what may be the beginning of the mark."""
         if not self._heard:
             return
-        before, mark, after = self.out.partition(self._mark)
+        wanted = f"{self._mark};".encode()
+        before, mark, after = self.out.partition(wanted)
         if mark:
             self._heard(before)
             self.out, self._heard = after, None
-        elif (end := len(self.out) - len(self._mark) + 1) > 0:
+        elif (end := len(self.out) - len(wanted) + 1) > 0:
             self._heard(self.out[:end])
             self.out = self.out[end:]
 
 
-async def _feed(shell: Shell, data: AsyncIterable[bytes]) -> None:
-    async for chunk in data:
-        await shell.write(chunk)
-    await shell.write_eof()
+def _flood(most: int) -> str:
+    return f"the node said more than {most >> 20} MiB about it, and it was given up"

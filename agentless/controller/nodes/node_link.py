@@ -23,7 +23,7 @@ from agentless.model.nodes.node import NodeConfig
 from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Task
-from agentless.model.text import both_ends
+from agentless.model.text import Excerpt
 from agentless.ports import Clock, Probe, Runtime
 from agentless.remote.session import Session
 from agentless.remote.streams import Stream
@@ -143,12 +143,12 @@ class NodeLink:
 
     async def pull(self, image: str, *, missing: bool = True) -> None:
         """Have the node fetch a plain image, which may be there if not `missing`; raises RuntimeFailed or NoAnswer."""
-        said = b""
+        said = Excerpt()
         async with self.stream(self.runtime.pull(image)) as stream:
             async for _, data in stream:
-                said = both_ends(said, data)
+                said.add(data)
         if stream.exit_code != 0:
-            why = self.runtime.complaint(said.decode("utf-8", "replace"))
+            why = self.runtime.complaint(str(said))
             name = self.node.name
             what = (
                 f"is not on {name} and cannot be pulled" if missing else f"cannot be pulled on {name} (--pull always)"

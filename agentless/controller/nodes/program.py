@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
+from agentless.controller.nodes.conversation import NoMark, until_mark
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.engines.client_warnings import WithoutWarnings
 from agentless.engines.docker.engine import AsItIs
-from agentless.errors import RuntimeFailed, Timeout, TooMuch, Unreachable
+from agentless.errors import RuntimeFailed, Timeout, Unreachable
 from agentless.model.command import escaped
 from agentless.model.nodes.node import unreachable
 from agentless.model.terminal import Size
@@ -35,20 +36,12 @@ class Program:
         self._own = WithoutWarnings(AsItIs(), warnings)
         self.wait = shell.wait
 
-    async def begin(self, mark: str) -> bytes | None:
-        """Wait until the program has begun; returns what was printed instead if it never does."""
-        wanted, seen = f"{mark};".encode(), {1: b"", 2: b""}
-        while wanted not in seen[1]:
-            chunk = await self._shell.read()
-            if chunk is None:
-                return seen[1] + seen[2]
-            seen[chunk[0]] += chunk[1]
-            if len(seen[1]) + len(seen[2]) > GREETING:
-                raise TooMuch(f"the node said more than {GREETING >> 20} MiB before the program began; try again")
+    async def begin(self, mark: str) -> None:
+        """Wait until the program has begun; raises NoMark if it never does."""
+        flood = f"the node said more than {GREETING >> 20} MiB before the program began; try again"
         # Its errors may be faster than the mark, which comes by another stream.
-        for fd, data in {1: seen[1].partition(wanted)[2], 2: seen[2]}.items():
+        for fd, data in enumerate(await until_mark(self._shell, mark, flood), start=1):
             self._printed.extend(self._own(fd, data) if data else ())
-        return None
 
     async def read(self) -> tuple[int, bytes] | None:
         """As `Shell.read`: on a terminal, all of it comes on stream 1."""
@@ -94,8 +87,9 @@ async def started(link: NodeLink, container: str, command: Sequence[str], size: 
 async def _begin(link: NodeLink, program: Program, mark: str) -> None:
     try:
         async with asyncio.timeout(BEGIN_WITHIN):
-            printed = await program.begin(mark)
+            await program.begin(mark)
     except TimeoutError:
         raise Timeout(f"{link.node.name} began nothing in the container within {BEGIN_WITHIN:g} s; try again") from None
-    if printed is not None:
-        raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(printed.decode('utf-8', 'replace'))}")
+    except NoMark as end:
+        words = (end.out + end.err).decode("utf-8", "replace")
+        raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(words)}") from None

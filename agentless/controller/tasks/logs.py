@@ -13,15 +13,15 @@ from agentless.controller.state.events import EventBus
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import AgentlessError, NoAnswer, NoSession, Refused, RuntimeFailed, Unreachable
+from agentless.formats.frames import POSITION, Frame
 from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.log_query import LogQuery, Place, Position
 from agentless.model.tasks.task import Assigning, Ended, Pending, Scheduled, Task
 from agentless.model.tasks.task_id import next_try, numbered
-from agentless.model.terminal import POSITION
-from agentless.model.text import both_ends
+from agentless.model.text import Excerpt
 from agentless.ports import Clock, Reading
 from agentless.rules.tasks.reconcile import container_of
-from agentless.stores.files.logs import Frame, LogStore
+from agentless.stores.files.logs import LogStore
 
 END_WITHIN = 2.0
 """Seconds after the end of a log in which its task has ended, too: then the node is asked."""
@@ -122,7 +122,7 @@ class TaskLogs:
             raise Unreachable(unreachable(link.node.name, link.observation.error))
         if query.since is not None and link.observation.engine:
             query = replace(query, since=query.since + link.observation.engine.clock)  # the engine's clock decides
-        words, came, runtime = b"", False, link.runtime_of(task)
+        tail, came, runtime = Excerpt(), False, link.runtime_of(task)
         reading = runtime.reading(query)
         count = _Counted(task, query, by_bytes=reading.place is None)
         async with link.followed(runtime.logs(task.container_ref, query), query.tail) as stream:
@@ -130,7 +130,7 @@ class TaskLogs:
                 yield POSITION, self._begin(link, task, query, reading)
             async for fd, data in stream:
                 if fd == 2:
-                    words = both_ends(words, data)
+                    tail.add(data)
                 for frame in reading(fd, data):
                     came = True
                     for each in count(frame, reading.place):
@@ -138,7 +138,7 @@ class TaskLogs:
         if query.resumable and task.live:
             await self._make_sure_of_its_end(link, task, is_failure=stream.exit_code != 0 and not came)
         if stream.exit_code != 0:
-            raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(words.decode('utf-8', 'replace'))}")
+            raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(str(tail))}")
 
     def _begin(self, link: NodeLink, task: Task, query: LogQuery, reading: Reading) -> bytes:
         """Where to go on before anything has come; nothing, where that is to ask again."""

@@ -25,7 +25,7 @@ from agentless.model.tasks.container import Container
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.task import Task
-from agentless.model.text import both_ends
+from agentless.model.text import Excerpt
 from agentless.ports import Clock
 from agentless.rules.tasks.retention import LARGE_AT_ONCE, Chores, chores, cut_note, fetched_now, split_tail
 from agentless.stores.files.logs import LogStore, LogWriter
@@ -273,7 +273,7 @@ class Retention:
         await asyncio.to_thread(self._logs.shrink, self.keep.logs)
 
     async def _copy(self, link: NodeLink, task: Task, log: LogWriter) -> None:
-        words, runtime = b"", link.runtime_of(task)
+        tail, runtime = Excerpt(), link.runtime_of(task)
         reading = runtime.reading(LogQuery())
         async with link.stream(runtime.logs(task.container_ref, LogQuery()), own=True) as stream:
             async for fd, data in stream:
@@ -282,9 +282,9 @@ class Retention:
                 if log.full:
                     return
                 if fd == 2:
-                    words = both_ends(words, data)
+                    tail.add(data)
         if stream.exit_code != 0:
-            raise RuntimeFailed(runtime.complaint(words.decode("utf-8", "replace")))
+            raise RuntimeFailed(runtime.complaint(str(tail)))
 
     async def _copy_end(self, link: NodeLink, task: Task, log: LogWriter, cap: int) -> None:
         """The end of a log that is longer than what is kept: counted and cut on the node, to spare the link."""

@@ -1,4 +1,4 @@
-"""The verbs of the simulated `docker` that change something."""
+"""The subcommands of the simulated `docker` that change something."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def create(engine: Engine, words: Words, call: Call) -> int:
 
 
 async def _create(engine: Engine, words: Words, call: Call) -> Container:
-    """The container that these words ask for; prints its id."""
+    """Create the container of a command line; prints its id."""
     if not words.rest:
         raise Complaint("\"docker run\" requires at least 1 argument.\nSee 'docker run --help'.")
     image, *command = words.rest
@@ -95,12 +95,12 @@ async def start(engine: Engine, words: Words, call: Call) -> int:
 
 
 async def stop(engine: Engine, words: Words, call: Call) -> int:
-    """End with TERM, after some seconds with KILL."""
+    """Stop a container with TERM, after some seconds with KILL."""
     return await _stopping(engine.stop, "stop", engine, words, call)
 
 
 async def restart(engine: Engine, words: Words, call: Call) -> int:
-    """End likewise, and start again."""
+    """Stop a container, and start it again."""
     return await _stopping(engine.restart, "restart", engine, words, call)
 
 
@@ -132,12 +132,12 @@ async def rename(engine: Engine, words: Words, _call: Call) -> int:
 
 
 async def pull(_engine: Engine, words: Words, _call: Call) -> int:
-    """Refuse: there is nowhere to pull from."""
+    """Fail: there is no registry."""
     raise Complaint(f"Error response from daemon: a simulated node has no registry to pull {' '.join(words.rest)} from")
 
 
 async def _each(words: Words, call: Call, change: Callable[[str], Awaitable[None]]) -> int:
-    """Change one container after the other; a complaint about one does not keep the others."""
+    """Change containers one after the other; an error of one does not stop the rest."""
     code = 0
     for reference in words.rest:
         try:
@@ -157,7 +157,7 @@ def _found(engine: Engine, reference: str) -> Container:
 
 
 async def kill(engine: Engine, words: Words, call: Call) -> int:
-    """Send a signal."""
+    """Send a signal to containers."""
     name = words.last("--signal", "KILL")
     number = _signal(name)
     if not number:
@@ -180,12 +180,12 @@ def _signal(name: str) -> signal.Signals | None:
 
 
 async def pause(engine: Engine, words: Words, call: Call) -> int:
-    """Freeze."""
+    """Pause containers."""
     return await _freezing(engine.pause, engine, words, call)
 
 
 async def unpause(engine: Engine, words: Words, call: Call) -> int:
-    """Thaw."""
+    """Resume containers."""
     return await _freezing(engine.unpause, engine, words, call)
 
 
@@ -200,7 +200,7 @@ async def _freezing(change: Callable[[Container], None], engine: Engine, words: 
 
 
 async def rm(engine: Engine, words: Words, call: Call) -> int:
-    """Remove."""
+    """Remove containers."""
     force = "--force" in words.options
 
     async def remove(reference: str) -> None:

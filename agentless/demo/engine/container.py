@@ -1,4 +1,4 @@
-"""One simulated container: a local process, and what `docker inspect` says of it."""
+"""A simulated container: a local process, and its `docker inspect`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from agentless.demo.clock import NodeClock
 from agentless.demo.engine.log import Log
 from agentless.demo.processes.pipes import Reader
 from agentless.demo.processes.processes import PIPE, Child, Children
-from agentless.demo.processes.terminal import Terminal
+from agentless.demo.processes.terminal import PseudoTerminal
 
 _NEVER = "0001-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True)
 class Config:
-    """What `docker run` was asked for, as far as it changes anything here."""
+    """The options of `docker run` that have an effect here."""
 
     name: str
     image: str
@@ -96,7 +96,7 @@ class Container:
         self.runs.append(Run(time.monotonic()))
 
     def execute(
-        self, children: Children, env: Mapping[str, str], argv: Sequence[str], terminal: Terminal | None
+        self, children: Children, env: Mapping[str, str], argv: Sequence[str], terminal: PseudoTerminal | None
     ) -> tuple[Child, asyncio.Future[int]]:
         """Start another program in it, and its exit code to be. With the container it ends, and all it has started."""
         code = asyncio.get_running_loop().create_future()
@@ -124,13 +124,13 @@ class Container:
         self.state = "paused"
 
     def thaw(self) -> None:
-        """Let them go on."""
+        """Resume all processes of its group."""
         for child in (self._child, *self._others):
             child.signal_group(signal.SIGCONT)
         self.state = "running"
 
     def crash(self, exit_code: int) -> None:
-        """End as containers do whose machine or engine goes down: without anybody who sees it."""
+        """End without an event, as if the machine or the engine went down."""
         self._finish(exit_code)
 
     def inspect(self) -> dict[str, object]:

@@ -17,8 +17,8 @@ from agentless.demo.engine.words import Words, parse
 _DOWN = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
 
 
-class Command(NamedTuple):
-    """How a command is run, which options of it take a value, and which do not."""
+class Verb(NamedTuple):
+    """A subcommand: its function, its options with a value, and its switches."""
 
     run: Callable[[Engine, Words, Call], Awaitable[int]]
     options: frozenset[str]
@@ -26,7 +26,7 @@ class Command(NamedTuple):
 
 
 async def docker(engine: Engine, call: Call) -> int:
-    """Run what the call's words say and print what Docker would; gives the exit code."""
+    """Run the subcommand of a call and print what Docker would; gives the exit code."""
     name, *words = call.words or ["--help"]
     command = _COMMANDS.get(name)
     if not command:
@@ -48,7 +48,7 @@ async def _no_files(engine: Engine, words: Words, call: Call) -> int:
 
 
 async def docker_without_engine(call: Call) -> int:
-    """What the command prints when its engine does not run."""
+    """Print what Docker prints if its engine does not run."""
     match call.words:
         case ["run", *_]:
             await call.complain(f"docker: {_DOWN}.\nSee 'docker run --help'.")
@@ -68,24 +68,24 @@ _RUN_OPTIONS = (
     # What follows is taken and changes nothing: a simulation has no limits, users or networks.
     "--cgroup-parent --cpus --cpuset-cpus --cpuset-mems --memory --shm-size --user --network --stop-timeout"
 )
-_COMMANDS: dict[str, Command] = {
-    "version": Command(looking.version, _FORMAT),
-    "info": Command(looking.info, _FORMAT),
-    "ps": Command(looking.ps, frozenset({"--format", "--filter"}), frozenset({"--all", "--quiet", "--no-trunc"})),
-    "image": Command(_no_files, _FORMAT | {"--filter"}),
-    "inspect": Command(looking.inspect, _FORMAT),
-    "logs": Command(looking.logs, frozenset({"--tail", "--since"}), frozenset({"--follow", "--timestamps"})),
-    "events": Command(looking.events, frozenset({"--format", "--filter", "--since"})),
-    "run": Command(changing.run, frozenset(_RUN_OPTIONS.split()), frozenset({"--detach", "--privileged"})),
-    "create": Command(changing.create, frozenset(_RUN_OPTIONS.split()), frozenset({"--privileged"})),
-    "start": Command(changing.start, frozenset()),
-    "stop": Command(changing.stop, frozenset({"--time"})),
-    "restart": Command(changing.restart, frozenset({"--time"})),
-    "rename": Command(changing.rename, frozenset()),
-    "pull": Command(changing.pull, frozenset(), frozenset({"--quiet"})),
-    "kill": Command(changing.kill, frozenset({"--signal"})),
-    "exec": Command(executing.execute, frozenset({"--detach-keys"}), frozenset({"--interactive", "--tty"})),
-    "pause": Command(changing.pause, frozenset()),
-    "unpause": Command(changing.unpause, frozenset()),
-    "rm": Command(changing.rm, frozenset(), frozenset({"--force", "--volumes"})),
+_COMMANDS: dict[str, Verb] = {
+    "version": Verb(looking.version, _FORMAT),
+    "info": Verb(looking.info, _FORMAT),
+    "ps": Verb(looking.ps, frozenset({"--format", "--filter"}), frozenset({"--all", "--quiet", "--no-trunc"})),
+    "image": Verb(_no_files, _FORMAT | {"--filter"}),
+    "inspect": Verb(looking.inspect, _FORMAT),
+    "logs": Verb(looking.logs, frozenset({"--tail", "--since"}), frozenset({"--follow", "--timestamps"})),
+    "events": Verb(looking.events, frozenset({"--format", "--filter", "--since"})),
+    "run": Verb(changing.run, frozenset(_RUN_OPTIONS.split()), frozenset({"--detach", "--privileged"})),
+    "create": Verb(changing.create, frozenset(_RUN_OPTIONS.split()), frozenset({"--privileged"})),
+    "start": Verb(changing.start, frozenset()),
+    "stop": Verb(changing.stop, frozenset({"--time"})),
+    "restart": Verb(changing.restart, frozenset({"--time"})),
+    "rename": Verb(changing.rename, frozenset()),
+    "pull": Verb(changing.pull, frozenset(), frozenset({"--quiet"})),
+    "kill": Verb(changing.kill, frozenset({"--signal"})),
+    "exec": Verb(executing.execute, frozenset({"--detach-keys"}), frozenset({"--interactive", "--tty"})),
+    "pause": Verb(changing.pause, frozenset()),
+    "unpause": Verb(changing.unpause, frozenset()),
+    "rm": Verb(changing.rm, frozenset(), frozenset({"--force", "--volumes"})),
 }

@@ -23,7 +23,7 @@ from agentless.demo.clock import NodeClock
 from agentless.demo.engine.container import Config, Container
 from agentless.demo.gpus import Gpus
 from agentless.demo.processes.processes import Child, Children
-from agentless.demo.processes.terminal import Terminal
+from agentless.demo.processes.terminal import PseudoTerminal
 
 VERSION = "20.10.0-simulated"
 DEFAULT_IMAGE = "simulated/python:3.12"
@@ -46,7 +46,7 @@ class Actor(TypedDict):
 
 
 class Event(TypedDict):
-    """What happened to a container, as `docker events` has it."""
+    """An event of a container, as in `docker events`."""
 
     ID: str
     Type: str
@@ -56,7 +56,7 @@ class Event(TypedDict):
 
 
 class Complaint(Exception):
-    """What the engine cannot do: the message as its command prints it, and the exit code."""
+    """An error of the engine: its message and the exit code of the command."""
 
     def __init__(self, message: str, code: int = 1) -> None:
         super().__init__(message)
@@ -83,7 +83,7 @@ class Engine:
 
     @contextmanager
     def events(self) -> Iterator[asyncio.Queue[Event]]:
-        """What happens from now on, until the end of the `with`."""
+        """The events from now on, until the end of the `with`."""
         queue: asyncio.Queue[Event] = asyncio.Queue()
         self._listeners.add(queue)
         try:
@@ -137,7 +137,7 @@ class Engine:
         self._tell(container, "start")
 
     def execute(
-        self, reference: str, *argv: str, terminal: Terminal | None = None
+        self, reference: str, *argv: str, terminal: PseudoTerminal | None = None
     ) -> tuple[Child, asyncio.Future[int]]:
         """Start another program in a container, and its exit code to be."""
         container = self.find(reference)
@@ -166,7 +166,7 @@ class Engine:
             self.unpause(container)
 
     def pause(self, container: Container) -> None:
-        """Freeze."""
+        """Pause a container."""
         if container.state == "paused":
             raise Complaint(f"Container {container.id} is already paused")
         if not container.live:
@@ -175,7 +175,7 @@ class Engine:
         self._tell(container, "pause")
 
     def unpause(self, container: Container) -> None:
-        """Thaw."""
+        """Resume a container."""
         if container.state != "paused":
             raise Complaint(f"Container {container.id} is not paused")
         container.thaw()
@@ -209,7 +209,7 @@ class Engine:
         self._tell(container, "oom")
 
     def crash(self, exit_code: int) -> None:
-        """End all of them as a machine that goes down does: unseen."""
+        """End all containers without events, as if the machine went down."""
         for container in self.containers.values():
             if container.live:
                 container.crash(exit_code)

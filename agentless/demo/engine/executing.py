@@ -1,4 +1,4 @@
-"""`docker exec` of a simulated node: a program in a container, which lives on when its client has gone, as Docker's."""
+"""`docker exec` of a simulated node. As in Docker, the program goes on if its client has gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from agentless.demo.calls import Call
 from agentless.demo.engine.engine import Complaint, Engine
 from agentless.demo.engine.words import Words
 from agentless.demo.processes.pipes import Reader, read, write
-from agentless.demo.processes.terminal import Terminal
+from agentless.demo.processes.terminal import PseudoTerminal
+from agentless.remote.concurrency import cancel
 
 SIZES_EVERY = 0.05
 """Seconds between two looks at the size of a client's terminal: its signal reaches the client only."""
@@ -32,7 +33,7 @@ async def execute(engine: Engine, words: Words, call: Call) -> int:
 
 async def _on_terminal(engine: Engine, words: Words, call: Call, keys: int) -> int:
     rows, columns = termios.tcgetwinsize(keys)
-    terminal = Terminal(columns, rows)
+    terminal = PseudoTerminal(columns, rows)
     try:
         _, code = engine.execute(*words.rest, terminal=terminal)
     finally:
@@ -100,14 +101,12 @@ def _raw(keys: int) -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def _beside(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Do this meanwhile, and no longer."""
+    """Run something during a block."""
     tasks = [asyncio.create_task(each) for each in work]
     try:
         yield
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*tasks)
 
 
 async def _copy(source: int, target: int) -> None:
@@ -116,7 +115,7 @@ async def _copy(source: int, target: int) -> None:
             await write(target, data)
 
 
-async def _follow_size(keys: int, terminal: Terminal) -> None:
+async def _follow_size(keys: int, terminal: PseudoTerminal) -> None:
     with contextlib.suppress(termios.error):
         while True:
             rows, columns = termios.tcgetwinsize(keys)

@@ -34,7 +34,7 @@ class Log:
         self._readers: set[asyncio.Future[None]] = set()
 
     def feed(self, stream: int, data: bytes) -> None:
-        """Take what was printed; the beginning of a line waits for the rest of it."""
+        """Add output; an incomplete line waits for its end."""
         *whole, rest = (self._rest[stream] + data).split(b"\n")
         for line in whole:
             self._add(stream, line + b"\n")
@@ -45,7 +45,7 @@ class Log:
         self._wake()
 
     def close(self) -> None:
-        """Take what is left without a newline, and let those that follow come to their end."""
+        """Add incomplete lines, and end the readers that follow."""
         for stream, rest in self._rest.items():
             if rest:
                 self._add(stream, rest)
@@ -54,7 +54,7 @@ class Log:
         self._wake()
 
     def reopen(self) -> None:
-        """Take more: its container was started again."""
+        """Accept more lines: the container was started again."""
         self._closed = False
 
     async def read(self, tail: int | None, since: int, follow: bool) -> AsyncIterator[list[Line]]:

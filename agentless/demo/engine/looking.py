@@ -1,4 +1,4 @@
-"""The verbs of the simulated `docker` that look."""
+"""The subcommands of the simulated `docker` that only read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _STATES = ("created", "running", "paused", "restarting", "removing", "exited", "
 
 
 async def version(_engine: Engine, words: Words, call: Call) -> int:
-    """Say that this is a simulation, and which version it follows."""
+    """Print that this is a simulation, and the version it follows."""
     server = {"Server": {"Version": VERSION}, "Client": {"Version": VERSION}}
     await call.print(render(words.last("--format", "Docker {{.Server.Version}}: a simulation by agentless"), server))
     return 0
 
 
 async def info(engine: Engine, words: Words, call: Call) -> int:
-    """The engine itself."""
+    """Print the properties of the engine."""
     running = sum(container.live for container in engine.containers.values())
     facts: dict[str, object] = {
         "ServerVersion": VERSION,
@@ -99,7 +99,7 @@ def _has_label(labels: Mapping[str, str], asked: str) -> bool:
 
 
 async def inspect(engine: Engine, words: Words, call: Call) -> int:
-    """All that is known of containers, as JSON or by a template, one per line."""
+    """Print containers as JSON or by a template, one per line."""
     found, missing = [], []
     for reference in words.rest:
         if container := engine.find(reference):
@@ -117,7 +117,7 @@ async def inspect(engine: Engine, words: Words, call: Call) -> int:
 
 
 async def logs(engine: Engine, words: Words, call: Call) -> int:
-    """What a container printed, on the stream that it printed it on."""
+    """Print the log of a container, each line on its stream."""
     container = engine.find(words.rest[0] if words.rest else "")
     if not container:
         raise Complaint(f"Error: No such container: {' '.join(words.rest)}")

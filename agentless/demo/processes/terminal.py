@@ -11,8 +11,8 @@ _TAKE = 'exec <>"$0" >&0 2>&0; exec "$@"'
 """The terminal that the leader of a session opens becomes its own."""
 
 
-class Terminal:
-    """A terminal that nobody has yet. `theirs` is the program's end, to be closed when the program has it."""
+class PseudoTerminal:
+    """A pseudo-terminal. `theirs` is the program's end, to be closed when the program has it."""
 
     def __init__(self, columns: int, rows: int) -> None:
         ours, self.theirs = os.openpty()

@@ -119,7 +119,7 @@ class Images:
     # ------------------------------------------------------------------- moving
 
     def save(self, image: str, skip: Sequence[str], packer: str | None) -> Command:
-        """Read the image once; the output is of parcels, see the template."""
+        """Read the image once; the layers come as the template says."""
         words = " ".join(["", *skip, ""])
         return self._script("image-save.sh.j2", image=image, skip=words, pack=PACKERS[packer][0] if packer else None)
 

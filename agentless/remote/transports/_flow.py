@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections import deque
 
 HIGH_WATER = 512 * 1024
-"""Bytes that may wait for the reader before the sender is told to wait."""
+"""Bytes that may wait for the reader before the sender is paused."""
 
 
 class Flow:
@@ -25,7 +25,7 @@ class Flow:
 
     @abstractmethod
     def hold(self, paused: bool) -> None:
-        """Tell the sender to wait, or to go on."""
+        """Pause or resume the sender."""
 
     def feed(self, fd: int, data: bytes) -> None:
         """Some bytes have arrived."""

@@ -20,14 +20,14 @@ class Encrypted(Exception):
 
 @dataclass(slots=True)
 class Tried:
-    """What was offered to a server, and what could not be."""
+    """The keys that were offered to a server, and those that could not be."""
 
     offered: list[str] = field(default_factory=list)
     encrypted: list[Path] = field(default_factory=list)
     unusable: list[str] = field(default_factory=list)
 
     def refused(self, hop: Hop) -> AuthFailed:
-        """The server let us in with none of it."""
+        """The error if the server accepted none of the keys."""
         parts = [f"it took none of {', '.join(self.offered)}" if self.offered else "there was no key to offer"]
         parts += self.unusable
         if self.encrypted:

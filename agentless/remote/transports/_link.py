@@ -104,7 +104,7 @@ class _Login(Generic[C]):
 
     @property
     def alive(self) -> bool:
-        """Whether it holds now."""
+        """Whether the login is connected."""
         return self._connection is not None and self._connection.alive
 
     async def open(self) -> C:

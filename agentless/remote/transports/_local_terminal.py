@@ -49,7 +49,7 @@ class LocalTerminal(Flow):
         self._loop.add_reader(ours, self._readable)
 
     def hold(self, paused: bool) -> None:
-        """Leave what is printed in the terminal, so that who prints it waits."""
+        """Stop reading the terminal, so that its programs wait."""
         if paused or self._over:
             self._loop.remove_reader(self._fd)
         else:
@@ -64,7 +64,7 @@ class LocalTerminal(Flow):
                 self.pause_writing()
                 self._loop.add_writer(self._fd, self._writable)
                 await self.may_send()
-            except OSError:  # it was hung up: whoever reads is told
+            except OSError:  # it was hung up: the reader gets the end
                 return
 
     async def write_eof(self) -> None:

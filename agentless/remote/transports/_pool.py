@@ -89,8 +89,8 @@ def kept(total: int) -> int:
 
 
 @dataclass(eq=False)
-class _Place:
-    """A session that was asked for: in which order, whether it is the controller's own, and whether it has started."""
+class _Slot:
+    """A requested session: its number in order, whether it is the controller's own, and whether it has started."""
 
     number: int
     own: bool
@@ -102,17 +102,17 @@ class _Member(Generic[C]):
     """A connection of a pool. Before `ask_at` it is not asked for a session, since it has refused one."""
 
     login: Login[C]
-    places: list[_Place] = field(default_factory=list)
+    slots: list[_Slot] = field(default_factory=list)
     taken: int = 0
     worked: bool = False
     ask_at: float = -math.inf
     pause: float = PAUSE[0]
 
-    def take(self, own: bool) -> _Place:
-        """A place for a session that is about to be asked for."""
+    def take(self, own: bool) -> _Slot:
+        """Reserve a session that is about to be requested."""
         self.taken += 1
-        self.places.append(_Place(self.taken, own))
-        return self.places[-1]
+        self.slots.append(_Slot(self.taken, own))
+        return self.slots[-1]
 
 
 class Pool(Generic[C]):
@@ -139,7 +139,7 @@ class Pool(Generic[C]):
     @property
     def sessions(self) -> Sessions:
         """What is in use, and what there is as far as it is known."""
-        used = sum(len(member.places) for member in self._members)
+        used = sum(len(member.slots) for member in self._members)
         return Sessions(len(self._members), used, self._each, self._total)
 
     async def open(self) -> None:
@@ -163,22 +163,22 @@ class Pool(Generic[C]):
                     raise NoSession(self._full())
                 await self._news(deadline)
                 continue
-            place = member.take(own)
+            slot = member.take(own)
             try:
                 async with asyncio.timeout(START_WITHIN):
-                    session = await start(await member.login.open(), partial(self._end, member, place))
+                    session = await start(await member.login.open(), partial(self._end, member, slot))
             except ChannelRefused as error:
-                self._refused(member, place, error)
+                self._refused(member, slot, error)
             except Unreachable:
-                self._end(member, place)
+                self._end(member, slot)
                 if member.worked or member is self._first:
                     raise
                 self._let_go(member)
             except BaseException:
-                self._end(member, place)
+                self._end(member, slot)
                 raise
             else:
-                self._started(member, place)
+                self._started(member, slot)
                 return session
 
     async def close(self) -> None:
@@ -228,13 +228,13 @@ class Pool(Generic[C]):
         total = self._total
         if total is None or (own and wait):
             return False
-        used = sum(place.own == own for member in self._members for place in member.places)
+        used = sum(slot.own == own for member in self._members for slot in member.slots)
         return used >= (kept(total) if own else total - kept(total))
 
     def _free(self) -> _Member[C] | None:
-        """One that has room, as far as is known."""
+        """A connection with a free session, as far as is known."""
         for member in self._members:
-            if member.ask_at <= self._now and (self._each is None or len(member.places) < self._each):
+            if member.ask_at <= self._now and (self._each is None or len(member.slots) < self._each):
                 return member
         return None
 
@@ -276,7 +276,7 @@ class Pool(Generic[C]):
             return (
                 f"{self._name} allows 1 SSH session, and the controller needs it; raise MaxSessions in its sshd_config"
             )
-        users = sum(not place.own for member in self._members for place in member.places)
+        users = sum(not slot.own for member in self._members for slot in member.slots)
         return (
             f"{self._name} has no free SSH session: {users} are in use by logs, shells and copies; end one of them, or "
             "raise MaxSessions in the node's sshd_config"
@@ -284,18 +284,18 @@ class Pool(Generic[C]):
 
     # ------------------------------------------------------------------ what becomes of it
 
-    def _started(self, member: _Member[C], place: _Place) -> None:
-        place.live, member.worked = True, True
+    def _started(self, member: _Member[C], slot: _Slot) -> None:
+        slot.live, member.worked = True, True
         member.ask_at, member.pause = -math.inf, PAUSE[0]
-        self._most = max(self._most, sum(other.live for other in member.places))
+        self._most = max(self._most, sum(other.live for other in member.slots))
         if self._each is not None:
             self._each = max(self._each, self._most)
         self._tell()
 
-    def _refused(self, member: _Member[C], place: _Place, error: ChannelRefused) -> None:
+    def _refused(self, member: _Member[C], slot: _Slot, error: ChannelRefused) -> None:
         """Those before it were given: a server answers in the order in which it is asked."""
-        before = sum(other.number < place.number for other in member.places)
-        self._end(member, place)
+        before = sum(other.number < slot.number for other in member.slots)
+        self._end(member, slot)
         if before or self._most:
             self._each = max(before, self._most)
             member.ask_at = self._now + member.pause
@@ -306,12 +306,12 @@ class Pool(Generic[C]):
                 raise NoSession(f"{why}; allow some: MaxSessions in its sshd_config") from None
             self._let_go(member)
 
-    def _end(self, member: _Member[C], place: _Place) -> None:
-        if place not in member.places:
+    def _end(self, member: _Member[C], slot: _Slot) -> None:
+        if slot not in member.slots:
             return
-        member.places.remove(place)
+        member.slots.remove(slot)
         member.ask_at = -math.inf
-        if member is not self._first and not member.places:
+        if member is not self._first and not member.slots:
             asyncio.get_running_loop().call_later(IDLE, self._retire, member, member.taken)
         self._tell()
 
@@ -320,7 +320,7 @@ class Pool(Generic[C]):
             self._drop(member)
 
     def _let_go(self, member: _Member[C]) -> None:
-        """Of one that broke or never worked."""
+        """Drop a connection that broke or never worked."""
         self._be_alone()
         self._drop(member)
 

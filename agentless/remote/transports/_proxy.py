@@ -1,4 +1,4 @@
-"""A program that is the way to a machine; see ProxyCommand in ssh_config(5)."""
+"""A program that connects to a machine; see ProxyCommand in ssh_config(5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import socket
 from asyncio.subprocess import PIPE, Process
 
-from agentless.model.text import last_words
+from agentless.model.text import Excerpt, last_words
 
 LAST = 4096
 """Bytes that are remembered of what it complains of."""
@@ -18,14 +18,14 @@ LINGER = 0.5
 
 
 class Proxy:
-    """Such a program, which leads a process group of its own."""
+    """A proxy program in a process group of its own."""
 
     def __init__(self, command: str) -> None:
         self._command = command
         self._process: Process | None = None
         self._socket: socket.socket | None = None
         self._hearing: asyncio.Task[None] | None = None
-        self._said = b""
+        self._said = Excerpt(0, LAST)
 
     async def start(self) -> socket.socket:
         """Start it; gives our end of it. Raises OSError."""
@@ -42,10 +42,10 @@ class Proxy:
         return self._socket
 
     async def last_words(self) -> str:
-        """What it has complained of, for a message: its end, in one line."""
+        """The end of its standard error in one line, for a message."""
         if self._hearing is not None:
             await asyncio.wait([self._hearing], timeout=LINGER)
-        return last_words(self._said)
+        return last_words(bytes(self._said))
 
     async def close(self) -> None:
         """End it. Never raises."""
@@ -62,4 +62,4 @@ class Proxy:
 
     async def _hear(self, complaints: asyncio.StreamReader | None) -> None:
         while complaints and (data := await complaints.read(LAST)):
-            self._said = (self._said + data)[-LAST:]
+            self._said.add(data)

@@ -1,4 +1,4 @@
-"""What the transports over SSH ask of a server for a session, and how they say that it does not give it."""
+"""Requests of SSH sessions, and the errors if a server refuses them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NO_GREETING = "it greets as no SSH server does"
 
 
 def no_command(node: str, error: Exception) -> Refused:
-    """It gives a session, and runs nothing in it."""
+    """The error of a server that gives a session and runs nothing in it."""
     return Refused(f"{node} runs no command ({error}); see whether `ssh HOST true` works")
 
 
 def no_terminal(node: str) -> Refused:
-    """It gives no pseudo-terminal."""
+    """The error of a server that gives no pseudo-terminal."""
     return Refused(
         f"{node} gives no terminal: allow it there (PermitTTY in sshd_config), or do without one: "
         "agentless shell TASK -- COMMAND </dev/null"

@@ -82,7 +82,7 @@ async def _socket(hop: Hop, through: _Connection | Proxy | None, undo: contextli
 
 
 def _log_in(library: paramiko.Transport, hop: Hop) -> None:
-    """Talk to the server until it has let us in. Blocks; ends when the transport is closed."""
+    """Log in to the server. Blocks; ends when the transport is closed."""
     known = hop.host_keys()
     options = library.get_security_options()
     options.ciphers = CIPHERS

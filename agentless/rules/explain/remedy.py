@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from agentless.model.nodes.cluster import Allocation, Cluster, Gpu, Node
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
-from agentless.model.units import GPU_MEMORY, MEMORY, format_duration, parse_duration, short_duration
+from agentless.model.units import GPU_MEMORY, MEMORY, SIZE_UNITS, format_duration, parse_duration, short_duration
 from agentless.rules.explain.ahead import Ahead
 from agentless.rules.explain.obstacles import obstacles
 
@@ -106,9 +106,9 @@ def _changes(node: Node, spec: TaskSpec, trial: _Trial) -> Iterator[tuple[str, T
 def _sizes(all_mib: Iterable[int]) -> Iterator[tuple[str, int]]:
     """Sizes that are no more than these, as somebody would type them, and in bytes; the largest first."""
     for mib in sorted(set(all_mib), reverse=True):
-        for unit, one in (("G", 10**9), ("M", 10**6)):
-            if (count := (mib << 20) // one) > 0:
-                yield f"{count}{unit}", count * one
+        for unit in ("G", "M"):
+            if (count := (mib << 20) // SIZE_UNITS[unit]) > 0:
+                yield f"{count}{unit}", count * SIZE_UNITS[unit]
                 break
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tarfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-BLOCK = 512
+from agentless.formats import tar_writing
+
 PARTIAL = "agentless.partial"
 """The label of an image that holds the lower layers of one that is still on its way, whose id is the value."""
-END = bytes(2 * BLOCK)
 UTC = "1970-01-01T00:00:00Z"
 
 _EMPTY = {
@@ -113,28 +112,22 @@ def by_manifest(manifest: bytes, image: Image) -> dict[str, str]:
         raise ValueError("its manifest cannot be read") from None
 
 
-def padded(size: int) -> int:
-    """Bytes that a file of this size takes in a tar."""
-    return -(-size // BLOCK) * BLOCK
-
-
-def file(name: str, size: int) -> bytes:
-    """The header of a file in a tar."""
-    entry = tarfile.TarInfo(name)
-    entry.size, entry.mode = size, 0o644
-    return entry.tobuf(tarfile.GNU_FORMAT)
-
-
 def layer_file(layer: str) -> str:
-    """What a layer is called in an archive of ours."""
+    """The name of a layer in an archive of ours."""
     return f"{layer.partition(':')[2]}.tar"
+
+
+def layer_header(layer: str, size: int) -> bytes:
+    """What precedes a layer of this size in an archive of ours."""
+    return tar_writing.header(layer_file(layer), size=size, form=tar_writing.GNU)
 
 
 def head_of(config: bytes, layers: Sequence[str], tags: Sequence[str]) -> bytes:
     """All of an archive but the layers; it may come after them."""
     name = f"{hashlib.sha256(config).hexdigest()}.json"
     manifest = [{"Config": name, "RepoTags": list(tags) or None, "Layers": [layer_file(layer) for layer in layers]}]
-    return _whole(name, config) + _whole("manifest.json", json.dumps(manifest).encode()) + END
+    listing = tar_writing.file("manifest.json", json.dumps(manifest).encode(), form=tar_writing.GNU)
+    return tar_writing.file(name, config, form=tar_writing.GNU) + listing + tar_writing.END
 
 
 def partial(image: Image, kept: int) -> bytes:
@@ -151,10 +144,6 @@ def partial(image: Image, kept: int) -> bytes:
 def id_of(config: bytes) -> str:
     """The id of the image with this configuration."""
     return f"sha256:{hashlib.sha256(config).hexdigest()}"
-
-
-def _whole(name: str, data: bytes) -> bytes:
-    return file(name, len(data)) + data.ljust(padded(len(data)), b"\0")
 
 
 def _sha256(text: str) -> str:

@@ -1,8 +1,7 @@
 """The logs of tasks that have ended: one file each, which outlives the container.
 
-A file is a row of frames: one byte (1 stdout, 2 stderr, 3 a note in words, where the log was cut, 0 the end), four
-bytes of length, big-endian, and that many bytes. The API sends the same. An empty file stands for a log that was given
-up for the disk budget.
+A file is a row of frames, as the API sends them: both streams, a NOTE where the log was cut, the END. An empty file
+stands for a log that was given up for the disk budget.
 """
 
 from __future__ import annotations
@@ -19,11 +18,8 @@ from typing import BinaryIO, Literal, Self
 from urllib.parse import quote
 
 from agentless.errors import StateError
-
-END, NOTE = 0, 3
-
-Frame = tuple[int, bytes]
-"""1 or 2 and bytes of that stream, or NOTE and words."""
+from agentless.formats.frames import END, HEAD, NOTE, Frame, frame, parse_head, read_frames
+from agentless.stores import private
 
 _SUFFIX, _UNFINISHED = ".log", ".new"
 _BLOCK = 4096
@@ -92,10 +88,11 @@ class LogStore:
             with self._path(task).open("rb") as file:
                 if not os.fstat(file.fileno()).st_size:
                     return "given up"
-                while len(head := file.read(5)) == 5:
-                    if head[0] in (NOTE, END):
-                        return "cut" if head[0] == NOTE else "whole"
-                    file.seek(int.from_bytes(head[1:], "big"), os.SEEK_CUR)
+                while len(head := file.read(HEAD)) == HEAD:
+                    kind, size = parse_head(head)
+                    if kind in (NOTE, END):
+                        return "cut" if kind == NOTE else "whole"
+                    file.seek(size, os.SEEK_CUR)
             raise self._damaged(task)
         return None
 
@@ -110,10 +107,10 @@ class LogStore:
 
     def _frames(self, task: str) -> Iterator[Frame]:
         with _explained(self._path(task)), self._path(task).open("rb") as file:
-            while len(head := file.read(5)) == 5:
-                if head[0] == END:
+            for kind, data in read_frames(file):
+                if kind == END:
                     return
-                yield head[0], file.read(int.from_bytes(head[1:], "big"))
+                yield kind, data
         raise self._damaged(task)
 
     def _count(self, size: int) -> None:
@@ -172,7 +169,7 @@ class LogWriter:
     def put(self, stream: int, data: bytes) -> None:
         """Write a frame."""
         with _explained(self._path):
-            self._file.write(bytes([stream]) + len(data).to_bytes(4, "big") + data)
+            self._file.write(frame(stream, data))
 
     def finish(self) -> None:
         """Wait until it is on the disk, which may take long."""
@@ -186,11 +183,7 @@ class LogWriter:
         with _explained(self._path):
             size = self._file.tell()
             os.replace(self._unfinished, self._path)
-            folder = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            private.sync_folder(self._path.parent)
         self._take_in(size)
 
     def __enter__(self) -> Self:

@@ -82,11 +82,7 @@ class AtomicStorage(Storage):
         os.replace(fresh, self._path)
         # From here on it is written: at worst a power cut brings back the file before it.
         with contextlib.suppress(OSError):
-            folder = os.open(self._path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            private.sync_folder(self._path.parent)
 
     def _load(self) -> Tables | None:
         problem = ""

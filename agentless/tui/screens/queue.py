@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from agentless.client.words import ran, words
 from agentless.tui.data.board import Row
-from agentless.tui.screens.view import View
+from agentless.tui.screens.view import TaskView
 from agentless.tui.widgets import look
 from agentless.tui.widgets.table import Column
 
 
-class Queue(View):
+class Queue(TaskView):
     """A line for each task that waits, those first that are next."""
 
     KINDS = frozenset({"tasks"})
@@ -33,15 +33,3 @@ class Queue(View):
     def all_rows(self) -> list[Row]:
         """In their order."""
         return self.board.queue()
-
-    def name_of(self, row: Row) -> object:
-        """Its id."""
-        return row["id"]
-
-    def task_of(self, row: Row) -> Row | None:
-        """The task."""
-        return row
-
-    def node_of(self, _: Row) -> str | None:
-        """None: it has none yet."""
-        return None

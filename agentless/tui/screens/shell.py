@@ -13,8 +13,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from agentless.client.client import Client
-from agentless.client.program import Terminal
-from agentless.client.terminal import Talk, Window, raw, standard
+from agentless.client.stream import ProgramStream
+from agentless.client.terminal import TerminalSession, Window, raw, standard
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import numbered
 from agentless.model.terminal import Size
@@ -22,7 +22,7 @@ from agentless.model.text import printable
 from agentless.tui.data.board import Row
 
 
-class Opening(ModalScreen[Terminal | AgentlessError | None]):
+class Opening(ModalScreen[ProgramStream | AgentlessError | None]):
     """Gives the terminal with a shell in it, or why there is none; None when nobody waits for it any more."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Cancel")]
@@ -46,33 +46,33 @@ class Opening(ModalScreen[Terminal | AgentlessError | None]):
         self.run_worker(lambda: self._open(size), thread=True)
 
     def _open(self, size: Size) -> None:
-        found: Terminal | AgentlessError
+        found: ProgramStream | AgentlessError
         try:
             found = self._client.terminal(numbered(self._row["id"]), size=size)
         except AgentlessError as error:
             found = error
         self.app.call_from_thread(self._opened, found)
 
-    def _opened(self, found: Terminal | AgentlessError) -> None:
+    def _opened(self, found: ProgramStream | AgentlessError) -> None:
         if self.is_current:
             self.dismiss(found)
-        elif isinstance(found, Terminal):
+        elif isinstance(found, ProgramStream):
             found.close()
 
 
-def run(app: App[None], terminal: Terminal, greeting: str) -> bool:
-    """Talk until the program has ended; whether somebody ended this instead, and the dashboard with it.
+def run(app: App[None], terminal: ProgramStream, greeting: str) -> bool:
+    """Show it until the program has ended; whether somebody ended this instead, and the dashboard with it.
 
     Raises SuspendNotSupported for a terminal that cannot be lent, and what broke the program off.
     """
     with terminal, app.suspend():
         window = _window(app._driver)  # noqa: SLF001 - Textual gives it no name
-        talk = Talk(terminal, window)
+        session = TerminalSession(terminal, window)
         with raw(window.keys) if os.isatty(window.keys) else contextlib.nullcontext():
             window.out.write(f"\r\n\x1b[2m{printable(greeting)}\x1b[0m\r\n".encode())
             window.out.flush()
-            talk.run()
-    return bool(talk.ended_by)
+            session.run()
+    return bool(session.ended_by)
 
 
 def _window(driver: Driver | None) -> Window:

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 
 from agentless.client.words import ran, seconds, state, where, why, words
 from agentless.tui.data.board import ENDED, Board, Row
-from agentless.tui.screens.view import View
+from agentless.tui.screens.view import TaskView
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece
 from agentless.tui.widgets.table import Column
@@ -19,7 +19,7 @@ from agentless.tui.widgets.table import Column
 _ON_NODES = ("running", "paused")
 
 
-class Tasks(View):
+class Tasks(TaskView):
     """A line for each task that lives, and for the last ones that have ended."""
 
     KINDS = frozenset({"nodes", "tasks"})
@@ -59,18 +59,6 @@ class Tasks(View):
             *sorted(ended, key=lambda task: (task["ended_at"], task["id"]), reverse=True),
         ]
         return [task for task in rows if not self._hidden(task)]
-
-    def name_of(self, row: Row) -> object:
-        """Its id."""
-        return row["id"]
-
-    def task_of(self, row: Row) -> Row | None:
-        """The task."""
-        return row
-
-    def node_of(self, _: Row) -> str | None:
-        """None: it is about tasks."""
-        return None
 
     def action_mine(self) -> None:
         """Only mine, or everybody's."""

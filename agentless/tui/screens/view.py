@@ -199,3 +199,19 @@ def _sorted(rows: list[Row], column: Column, *, reverse: bool) -> list[Row]:
     key: Callable[[Row], Any] = column.key or (lambda row: column.piece(row)[0])
     known = [row for row in rows if key(row) is not None]
     return sorted(known, key=key, reverse=reverse) + [row for row in rows if key(row) is None]
+
+
+class TaskView(View):
+    """A view whose rows are tasks."""
+
+    def name_of(self, row: Row) -> object:
+        """Its id."""
+        return row["id"]
+
+    def task_of(self, row: Row) -> Row | None:
+        """The task."""
+        return row
+
+    def node_of(self, _: Row) -> str | None:
+        """None: no row is about a node."""
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from agentless.client import words
 from agentless.tui.data.board import Row
 from agentless.tui.widgets.lines import Piece
 
@@ -61,21 +62,13 @@ def sign(gpu: Row, *, silent: bool) -> str:
     return SIGNS.get(gpu["state"]) or (UNMEASURED if usage is None else height(usage))
 
 
+gib, memory = words.gib, words.memory_in_use
+
+
 def memory_share(gpu: Row) -> float | None:
     """How much of its memory is in use, from 0 to 1."""
     used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
     return None if used is None or not total else used / total
-
-
-def gib(mib: float | None) -> str:
-    """`61G`."""
-    return "-" if mib is None else f"{mib / 1024:.0f}G"
-
-
-def memory(gpu: Row) -> str:
-    """`61.2/80G`."""
-    used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
-    return "-" if used is None or total is None else f"{used / 1024:.1f}/{total / 1024:.0f}G"
 
 
 def model(gpu: Row) -> str:

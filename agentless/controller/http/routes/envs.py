@@ -1,4 +1,4 @@
-"""The requests about envs. What may take long is answered by lines, see `told`."""
+"""The requests about envs. What may take long is answered by lines, see `progress`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Response
-from fastapi.responses import StreamingResponse
 
 from agentless.controller.envs.builds import Wish
-from agentless.controller.http.routes.talk import Talk
-from agentless.controller.http.routes.tasks import frames
-from agentless.controller.http.routes.told import Told
+from agentless.controller.http.framed import framed
+from agentless.controller.http.progress import ProgressResponse
 from agentless.controller.http.schemas import (
     CreateEnvRequest,
     PruneEnvsRequest,
@@ -20,6 +18,7 @@ from agentless.controller.http.schemas import (
     SaveEnvRequest,
 )
 from agentless.controller.http.services import Asking, Services
+from agentless.controller.http.terminal_stream import TerminalStream
 from agentless.model.images.env import parse_ref
 from agentless.model.terminal import Size
 from agentless.model.view import EnvView
@@ -46,13 +45,13 @@ def add_to(app: FastAPI, services: Services) -> None:
     @app.post("/v1/env/import")
     async def take_in(me: Asking, env: str | None = None, node: str | None = None) -> Response:
         """The body is an archive as `docker save` writes it, with one image and without names."""
-        return Told(
+        return ProgressResponse(
             lambda tell, body: services.moves.take_in(env, node, me or services.tasks.owner, body, tell), upload=True
         )
 
     @app.post("/v1/envs/{env}")
     async def create(env: str, request: CreateEnvRequest, me: Asking) -> Response:
-        return Told(
+        return ProgressResponse(
             lambda tell, _: services.builds.create(env, request.image, request.node, me or services.tasks.owner, tell)
         )
 
@@ -67,7 +66,7 @@ def add_to(app: FastAPI, services: Services) -> None:
     ) -> Response:
         """The body is the context, as a tar archive."""
         wish = Wish(dockerfile, base, node, message)
-        return Told(
+        return ProgressResponse(
             lambda tell, body: services.builds.build(env, wish, me or services.tasks.owner, body, tell), upload=True
         )
 
@@ -77,25 +76,25 @@ def add_to(app: FastAPI, services: Services) -> None:
     ) -> Response:
         """A program in the build container, as in that of a task."""
         opening = services.builds.open(env, command, None if size is None else Size.parse(size), me)
-        return Talk(
+        return TerminalStream(
             services, opening, "the controller was stopped, and the terminal with it; the env is as it was left"
         )
 
     @app.post("/v1/envs/{env}/save")
     async def save(env: str, request: SaveEnvRequest, me: Asking) -> Response:
-        return Told(lambda tell, _: services.builds.save(env, request.message, me or services.tasks.owner, tell))
+        return ProgressResponse(
+            lambda tell, _: services.builds.save(env, request.message, me or services.tasks.owner, tell)
+        )
 
     @app.post("/v1/envs/{env}/rollback")
     async def rollback(env: str, request: RollbackEnvRequest, me: Asking) -> Response:
-        ref = parse_ref(env)
-        return Told(
-            lambda tell, _: services.builds.rollback(ref, me or services.tasks.owner, tell, force=request.force)
-        )
+        ref, by = parse_ref(env), me or services.tasks.owner
+        return ProgressResponse(lambda tell, _: services.builds.rollback(ref, by, tell, force=request.force))
 
     @app.post("/v1/envs/{env}/push")
     async def push(env: str, request: PushEnvRequest, me: Asking) -> Response:
         ref = parse_ref(env)
-        return Told(
+        return ProgressResponse(
             lambda tell, _: services.moves.push(ref, request.nodes, request.via, me or services.tasks.owner, tell)
         )
 
@@ -103,8 +102,7 @@ def add_to(app: FastAPI, services: Services) -> None:
     async def export(env: str) -> Response:
         """The archive in frames, like a log."""
         ref, archive = await services.moves.export(parse_ref(env))
-        headers = {"x-agentless-env": str(ref)}
-        return StreamingResponse(frames(archive), media_type="application/octet-stream", headers=headers)
+        return framed(archive, {"x-agentless-env": str(ref)})
 
     @app.delete("/v1/envs/{env}")
     async def remove(env: str, me: Asking) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import FastAPI, Query, Response
 
 from agentless.controller.files.node_files import Found
-from agentless.controller.http.routes.talk import Talk
 from agentless.controller.http.schemas import LookRequest
 from agentless.controller.http.services import Services
+from agentless.controller.http.terminal_stream import TerminalStream
 from agentless.model.files.location import Way, decoded
 
 
@@ -25,10 +25,10 @@ def add_to(app: FastAPI, services: Services) -> None:
     async def transfer(
         place: str, way: Way, path: str, folder: bool, argument: Annotated[tuple[str, ...], Query()] = ()
     ) -> Response:
-        """A copy: what its program there prints, and what it is given, as `routes/talk` has it.
+        """A copy: what its program there prints, and what it is given, as `terminal_stream` has it.
 
         With `send` it prints a tar stream, with `receive` it takes one, and rsync is begun with the arguments.
         """
         arguments = [decoded(word) for word in argument]
         opening = services.files.open(place, way, decoded(path), is_folder=folder, arguments=arguments)
-        return Talk(services, opening, "the controller was stopped, and the copy broke off; run it again")
+        return TerminalStream(services, opening, "the controller was stopped, and the copy broke off; run it again")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -11,10 +10,11 @@ from fastapi import FastAPI, Query
 from fastapi.responses import StreamingResponse
 from pydantic import FiniteFloat
 
+from agentless.controller.http.framed import framed
 from agentless.controller.http.schemas import RecoveryRequest, StopRequest, SubmitRequest
 from agentless.controller.http.services import Asking, Services, seen_by
 from agentless.controller.submit.request import Submit
-from agentless.errors import AgentlessError, Refused
+from agentless.errors import Refused
 from agentless.model.tasks.log_query import LogQuery, Position
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
@@ -107,7 +107,7 @@ def add_to(app: FastAPI, services: Services) -> None:
         """Its output in frames. With `resumable` those of kind 5 say how far it is: as `position` it goes on there."""
         begin = None if position is None else Position.parse(position)
         query = LogQuery(follow, tail, since, timestamps, resumable or begin is not None, begin)
-        return StreamingResponse(frames(services.logs.read(task, query)), media_type="application/octet-stream")
+        return framed(services.logs.read(task, query))
 
     @app.post("/v1/tasks/{task}/stop")
     async def stop(task: str, request: StopRequest, me: Asking) -> TaskView:
@@ -158,14 +158,3 @@ def add_to(app: FastAPI, services: Services) -> None:
         for task in wanted:
             services.ledger.adopt(task, f"agentless recover, by {me or services.tasks.owner}")
         return [seen_by(me, services.views.view(task)) for task in wanted]
-
-
-async def frames(output: AsyncIterator[tuple[int, bytes]]) -> AsyncIterator[bytes]:
-    """The frames of a stream: its output, then how it ended."""
-    end = b""
-    try:
-        async for fd, data in output:
-            yield bytes([fd]) + len(data).to_bytes(4, "big") + data
-    except AgentlessError as error:
-        end = orjson.dumps({"error": error.kind, "message": str(error), "exit_code": error.exit_code})
-    yield b"\0" + len(end).to_bytes(4, "big") + end

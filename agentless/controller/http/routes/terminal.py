@@ -1,4 +1,4 @@
-"""The request for a terminal: see `talk` for what goes both ways."""
+"""The request for a terminal; `terminal_stream` has the frames of both directions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import FastAPI, Query, Response
 
-from agentless.controller.http.routes.talk import Talk
 from agentless.controller.http.services import Asking, Services
+from agentless.controller.http.terminal_stream import TerminalStream
 from agentless.model.terminal import Size
 
 
@@ -20,4 +20,6 @@ def add_to(app: FastAPI, services: Services) -> None:
     ) -> Response:
         """A program in the container of a running task; without a `size` it has no terminal."""
         opening = services.terminals.open(task, command, None if size is None else Size.parse(size), me)
-        return Talk(services, opening, "the controller was stopped, and the terminal with it; the task runs on")
+        return TerminalStream(
+            services, opening, "the controller was stopped, and the terminal with it; the task runs on"
+        )

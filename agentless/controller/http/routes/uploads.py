@@ -1,8 +1,4 @@
-"""The requests about uploads: what a folder has in it, then the contents that are not here yet.
-
-The body with contents is a row of them, each 64 letters of its SHA-256, its length in 16 hexadecimal digits, and that
-many bytes.
-"""
+"""The requests about uploads: what a folder has in it, then the contents that are not here yet."""
 
 from __future__ import annotations
 
@@ -14,10 +10,9 @@ from pydantic import BaseModel, ConfigDict
 
 from agentless.controller.http.services import Services
 from agentless.errors import AgentlessError, UsageError
+from agentless.formats.contents import HEAD, parse_content_head
 from agentless.model.files.task_files import parse_snapshot
 from agentless.stores.files.snapshots import ContentWriter, SnapshotStore
-
-_HEAD = 80
 
 
 class SnapshotRequest(BaseModel):
@@ -58,11 +53,11 @@ async def _take(store: SnapshotStore, stream: AsyncIterator[bytes]) -> int:
     try:
         async for chunk in stream:
             buffer = b"" if problem else buffer + chunk
-            while problem is None and (writer or len(buffer) >= _HEAD):
+            while problem is None and (writer or len(buffer) >= HEAD):
                 try:
                     if writer is None:
-                        writer, left = _begun(store, buffer[:_HEAD])
-                        buffer = buffer[_HEAD:]
+                        digest, left = parse_content_head(buffer[:HEAD])
+                        writer, buffer = store.writer(digest), buffer[HEAD:]
                     writer.write(buffer[:left])
                     left, buffer = left - len(buffer[:left]), buffer[left:]
                     if left:
@@ -78,13 +73,3 @@ async def _take(store: SnapshotStore, stream: AsyncIterator[bytes]) -> int:
     if problem:
         raise problem
     return taken
-
-
-def _begun(store: SnapshotStore, head: bytes) -> tuple[ContentWriter, int]:
-    try:
-        name, length = head[:64].decode("ascii"), int(head[64:], 16)
-        if length < 0 or not set(name) <= set("0123456789abcdef"):
-            raise ValueError(name)
-    except ValueError:
-        raise UsageError("a content begins with its SHA-256 and its length") from None
-    return store.writer(name), length

@@ -12,7 +12,9 @@ from agentless.controller.nodes.link.limits import FRAME, SAMPLE_BYTES, flooded
 from agentless.errors import NoSession, Unreachable
 from agentless.model.command import Command, Result, Section, join_sections, split_sections
 from agentless.model.nodes.cluster import Observation
+from agentless.model.text import Excerpt
 from agentless.ports import Probe
+from agentless.remote.concurrency import cancel
 from agentless.remote.session import Session
 from agentless.remote.token_bucket import TokenBucket
 
@@ -88,9 +90,7 @@ class Sampler:
             except NoSession:
                 await self._ask(self.every)
             finally:
-                for loop in loops:
-                    loop.cancel()
-                await asyncio.gather(*loops, return_exceptions=True)
+                await cancel(*loops)
 
     async def _ask(self, every: float) -> None:
         """Ask for the next sample, where there is no session to stream them."""
@@ -104,12 +104,12 @@ class Sampler:
         early = -math.inf
         command = Command(SAMPLES.format(every=every, body=self._script(), end=FRAME_END))
         async with self._session.stream(command, own=True, wait=False) as stream:
-            buffer, allowed, said = bytearray(), TokenBucket(*SAMPLE_BYTES), b""
+            buffer, allowed, said = bytearray(), TokenBucket(*SAMPLE_BYTES), Excerpt(0, 1000)
             async for fd, data in stream:
                 if allowed.take(len(data)) or len(buffer) > FRAME:
                     raise flooded(self._cache.name, fd, f"more than {FRAME >> 20} MiB for a sample")
                 if fd != 1:
-                    said = (said + data)[-1000:]
+                    said.add(data)
                     continue
                 start = max(0, len(buffer) - len(mark))
                 buffer += data
@@ -121,7 +121,7 @@ class Sampler:
                     continue  # one that came with another, or of a node that does not wait between them
                 early = time() + every / 2
                 self._take(frame)
-        words = said.decode("utf-8", "replace").strip()
+        words = str(said).strip()
         why = f"; {self._engines.runtime.complaint(words)}" if words else ""
         raise Unreachable(f"{self._cache.name} ended the stream of samples{why}")
 

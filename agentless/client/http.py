@@ -1,4 +1,4 @@
-"""HTTP by hand: what a request is for, and what an answer says. Each has a connection of its own."""
+"""HTTP by hand: targets of requests, heads and errors of answers, chunks. Each request has a connection of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentless.model.text import lines_of
 
 
 class RequestFailed(AgentlessError):
-    """The controller's own sentence, with its exit code; `error` is the name of what it raised."""
+    """An error in an answer of the controller: its message and exit code; `error` is the name of its class."""
 
     def __init__(self, message: str, exit_code: int, error: str = "") -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class RequestFailed(AgentlessError):
 
 
 class Response:
-    """An answer: its status and headers (names in lower case), then its body as a file. Ends with the connection."""
+    """An answer: its status, its headers (names in lower case), and its body as a file."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.body = connection.makefile("rb")
@@ -34,28 +34,38 @@ class Response:
             self.headers[name.lower()] = value.strip()
 
 
-class Chunks:
-    """The lines of an answer by HTTP/1.1, which says where each part ends; raises ValueError when it breaks off."""
+LAST_CHUNK = b"0\r\n\r\n"
+"""Ends a body in chunks."""
 
-    def __init__(self, body: BinaryIO) -> None:
-        self._body = body
 
-    def __iter__(self) -> Iterator[bytes]:
-        line = b""
-        while size := int(self._body.readline(), 16):
-            chunk = self._body.read(size)
-            self._body.readline()
-            if len(chunk) < size:
-                raise ValueError("it broke off")
-            *lines, line = (line + chunk).split(b"\n")
-            yield from lines
-        if line:
-            yield line
+def chunk(data: bytes) -> bytes:
+    """Data as a chunk of a body by HTTP/1.1; nothing for no data, since an empty chunk is the last one."""
+    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+
+
+def read_chunk(body: BinaryIO) -> bytes:
+    """The next chunk of a body, b"" at its end; raises ValueError when it breaks off."""
+    size = int(body.readline(), 16)
+    data = body.read(size)
+    body.readline()
+    if len(data) < size:
+        raise ValueError("it broke off")
+    return data
+
+
+def chunked_lines(body: BinaryIO) -> Iterator[bytes]:
+    """The lines of a body in chunks, each as soon as it is complete; raises ValueError when it breaks off."""
+    line = b""
+    while data := read_chunk(body):
+        *lines, line = (line + data).split(b"\n")
+        yield from lines
+    if line:
+        yield line
 
 
 @contextlib.contextmanager
 def whole() -> Iterator[None]:
-    """Raises ControllerError for no answer, or half of one."""
+    """Raises ControllerError for a missing or incomplete answer."""
     try:
         yield
     except (OSError, IndexError, ValueError):
@@ -65,14 +75,14 @@ def whole() -> Iterator[None]:
 
 
 def target(path: str, query: Mapping[str, object]) -> str:
-    """What a request is for. What is no UTF-8 in an argument goes over as it came, and names nothing there."""
+    """The target of a request. Bytes of arguments that are no UTF-8 pass unchanged."""
     given = {key: _text(value) for key, value in query.items() if value is not None}
     words = urlencode(given, doseq=True, errors="surrogateescape")
     return quote(path, errors="surrogateescape") + (f"?{words}" if words else "")
 
 
 def failure(body: bytes) -> RequestFailed:
-    """What a body says that is an error."""
+    """The error in the body of an answer."""
     try:
         problem = json.loads(body)
         text = "\n".join(lines_of(problem["message"]))

@@ -1,7 +1,8 @@
-"""A program on a node that somebody talks with: frames both ways at the same time, as long as both are there.
+"""A program on a node with its input and output: frames in both directions at once, until either side leaves.
 
 The body of the request: 0 ends the input, 1 is input, 4 is a new size of its terminal (`80x24`). The answer: 1 and 2
-are output, and 0 the end, with the exit code as `{"exit_code": n}`, or with an error. Whoever is gone has hung up.
+are output, and 0 the end, with the exit code as `{"exit_code": n}`, or with an error. To disconnect is to hang
+up.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from starlette.types import Receive, Scope, Send
 from agentless.controller.http.services import Services
 from agentless.controller.nodes.program import Program
 from agentless.errors import AgentlessError, ControllerError, UsageError
-from agentless.model.terminal import DATA, END, RESIZE, Frames, Size, frame
+from agentless.formats.frames import DATA, END, RESIZE, FrameDecoder, frame
+from agentless.model.terminal import Size
+from agentless.remote.concurrency import cancel
 
 
-class Speaker(Protocol):
-    """A program that runs."""
+class Duplex(Protocol):
+    """A running program that is read and written."""
 
     async def read(self) -> tuple[int, bytes] | None:
         """As `Shell.read`."""
@@ -36,18 +39,15 @@ class Speaker(Protocol):
         """As `Shell.wait`."""
 
 
-class Talk(Response):
-    """The answer, which begins when the program has, and ends with it, or once the controller is leaving.
+class TerminalStream(Response):
+    """The answer, which begins when the program has, and ends with it, or with the error `leaving` at a shutdown."""
 
-    That is told by an error with the words in `leaving`.
-    """
-
-    def __init__(self, services: Services, opening: AbstractAsyncContextManager[Speaker], leaving: str) -> None:
+    def __init__(self, services: Services, opening: AbstractAsyncContextManager[Duplex], leaving: str) -> None:
         super().__init__(media_type="application/octet-stream")
         self._services, self._opening, self._words = services, opening, leaving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Both directions."""
+        """Begin the program, and carry both directions."""
         del scope
         begun, end = False, None
         leaving = asyncio.create_task(self._services.bus.until(lambda: self._services.lifetime.leaving))
@@ -56,23 +56,23 @@ class Talk(Response):
                 headers = [(b"content-type", b"application/octet-stream")]
                 await send({"type": "http.response.start", "status": 200, "headers": headers})
                 begun = True
-                end = await _talk(program, receive, send, leaving)
+                end = await _stream(program, receive, send, leaving)
                 if end is None and leaving.done():
                     raise ControllerError(self._words)
         except AgentlessError as error:
             if not begun:
                 raise
-            end = {"error": error.kind, "message": str(error), "exit_code": error.exit_code}
+            end = error.published()
         finally:
             leaving.cancel()
         last = b"" if end is None else frame(END, orjson.dumps(end))
         await send({"type": "http.response.body", "body": last, "more_body": False})
 
 
-async def _talk(program: Speaker, receive: Receive, send: Send, leaving: asyncio.Task[None]) -> dict[str, Any] | None:
-    """How the program ended; None when it was hung up on, or the controller is leaving."""
-    printing = asyncio.create_task(_print(program, send))
-    typing = asyncio.create_task(_type(program, receive))
+async def _stream(program: Duplex, receive: Receive, send: Send, leaving: asyncio.Task[None]) -> dict[str, Any] | None:
+    """How the program ended; None if the client disconnected, or the controller is stopping."""
+    printing = asyncio.create_task(_send_output(program, send))
+    typing = asyncio.create_task(_receive_input(program, receive))
     try:
         done, _ = await asyncio.wait((printing, typing, leaving), return_when=asyncio.FIRST_COMPLETED)
         if printing in done:
@@ -82,20 +82,18 @@ async def _talk(program: Speaker, receive: Receive, send: Send, leaving: asyncio
             typing.result()
         return None
     finally:
-        printing.cancel()
-        typing.cancel()
-        await asyncio.gather(printing, typing, return_exceptions=True)
+        await cancel(printing, typing)
 
 
-async def _print(program: Speaker, send: Send) -> None:
-    """Until it has ended."""
+async def _send_output(program: Duplex, send: Send) -> None:
+    """Send output until the program ends."""
     while chunk := await program.read():
         await send({"type": "http.response.body", "body": frame(*chunk), "more_body": True})
 
 
-async def _type(program: Speaker, receive: Receive) -> None:
-    """Until the one who types has gone."""
-    frames = Frames()
+async def _receive_input(program: Duplex, receive: Receive) -> None:
+    """Pass on input until the client disconnects."""
+    frames = FrameDecoder()
     while (message := await receive())["type"] == "http.request":
         for kind, data in frames.feed(message.get("body", b"")):
             if kind == DATA:

@@ -1,4 +1,4 @@
-"""A program on a node or in a container, from this side: it is read and written at the same time."""
+"""A program on a node or in a container, from the side of the client: read and written at the same time."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from collections import deque
 from threading import Lock
 from typing import BinaryIO, Self
 
-from agentless.client.wire import failure
+from agentless.client.http import chunk, failure, read_chunk
 from agentless.errors import ControllerError
-from agentless.model.terminal import DATA, END, FRAME, RESIZE, Frames, Size, frame
+from agentless.formats.frames import DATA, END, MOST, RESIZE, FrameDecoder, frame
+from agentless.model.terminal import Size
 
 
-class Terminal:
-    """The program that `Client.terminal` has begun. One thread may read while others write, resize and close.
+class ProgramStream:
+    """A running program. One thread may read while others write, resize and close.
 
-    `gone` is what to say when the controller goes away.
-    `exit_code` is its own, once `read` has given None; it stays None when the terminal was closed before.
+    `gone` is the message if the controller goes away. `exit_code` is known once `read` has returned None, unless the
+    stream was closed before.
     """
 
     def __init__(self, connection: socket.socket, answer: BinaryIO, gone: str) -> None:
@@ -26,18 +27,18 @@ class Terminal:
         self._gone = gone
         self._connection = connection
         self._answer = answer
-        self._frames = Frames()
+        self._frames = FrameDecoder()
         self._arrived: deque[tuple[int, bytes]] = deque()
         self._writing = Lock()
         self._closed = False
 
     def read(self) -> bytes | None:
-        """What it prints next; None when it has ended, or was closed. Raises what broke it off."""
-        chunk = self.read_stream()
-        return None if chunk is None else chunk[1]
+        """The next output; None if the program has ended or the stream was closed. Raises the error that ended it."""
+        found = self.read_stream()
+        return None if found is None else found[1]
 
     def read_stream(self) -> tuple[int, bytes] | None:
-        """Likewise, with the stream (1 or 2), which are apart without a terminal only."""
+        """The next output with its stream, 1 or 2. On a terminal all of it is 1."""
         while self.exit_code is None and not self._closed:
             if not self._arrived:
                 self._receive()
@@ -52,22 +53,22 @@ class Terminal:
         return None
 
     def write(self, data: bytes) -> None:
-        """Type; waits while the program takes nothing. Dropped once it has ended."""
-        for start in range(0, len(data), FRAME):
-            self._send(frame(DATA, data[start : start + FRAME]))
+        """Write input; blocks while the program reads nothing. Input after its end is dropped."""
+        for start in range(0, len(data), MOST):
+            self._send(frame(DATA, data[start : start + MOST]))
 
     def write_eof(self) -> None:
-        """End its input. A terminal has no such end: there it is a key."""
+        """Close its input. Without effect on a terminal, where a key does that."""
         self._send(frame(END))
 
     def resize(self, columns: int, rows: int) -> None:
-        """Give its terminal another size."""
+        """Change the size of its terminal."""
         self._send(frame(RESIZE, str(Size(columns, rows)).encode()))
 
     def close(self) -> None:
-        """Hang up: what still runs there is ended. A thread that reads gets None."""
+        """Disconnect, which ends the program. A thread that reads gets None."""
         self._closed = True
-        with contextlib.suppress(OSError):  # the other side was faster
+        with contextlib.suppress(OSError):  # it was disconnected already
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
@@ -78,19 +79,17 @@ class Terminal:
         self.close()
 
     def _send(self, data: bytes) -> None:
-        # A chunk of HTTP/1.1: its length, itself. That it does not arrive any more is for the reader to hear.
+        # The reader gets the error.
         with self._writing, contextlib.suppress(OSError):
-            self._connection.sendall(b"%x\r\n%b\r\n" % (len(data), data))
+            self._connection.sendall(chunk(data))
 
     def _receive(self) -> None:
         """The next chunk."""
         try:
-            size = int(self._answer.readline(), 16)
-            chunk = self._answer.read(size)
-            self._answer.readline()
+            data = read_chunk(self._answer)
         except (OSError, ValueError):  # nothing, or half of it
-            size, chunk = 0, b""
-        if chunk and len(chunk) == size:
-            self._arrived.extend(self._frames.feed(chunk))
+            data = b""
+        if data:
+            self._arrived.extend(self._frames.feed(data))
         elif not self._closed:
             raise ControllerError(self._gone)

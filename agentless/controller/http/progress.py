@@ -1,8 +1,7 @@
-"""An answer that tells how something goes on, in lines of JSON, while the body of the request may still come in.
+"""An answer that reports progress in lines of JSON, while the body of the request may still come in.
 
 The lines are `say` with a `text`, `output` of a build, `progress` as in `model/images/transfer`, and as the last one
-either `done` with what came of it, or `error`. Who goes away ends what was asked for, where that
-tears nothing.
+either `done` with the result, or `error`. A client that disconnects cancels the work, where that breaks nothing.
 """
 
 from __future__ import annotations
@@ -18,20 +17,21 @@ from starlette.types import Receive, Scope, Send
 
 from agentless.controller.envs.envs import Tell
 from agentless.errors import AgentlessError
+from agentless.remote.concurrency import cancel
 
 _log = logging.getLogger(__name__)
 Work = Callable[[Tell, AsyncIterator[bytes]], Awaitable[dict[str, Any]]]
 
 
-class Told(Response):
-    """What some work tells; it is given how to tell it, and the body of the request. `upload`: there is one to come."""
+class ProgressResponse(Response):
+    """The progress of some work, which is given how to report it, and the body of an `upload`."""
 
     def __init__(self, work: Work, *, upload: bool = False) -> None:
         super().__init__(media_type="application/x-ndjson")
         self._work, self._upload = work, upload
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Do it."""
+        """Do the work, and send each line at once."""
         del scope
         lines: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
         body = _Body(receive, ended=not self._upload)
@@ -45,17 +45,14 @@ class Told(Response):
                 await send({"type": "http.response.body", "body": orjson.dumps(line) + b"\n", "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            leaving.cancel()
-            working.cancel()
-            await asyncio.gather(working, leaving, return_exceptions=True)
+            await cancel(leaving, working)
 
     async def _run(self, lines: asyncio.Queue[Mapping[str, Any] | None], body: AsyncIterator[bytes]) -> None:
         try:
             lines.put_nowait({"kind": "done", **await self._work(lines.put_nowait, body)})
         except AgentlessError as error:
-            words = {"error": error.kind, "message": str(error), "exit_code": error.exit_code}
-            lines.put_nowait({"kind": "error", **words})
-        except Exception as error:  # noqa: BLE001 - whoever waits is told, and the log has it all
+            lines.put_nowait({"kind": "error", **error.published()})
+        except Exception as error:  # noqa: BLE001 - the client gets it, and the log has all of it
             _log.exception("what was asked for failed in an unforeseen way")
             words = {"error": "ControllerError", "message": f"agentless failed here: {error!r}; please report it"}
             lines.put_nowait({"kind": "error", **words, "exit_code": 1})
@@ -64,7 +61,7 @@ class Told(Response):
 
 
 class _Body:
-    """The body of a request, and whether the one who sent it is still there."""
+    """The body of a request, and whether its client is still connected."""
 
     def __init__(self, receive: Receive, *, ended: bool) -> None:
         self._receive = receive
@@ -74,7 +71,7 @@ class _Body:
             self._ended.set()
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Its parts as they come; never ends when the sender has gone before the end, which ends everything."""
+        """The body as it arrives. Never ends if the client disconnects in the middle, which cancels everything."""
         more = not self._ended.is_set()
         while more:
             message = await self._receive()
@@ -86,7 +83,7 @@ class _Body:
         self._ended.set()
 
     async def gone(self) -> None:
-        """Until nobody waits for the answer any more."""
+        """Return when the client has disconnected."""
         ended, left = asyncio.create_task(self._ended.wait()), asyncio.create_task(self._left.wait())
         try:
             await asyncio.wait({ended, left}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,111 @@
+"""Connections to the controller, which is started if none runs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Lock
+
+from agentless.client.http import RequestFailed, failure
+from agentless.errors import ControllerError, StateError
+
+_folder = Lock()
+"""Held while the state folder is the working directory, of which there is one for all threads."""
+SOCKET_PATH = 103
+"""Bytes that the path of a socket may have on every system; Linux takes 107."""
+START_WITHIN = 15.0
+"""Seconds to wait for another controller that is starting or ending."""
+
+
+class Connector:
+    """Connects to the controller of one state folder. `inventory` is for one that it starts."""
+
+    def __init__(self, state: Path, inventory: Path | None) -> None:
+        self._state, self._inventory = state, inventory
+
+    def is_running(self) -> bool:
+        """Whether a controller answers on the socket."""
+        try:
+            self.connect().close()
+        except OSError:
+            return False
+        return True
+
+    def connect(self) -> socket.socket:
+        """Connect by the path of the socket, or from the state folder if that path is too long."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        path = os.fsencode(self._state / "controller.sock")
+        try:
+            if len(path) <= SOCKET_PATH:
+                connection.connect(path)
+            else:
+                self._connect_from_within(connection)
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+    def connected(self) -> socket.socket:
+        """A connection to the controller, which is started if none answers."""
+        try:
+            return self.connect()
+        except (FileNotFoundError, ConnectionRefusedError):
+            self._start()
+        except OSError as error:
+            raise StateError(f"{self._state} cannot be used: {error.strerror}") from None
+        try:
+            return self.connect()
+        except OSError as error:
+            raise ControllerError(f"the controller started but does not answer: {error}") from None
+
+    def _connect_from_within(self, connection: socket.socket) -> None:
+        with _folder:
+            back = os.open(".", os.O_RDONLY)
+            try:
+                os.chdir(self._state)
+                connection.connect("controller.sock")
+            finally:
+                os.fchdir(back)
+                os.close(back)
+
+    def _start(self) -> None:
+        """Start a controller in the background, like tmux its server, and wait until it answers."""
+        deadline = time.monotonic() + START_WITHIN
+        while problem := self._try_to_start():
+            if problem.error != "ControllerError" or time.monotonic() > deadline:
+                raise problem
+            # Another one is starting or ending.
+            time.sleep(0.1)
+            if self.is_running():
+                return
+
+    def _try_to_start(self) -> RequestFailed | None:
+        """None once a controller answers, else the error it ended with."""
+        if self._inventory is None:
+            raise ControllerError("no controller runs and no inventory is found; write one with: agentless init")
+        reader, writer = os.pipe()
+        command = [sys.executable, "-m", "agentless.controller", str(self._state), str(self._inventory), str(writer)]
+        try:
+            subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[writer],
+                start_new_session=True,
+                cwd="/",
+            )
+            os.close(writer)
+            with os.fdopen(reader) as answer:
+                said = answer.read()
+        except OSError as error:
+            raise ControllerError(f"the controller cannot be started: {error}") from None
+        if said == "ready" or self.is_running():
+            return None
+        if said:
+            return failure(said.encode())
+        raise ControllerError(f"the controller ended at its start; {self._state}/controller.log says why")

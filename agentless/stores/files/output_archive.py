@@ -1,0 +1,236 @@
+"""The archive of an output, unpacked into a folder of its own; `arrivals` moves the files to their places.
+
+What a container sends is anybody's words: see `tree`. What leads elsewhere, devices and the like are left out, links
+are made after all files and only if they stay inside, and of modes there are only the bits of ordinary files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import posixpath
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import dropwhile
+from pathlib import Path
+
+from agentless.errors import RuntimeFailed
+from agentless.formats.tar import BadArchive, Incomplete, Member, Reading, Tar
+from agentless.formats.tree import Parts, Tree
+from agentless.model.files.task_files import MOST_LEVELS
+from agentless.model.text import cut, shown
+from agentless.model.units import format_size
+from agentless.rules.files.task_files import is_junk
+
+MOST = 1_000_000
+"""Files and folders of one output."""
+MOST_ZEROS = 64 << 30
+"""Bytes of one output that are holes in files here: Docker sends and reads each of them."""
+ZEROS = 32 << 20
+"""Zeros in a row from which on a stream is better compressed."""
+LISTED = 3
+"""Names that a message has of what was left out."""
+WORD = 200
+"""Characters of a name in a message."""
+_ZEROS = bytes(1 << 20)
+REASONS = {
+    errno.ENAMETOOLONG: "whose name is too long here",
+    errno.EINVAL: "whose name cannot be had here",
+    errno.EILSEQ: "whose name cannot be had here",
+    errno.ENOTDIR: "which is not in a folder",
+    errno.ELOOP: "which is not in a folder",
+    errno.EEXIST: "which is not in a folder",
+    errno.EISDIR: "which is a file and a folder",
+    errno.EMLINK: "which has too many names here",
+    errno.EFBIG: "which is too large for the disk here",
+}
+"""Why a file is left out, by what the system says: another try would end the same. All else is a fault of the disk."""
+
+
+class Unusable(RuntimeFailed):
+    """The output can never be stored: fetching it again would give the same."""
+
+
+class ZerosAhead(Exception):
+    """The stream goes on with many zeros; it is better asked for again, compressed."""
+
+
+@dataclass
+class Arrival:
+    """What was unpacked: by path from the top on the SHA-256, `link:…` for a link; and what was left out, in words.
+
+    Of `left_out` there are only the first, and how many there are in `left_out_count`.
+    """
+
+    digests: dict[str, str] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    left_out_count: int = 0
+    members: int = 0
+    zeros: int = 0
+
+    def leave_out(self, name: str, why: str) -> None:
+        """Record a name that is left out."""
+        self.left_out_count += 1
+        if len(self.left_out) < LISTED:
+            self.left_out.append(f"{cut(shown(name), WORD)}, {why}")
+
+
+class Unpacking:
+    """Unpacks one archive, the first name of which stands for `below` within `top`; `arrival` is what has come of it.
+
+    With `changed` what nobody wants back is left out. `before` came of the same output. Without `packed` a row of zeros
+    raises ZerosAhead.
+    """
+
+    def __init__(
+        self, top: Path, below: str, before: Iterable[Arrival] = (), *, changed: bool = False, packed: bool = False
+    ) -> None:
+        self.arrival = Arrival()
+        self._top, self._below, self._changed, self._packed = top, below, changed, packed
+        self._members = sum(each.members for each in before)
+        self._zeros = sum(each.zeros for each in before)
+        self._links: list[tuple[str, str]] = []
+
+    def reading(self) -> Reading[None]:
+        """Unpack. May run in threads. Raises Unusable, RuntimeFailed for half an archive, ZerosAhead, and OSError."""
+        tar = Tar()
+        root = os.open(self._top.parent, os.O_RDONLY | os.O_DIRECTORY)
+        self._tree = Tree(root)
+        try:
+            while member := (yield from tar.next()):
+                self.arrival.members += 1
+                if self._members + self.arrival.members > MOST:
+                    raise Unusable(f"there are more than {MOST:,} files in it; bring less, or one archive")
+                yield from self._one(tar, member)
+            if not self.arrival.members:
+                raise Incomplete("it is empty")
+            for path, target in self._links:
+                with self._leaving_out(path):
+                    self._link(path, target)
+        except Incomplete as error:
+            raise RuntimeFailed(f"what came of it is not whole: {error}") from None
+        except BadArchive as error:
+            raise Unusable(f"what came of it is no archive: {error}") from None
+        finally:
+            self._tree.close()
+            os.close(root)
+
+    def _one(self, tar: Tar, member: Member) -> Reading[None]:
+        path = self._path(member.name)
+        if path is None:
+            self.arrival.leave_out(member.name, "which leads elsewhere")
+            return
+        if self._changed and is_junk(path):
+            return
+        with self._leaving_out(path):
+            parts = self._parts(path)
+            if member.kind == "folder":
+                os.fchmod(self._tree.folder(parts), (member.mode & 0o755) | 0o700)
+            elif member.kind == "file":
+                self.arrival.digests[path] = yield from self._write(tar, member, parts)
+            elif member.kind == "hard link":
+                self._same(path, member.link)
+            elif member.kind == "link":
+                self._links.append((path, member.link))
+            else:
+                self.arrival.leave_out(path or member.name, "which is no file")
+
+    def _path(self, name: str) -> str | None:
+        """The path below the top, empty for the top itself; None if it leads elsewhere."""
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        if name.startswith("/") or ".." in parts or "\0" in name:
+            return None
+        return posixpath.join(self._below, *(parts if name.startswith("./") else parts[1:]))
+
+    def _parts(self, path: str) -> Parts:
+        """The path below the folder that the top is in."""
+        parts = (self._top.name, *path.split("/")) if path else (self._top.name,)
+        if len(parts) > MOST_LEVELS:
+            raise OSError(errno.ENAMETOOLONG, "too many folders")
+        if ".." in parts:  # of where it is unpacked; the names in the archive were looked at
+            raise OSError(errno.EINVAL, "leads elsewhere")
+        return parts
+
+    @contextlib.contextmanager
+    def _leaving_out(self, path: str) -> Iterator[None]:
+        """Leave out a name that this file system cannot have."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in REASONS:
+                raise
+            self.arrival.leave_out(path or "it", REASONS[error.errno])
+        except UnicodeEncodeError:  # the locale has no such character
+            self.arrival.leave_out(path or "it", REASONS[errno.EILSEQ])
+
+    def _write(self, tar: Tar, member: Member, parts: Parts) -> Reading[str]:
+        disk = os.fstatvfs(self._tree.folder(parts[:-1]))
+        free = disk.f_bavail * disk.f_frsize
+        if member.size > free + MOST_ZEROS:
+            raise Unusable(
+                f"a file in it has {format_size(member.size)}, and of those at most {format_size(MOST_ZEROS)} may be "
+                f"zeros: {format_size(free)} are free here; bring less, or an archive made by tar --sparse"
+            )
+        seen = _Seen(self)
+        mode, mtime = (member.mode & 0o755) | 0o600, member.mtime if member.mtime >= 0 else None
+        yield from self._tree.file(parts, tar, member, mode=mode, mtime=mtime, seen=seen)
+        return seen.digest.hexdigest()
+
+    def zeros(self, count: int, run: int) -> None:
+        """Count zeros that became holes, `run` of them in a row."""
+        self.arrival.zeros += count
+        if self._zeros + self.arrival.zeros > MOST_ZEROS:
+            raise Unusable(
+                f"more than {format_size(MOST_ZEROS)} of it are zeros; bring less, or an archive made by tar --sparse"
+            )
+        if run >= ZEROS and not self._packed:
+            raise ZerosAhead
+
+    def _same(self, path: str, target: str) -> None:
+        """Make a hard link to a file of the same archive."""
+        first, parts = self._path(target), self._parts(path)
+        if first is None or self.arrival.digests.get(first) is None:
+            self.arrival.leave_out(path, f"a link to {cut(shown(target), WORD)}, which did not come")
+            return
+        if first == path:
+            return
+        self._tree.hard_link(parts, self._parts(first))
+        self.arrival.digests[path] = self.arrival.digests[first]
+
+    def _link(self, path: str, target: str) -> None:
+        # A `..` further on goes up from wherever the links before it lead: that could be anywhere.
+        down = list(dropwhile(lambda part: part in ("..", "."), target.split("/")))
+        inside = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+        leads_out = ".." in down or target.startswith("/") or inside == ".." or inside.startswith("../")
+        if not path or not target or "\0" in target or leads_out:
+            self.arrival.leave_out(path or "it", f"a link to {cut(repr(target), WORD)}, which leads elsewhere")
+            return
+        parts = self._parts(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(parts[-1], dir_fd=self._tree.folder(parts[:-1]))
+            return
+        self._tree.link(parts, target)
+        self.arrival.digests[path] = f"link:{target}"
+
+
+class _Seen:
+    """Hashes the content of a file, and counts its zeros."""
+
+    def __init__(self, unpacking: Unpacking) -> None:
+        self.digest = hashlib.sha256()
+        self._unpacking, self._run = unpacking, 0
+
+    def __call__(self, hole: int, data: bytes) -> None:
+        """Take the next content: a hole of this length, else these bytes."""
+        if data:
+            self._run = 0
+            self.digest.update(data)
+            return
+        self._run += hole
+        self._unpacking.zeros(hole, self._run)
+        while hole:
+            piece = min(hole, len(_ZEROS))
+            self.digest.update(_ZEROS if piece == len(_ZEROS) else _ZEROS[:piece])
+            hole -= piece
