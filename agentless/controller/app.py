@@ -18,7 +18,7 @@ from agentless.controller.files.outputs import Outputs
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.files.volumes import Volumes
 from agentless.controller.guarded import guarded
-from agentless.controller.http.metrics_port import Port, only_metrics
+from agentless.controller.http.metrics_port import MetricsPort, only_metrics
 from agentless.controller.images.distribution import Distribution
 from agentless.controller.inventory_file import InventoryFile
 from agentless.controller.lifetime import Lifetime
@@ -188,7 +188,7 @@ class Controller:
         self.traffic = Traffic(clock)
         self.lifetime = Lifetime(self.traffic, tasks, self.retention, self.expected_outputs, bus, clock)
         self.metrics = Scrape(nodes, ledger, self.usage, self._warnings)
-        self.port = Port(Counting(only_metrics(self.metrics.answer), self.traffic))
+        self.port = MetricsPort(Counting(only_metrics(self.metrics.answer), self.traffic))
 
     # ---------------------------------------------------------------- life cycle
 
