@@ -18,7 +18,7 @@ from agentless.controller.files.outputs import Outputs
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.files.volumes import Volumes
 from agentless.controller.guarded import guarded
-from agentless.controller.http.metrics_port import Port, only_metrics
+from agentless.controller.http.metrics_port import MetricsPort, only_metrics
 from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.inventory_file import InventoryFile
 from agentless.controller.lifetime import Lifetime
@@ -108,8 +108,12 @@ class Controller:
         store, key = TaskStore(state / "state.json"), KeyFile(state / "key")
         self._signer = Signer(store.controller, key.key)
         owner = f"{paths.user_name()}@{socket.gethostname().split('.')[0]}"
-        self._read(state, store, owner)
-        self._write(state, store)
+        self._build_reading(state, store, owner)
+        self._build_nodes(state)
+        self._build_files(state, store)
+        self._build_submission()
+        self._build_commands(state)
+        self._build_process()
         self.status = Status(
             state,
             self.inventory,
@@ -129,7 +133,7 @@ class Controller:
             clock,
         )
 
-    def _read(self, state: Path, store: TaskStore, owner: str) -> None:
+    def _build_reading(self, state: Path, store: TaskStore, owner: str) -> None:
         """Build the parts that change no task."""
         clock = self.clock
         self.bus = EventBus()
@@ -145,9 +149,9 @@ class Controller:
         self.expected_outputs = ExpectedOutputs(OutputStore(state / "outputs.sqlite"), self.tasks, self.nodes)
         self.views = TaskViews(self.tasks, self.nodes, self.queue, self.expected_outputs, clock)
 
-    def _write(self, state: Path, store: TaskStore) -> None:
-        """Build the ledger, and the parts that change tasks through it."""
-        tasks, nodes, lookup, bus, clock = self.tasks, self.nodes, self.lookup, self.bus, self.clock
+    def _build_nodes(self, state: Path) -> None:
+        """Build the ledger, and the parts that are about nodes."""
+        tasks, nodes, bus, clock = self.tasks, self.nodes, self.bus, self.clock
         ledger = self.ledger = Ledger(tasks, self._stores, self.views, bus, clock)
         self.samples = Samples(nodes, self.homes, SampleStore(state / "samples.sqlite"), bus, clock)
         self.usage = Usage(tasks, nodes, self.records, bus, clock)
@@ -158,17 +162,25 @@ class Controller:
         self.reservations = Reservations(self.reservation_book, nodes, ledger, clock)
         self.reconciler = Reconciler(nodes, ledger, bus, clock)
 
-        snapshots, logs = SnapshotStore(state / "snapshots"), LogStore(state / "logs")
-        self.envs = Envs(EnvStore(store.storage), nodes, ledger, lookup, clock)
+    def _build_files(self, state: Path, store: TaskStore) -> None:
+        """Build the parts that are about envs, images and files."""
+        tasks, nodes, lookup, clock = self.tasks, self.nodes, self.lookup, self.clock
+        snapshots = SnapshotStore(state / "snapshots")
+        self.envs = Envs(EnvStore(store.storage), nodes, self.ledger, lookup, clock)
         self.moves = Moves(self.envs, ImageDistribution())
         self.builds = Builds(self.envs, self.moves)
         self.prune = Prune(self.envs, self.moves)
         self.uploads = Uploads(nodes, tasks, snapshots, self.expected_outputs.store, clock)
-        self.volumes = Volumes(nodes, tasks, self.records, VolumeStore(store.storage), self._stores, bus)
-        self.outputs = Outputs(self.expected_outputs, snapshots, ledger)
+        self.volumes = Volumes(nodes, tasks, self.records, VolumeStore(store.storage), self._stores, self.bus)
+        self.outputs = Outputs(self.expected_outputs, snapshots, self.ledger)
         self.files = Files(nodes, lookup, NodeFiles(self._renderer))
-        self.terminals = Terminals(nodes, ledger, lookup)
+        self.terminals = Terminals(nodes, self.ledger, lookup)
 
+    def _build_submission(self) -> None:
+        """Build the parts on the way of a submit."""
+        tasks, nodes, ledger, lookup, bus, clock = (
+            self.tasks, self.nodes, self.ledger, self.lookup, self.bus, self.clock,
+        )  # fmt: skip
         preparation = Preparation(ledger, self.moves, self.uploads, bus, clock)
         self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
         self.scheduler = Scheduler(self.queue, nodes, ledger, lookup, self.launcher, bus)
@@ -176,7 +188,13 @@ class Controller:
         admission = Admission(nodes, ledger, self.expected_outputs, clock)
         answers = Answers(self.launcher, self.scheduler, tasks, lookup, self.views, bus)
         self.submission = Submission(self.builder, admission, answers, self.queue, nodes, self.uploads)
-        containers = Containers(nodes, ledger, lookup)
+
+    def _build_commands(self, state: Path) -> None:
+        """Build the parts that are about tasks that exist."""
+        tasks, nodes, ledger, lookup, bus, clock = (
+            self.tasks, self.nodes, self.ledger, self.lookup, self.bus, self.clock,
+        )  # fmt: skip
+        logs, containers = LogStore(state / "logs"), Containers(nodes, ledger, lookup)
         self.stops = Stops(containers, nodes, ledger, lookup, bus, clock)
         self.commands = TaskCommands(containers, nodes, tasks, lookup, self.expected_outputs, bus)
         self.retries = Retries(ledger, lookup, self.uploads, clock)
@@ -185,10 +203,13 @@ class Controller:
         self.deadlines = Deadlines(ledger, self.stops, bus, clock)
         self.retention = Retention(nodes, tasks, logs, self.outputs, bus, clock)
 
+    def _build_process(self) -> None:
+        """Build the parts that are about the process itself."""
+        tasks, outputs, bus, clock = self.tasks, self.expected_outputs, self.bus, self.clock
         self.traffic = Traffic(clock)
-        self.lifetime = Lifetime(self.traffic, tasks, self.retention, self.expected_outputs, bus, clock)
-        self.metrics = Scrape(nodes, ledger, self.usage, self._warnings)
-        self.port = Port(Counting(only_metrics(self.metrics.answer), self.traffic))
+        self.lifetime = Lifetime(self.traffic, tasks, self.retention, outputs, bus, clock)
+        self.metrics = Scrape(self.nodes, self.ledger, self.usage, self._warnings)
+        self.port = MetricsPort(Counting(only_metrics(self.metrics.answer), self.traffic))
 
     # ---------------------------------------------------------------- life cycle
 

@@ -37,7 +37,7 @@ class Follower:
         self.number = 0
 
 
-class Board:
+class LiveFeed:
     """The rows as one owner sees them; None: the controller's own."""
 
     def __init__(self, services: Services, me: str | None) -> None:
@@ -75,19 +75,20 @@ class Board:
 
     def refresh(self) -> None:
         """Bring all rows to what is known now."""
+        nodes, records = self._services.nodes, self._services.records.known
         touched, reservations = self._refresh_tasks(), tuple(self._services.reservation_book.known.values())
         changed = []
-        for name, link in self._services.nodes.links.items():
+        for name, link in nodes.links.items():
             link.pace(self, FOLLOWED)
-            made_from = (link.observation, self._services.records.known.get(name), reservations)
+            made_from = (link.observation, records.get(name), reservations)
             if name in touched or self._nodes.get(name) != made_from:
                 self._nodes[name] = made_from
                 changed.append(name)
-        for name in self._nodes.keys() - self._services.nodes.links.keys():
+        for name in self._nodes.keys() - nodes.links.keys():
             del self._nodes[name]
             self._drop_node(name)
         if changed:
-            self._refresh_nodes(self._services.nodes.cluster(changed))
+            self._refresh_nodes(nodes.cluster(changed))
 
     def news(self, follower: Follower) -> Rows:
         """What has changed since the last time that they asked; the first time everything there is."""
@@ -107,26 +108,21 @@ class Board:
 
     def _refresh_tasks(self) -> set[str]:
         """Bring the rows of all tasks to what is known; gives the nodes on which that changes something."""
-        touched = set[str | None]()
-        looked, self._plan = self._plan is not self._services.queue.plan, self._services.queue.plan
-        for task in self._services.tasks.live.values():
+        tasks, queue, touched = self._services.tasks, self._services.queue, set[str | None]()
+        looked, self._plan = self._plan is not queue.plan, queue.plan
+        for task in tasks.live.values():
             before = self._tasks.get(task.id)
             outlook = before[1] if before and before[0] is task and not looked else self._outlook(task)
-            made_from = (
-                task,
-                outlook,
-                self._services.tasks.intruders.get(task.id),
-                self._services.tasks.idle.get(task.id),
-                self._services.nodes.stale(task),
-            )
+            stale = self._services.nodes.stale(task)
+            made_from = (task, outlook, tasks.intruders.get(task.id), tasks.idle.get(task.id), stale)
             if before != made_from:
                 self._tasks[task.id] = made_from
                 self._ended.pop(task.id, None)
                 self._put_task(task)
                 touched |= {task.node, before[0].node if before else None}
-        for task_id in self._tasks.keys() - self._services.tasks.live.keys():
+        for task_id in self._tasks.keys() - tasks.live.keys():
             touched.add(self._tasks.pop(task_id)[0].node)
-        for task_id in self._happened() - self._services.tasks.live.keys():
+        for task_id in self._happened() - tasks.live.keys():
             self._end(task_id)
         while len(self._ended) > ENDED:
             oldest = next(iter(self._ended))

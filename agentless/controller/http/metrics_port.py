@@ -26,7 +26,7 @@ def only_metrics(scrape: Callable[[], Awaitable[Response]]) -> ASGIApp:
     return Starlette(routes=[Route("/metrics", metrics)])
 
 
-class Port:
+class MetricsPort:
     """Serves an app on the address that is wanted. `trouble` is why it cannot, in words."""
 
     def __init__(self, app: ASGIApp) -> None:

@@ -12,7 +12,7 @@ import orjson
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
-from agentless.controller.http.live_feed import Board
+from agentless.controller.http.live_feed import LiveFeed
 from agentless.controller.http.services import Asking, Services
 from agentless.model.view import ControllerView
 
@@ -28,7 +28,7 @@ APART = 0.1
 
 def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    boards: WeakValueDictionary[str | None, Board] = WeakValueDictionary()
+    feeds: WeakValueDictionary[str | None, LiveFeed] = WeakValueDictionary()
 
     @app.get("/v1/watch")
     async def watch(me: Asking) -> StreamingResponse:
@@ -38,18 +38,18 @@ def add_to(app: FastAPI, services: Services) -> None:
         (`["tasks", ID]`, `["nodes", NAME]`, `["gpus", NODE, UUID]`) and `controller`, and always `now`, Unix seconds by
         the controller's clock. `{"leaving": true}` is the last line of a controller that was told to stop.
         """
-        board = boards.get(me) or boards.setdefault(me, Board(services, me))
-        return StreamingResponse(_lines(services, board), media_type="application/x-ndjson")
+        feed = feeds.get(me) or feeds.setdefault(me, LiveFeed(services, me))
+        return StreamingResponse(_lines(services, feed), media_type="application/x-ndjson")
 
 
-async def _lines(services: Services, board: Board) -> AsyncIterator[bytes]:
+async def _lines(services: Services, feed: LiveFeed) -> AsyncIterator[bytes]:
     sent = 0.0
     told: ControllerView | None = None
-    with board.followed() as follower, services.bus.waking() as news:
+    with feed.followed() as follower, services.bus.waking() as news:
         while not services.lifetime.leaving:
             news.clear()
-            board.refresh()
-            rows = board.news(follower)
+            feed.refresh()
+            rows = feed.news(follower)
             if (about := services.status.describe()) != told:
                 told, rows["controller"] = about, [about]
             if rows or time.monotonic() - sent > SIGN:
