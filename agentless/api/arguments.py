@@ -1,4 +1,4 @@
-"""The arguments of a method, held against its type hints: what is of another type is told, not run into."""
+"""Checks the arguments of a method against its type hints, so that a wrong one is refused in a sentence."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def check(method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
 @cache
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """Of each parameter that takes one argument what it takes."""
+    """The type hint of each parameter that takes one argument."""
     hints = get_type_hints(function)
-    return {name: hints[name] for name, each in signature(function).parameters.items() if _is_told(each, hints)}
+    return {name: hints[name] for name, each in signature(function).parameters.items() if _has_hint(each, hints)}
 
 
-def _is_told(parameter: Parameter, hints: dict[str, Any]) -> bool:
+def _has_hint(parameter: Parameter, hints: dict[str, Any]) -> bool:
     return parameter.kind in _PLAIN and parameter.name in hints
 
 
@@ -68,7 +68,7 @@ def _is_a(value: object, kind: Any) -> bool:
     if isinstance(value, bool):
         return plain is bool
     if isinstance(value, str) and re.search(r"[\ud800-\udc7f\udd00-\udfff]", value):
-        return False  # nothing is called so: not even in bytes that are no UTF-8
+        return False  # a surrogate that does not stand for a byte is in no name
     if plain is Iterable and isinstance(value, list | tuple | set | frozenset):
         return all(_is(each, *get_args(kind)) for each in value)
     return isinstance(value, (int, float) if plain is float else plain)

@@ -11,16 +11,16 @@ from agentless.api.task import Task
 from agentless.api.verb import Verb
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task import FAILED
-from agentless.rules.submit.options import seconds
+from agentless.rules.submit.kinds import seconds
 
 _AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What became of a submit to several targets: the tasks, and an error for each target that got none.
+    """The result of a submit to several targets: its tasks, and an error for each target that got none.
 
-    What is done to it gives it anew, with its tasks as they are then: of each the last try.
+    Methods that act return the batch anew, with its tasks as they are then; of retried ones the last try.
 
     Each method can also be awaited, as `await batch.wait.aio()`. They raise what is in `agentless.errors`.
     """
@@ -30,7 +30,7 @@ class Batch:
 
     @Verb
     def wait(self, timeout: float | str | timedelta | None = None) -> Batch:
-        """The batch once all have ended. Raises TimeoutError if they have not by then, and then they go on."""
+        """The batch once all tasks have ended. Raises TimeoutError if they have not by then; they go on."""
         until = None if timeout is None else time.monotonic() + seconds(timeout, "timeout")
         ended: list[Task] = []
         for task in self.tasks:
@@ -42,14 +42,14 @@ class Batch:
 
     @Verb
     def stop(self, grace: float | str | timedelta | None = None) -> Batch:
-        """End all of them gently, at the same time. Gives the batch when they have ended."""
-        # Those that wait come last: stopped first, they do not start when the others end.
+        """End all tasks gently, at the same time. Returns the batch when they have ended."""
+        # Pending tasks are last: stopped first, they do not start when the others end.
         stopped = _each(self.tasks[::-1], lambda task: task.stop(grace))
         return replace(self, tasks=tuple(stopped[::-1]))
 
     @Verb
     def retry_failed(self) -> Batch:
-        """Try those again that failed, ran out of memory or came to their time limit."""
+        """Retry the tasks that failed, ran out of memory, or reached their time limit."""
         return replace(self, tasks=tuple(_each(self.tasks, _retried)))
 
 
@@ -59,8 +59,8 @@ def _retried(task: Task) -> Task:
 
 
 def _each(tasks: Sequence[Task], act: Callable[[Task], Task]) -> list[Task]:
-    """Act on each of them, all at the same time; raises what went wrong first once all others have been acted on."""
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - who acts on no batch does without
+    """Act on all tasks at the same time; raises the first error once all are done."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only for batches
 
     pool = ThreadPoolExecutor(min(_AT_ONCE, len(tasks) or 1), "agentless")
     try:

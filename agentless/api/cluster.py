@@ -1,4 +1,4 @@
-"""`Cluster`: all that the command line can do, from Python."""
+"""`Cluster`: everything that the command line can do, from Python."""
 
 from __future__ import annotations
 
@@ -35,28 +35,31 @@ from agentless.model.view import (
     ShareView,
 )
 from agentless.paths import current_dir
-from agentless.rules.submit.options import Options, Outside, Submission, submission, texts
+from agentless.rules.submit.kinds import texts
+from agentless.rules.submit.options import Options
 from agentless.rules.submit.run import in_folder, needs_nothing
+from agentless.rules.submit.submission import Outside, Submission, submission
 from agentless.rules.usage.periods import periods
 
 _log = logging.getLogger("agentless")
 
 
 class _Client(Client):
-    """A client that lives as long as a program."""
+    """A client that lives as long as the program."""
 
     def warned(self, text: str) -> None:
-        """Into Python's log, once as long as nothing else is said."""
+        """Log the warning, unless it is the same as the last one."""
         if self.warnings != [text]:
             self.warnings = [text]
             _log.warning("%s", text)
 
 
 class Cluster:
-    """The machines of an inventory: `inventory`, else `$AGENTLESS_INVENTORY`, `./inventory.yaml`, the config folder's.
+    """The nodes of an inventory: `inventory`, else `$AGENTLESS_INVENTORY`, `./inventory.yaml`, the config folder's.
 
-    Each method can also be awaited, as `await cluster.gpus.aio()`. They raise what is in `agentless.errors`. Nothing is
-    held open between two calls, so there is nothing to close, and threads and event loops may share one.
+    Each method can also be awaited, as `await cluster.gpus.aio()`. They raise what is in `agentless.errors`. No
+    connection is held open between two calls, so there is nothing to close, and threads and event loops may share
+    one.
     """
 
     def __init__(self, inventory: str | os.PathLike[str] | None = None) -> None:
@@ -65,10 +68,11 @@ class Cluster:
 
     @Verb
     def submit(self, *command: str, target: str | None = None, **options: Unpack[Options]) -> Task:
-        """Run a command on GPUs: exactly these, or any that will do. When they are busy, it waits for its turn.
+        """Run a command on GPUs: exact ones, or any that match. If they are busy, it is queued.
 
-        Gives the task when it runs, waits, or may have been started by a node that then did not answer (its state is
-        `assigning` or `lost`). Raises Refused when it cannot be had, and what else keeps it from starting.
+        Returns the task when it runs or is pending, or when its node did not answer and may have started it
+        (its state is `assigning` or `lost`). Raises Refused if the GPUs are not available, and the error of
+        whatever else keeps it from starting.
         """
         batch = self._submit(_one(_asked(command, () if target is None else (target,), options)))
         for error in batch.errors:
@@ -77,10 +81,10 @@ class Cluster:
 
     @Verb
     def run(self, *command: str, target: str | None = None, **options: Unpack[Options]) -> Task:
-        """Run a command with the current folder, and give the task when it has ended and its changes are here.
+        """Run a command with the current folder, and return the task when it has ended and its changes are here.
 
-        The folder goes along as it is now, and what is made or changed in it comes back. One GPU if nothing else is
-        said, and none where there are none. Otherwise as `submit`.
+        The folder is uploaded as it is now, and what the command makes or changes in it is brought back.
+        Without a request for resources it gets one GPU, or none if there are none. Otherwise as `submit`.
         """
         targets = () if target is None else (target,)
         if needs_nothing(options, targets):
@@ -92,17 +96,17 @@ class Cluster:
 
     @Verb
     def submit_batch(self, *command: str, targets: Iterable[str] = (), **options: Unpack[Options]) -> Batch:
-        """Run a command on each of these targets, and with spans in it (`span:[0.1,0.01]`) each combination of values.
+        """Run a command on each target; with spans in it (`span:[0.1,0.01]`) once per combination of values.
 
-        Each task is served or fails alone; what cannot be meant raises.
+        Each task starts or fails by itself; a request that is invalid raises.
         """
         return self._submit(_asked(command, targets, options))
 
     @Verb
     def dry_run(self, *command: str, target: str | None = None, **options: Unpack[Options]) -> str:
-        """The script that a submit would give to the `sh` of the node now; raises what a submit would.
+        """The script that a submit would send to `sh` on the node now; raises what a submit would.
 
-        Raises Refused where the task would have to wait.
+        Raises Refused if the task would be queued.
         """
         asked = _one(_asked(command, () if target is None else (target,), options))
         (start,) = self._client.post("/v1/tasks", asked.request(dry_run=True))
@@ -112,8 +116,8 @@ class Cluster:
 
     @Verb
     def task(self, reference: str) -> Task:
-        """The task of this id, of this unique beginning of an id, or of this name; raises NotFound."""
-        return task(self._client, self._client.get(f"/v1/tasks/{_named(reference)}"))
+        """The task of this id, unique beginning of an id, or name; raises NotFound."""
+        return task(self._client, self._client.get(f"/v1/tasks/{_path_word(reference)}"))
 
     @Verb
     def tasks(
@@ -124,7 +128,7 @@ class Cluster:
         batch: str | None = None,
         limit: int = 100,
     ) -> list[Task]:
-        """What is live on the nodes, whoever started it; with `all` also the newest `limit` that have ended.
+        """The live tasks on the nodes, whoever started them; with `all` also the newest `limit` ended ones.
 
         `batch`: only those of the batch that this task is in.
         """
@@ -132,23 +136,23 @@ class Cluster:
 
     @Verb
     def queue(self) -> list[Task]:
-        """Those who wait, in the order in which they come."""
+        """The pending tasks, in the order of the queue."""
         return self._tasks(self._client.get("/v1/queue"))
 
     @Verb
     def shares(self) -> list[ShareView]:
-        """What each owner has used lately, holds and waits for; those first that are next."""
+        """Recent use, running and pending tasks of each owner, in the order of fair share."""
         return [parse(ShareView, each) for each in self._client.get("/v1/shares")]
 
     @Verb
     def usage(self, since: float | str | datetime | timedelta = "7d", *, by: By = "owner") -> UsageView:
-        """Who has had how much of the GPUs since then, and how busy they were, by `owner`, `node` or `batch`."""
+        """GPU-hours since then, and how busy the GPUs were, by `owner`, `node` or `batch`."""
         edges = periods(moment(since), time.time())
         return parse(UsageView, self._client.get("/v1/usage", edge=edges, by=by))
 
     @Verb
     def explain(self, target: str | None = None, **options: Unpack[Options]) -> ExplainView:
-        """What would become of a task with these options if it were submitted now; nothing is."""
+        """What would happen to a task with these options if it were submitted now; nothing is submitted."""
         asked = _asked(("true",), () if target is None else (target,), options)
         return parse(ExplainView, self._client.post("/v1/explain", asked.request()))
 
@@ -161,7 +165,7 @@ class Cluster:
         end: float | str | datetime | timedelta,
         reason: str = "",
     ) -> list[ReservationView]:
-        """Keep GPUs or nodes for somebody's tasks, `owner` None: for nobody's; all of the targets or none.
+        """Reserve GPUs or nodes for an owner's tasks, or with `owner` None for maintenance; all targets or none.
 
         A number is Unix seconds; a timedelta, or a text like `2h`, is from now on.
         """
@@ -172,17 +176,17 @@ class Cluster:
 
     @Verb
     def reservations(self) -> list[ReservationView]:
-        """What is reserved, now and later."""
+        """The reservations, active and planned."""
         return [parse(ReservationView, each) for each in self._client.get("/v1/reservations")]
 
     @Verb
     def unreserve(self, reservation: str) -> ReservationView:
-        """Give a reservation back."""
-        return parse(ReservationView, self._client.delete(f"/v1/reservations/{_named(reservation)}"))
+        """Cancel a reservation."""
+        return parse(ReservationView, self._client.delete(f"/v1/reservations/{_path_word(reservation)}"))
 
     @Verb
     def gpus(self, node: str | None = None, *, free: bool = False) -> list[GpuView]:
-        """All GPUs, or those of a node; `free`: only those that can be had now."""
+        """All GPUs, or those of a node; `free`: only those that are free now."""
         found = [parse(GpuView, each) for each in self._client.get("/v1/gpus", node=node)]
         return [gpu for gpu in found if gpu.state == "free" or not free]
 
@@ -194,7 +198,7 @@ class Cluster:
     @Verb
     def node(self, name: str) -> NodeView:
         """One node; raises NotFound."""
-        return parse(NodeView, self._client.get(f"/v1/nodes/{_named(name)}"))
+        return parse(NodeView, self._client.get(f"/v1/nodes/{_path_word(name)}"))
 
     @Verb
     def envs(self) -> list[EnvView]:
@@ -203,20 +207,20 @@ class Cluster:
 
     @Verb
     def drain(self, node: str, *, reason: str | None = None, wait: bool = False) -> NodeView:
-        """Let nothing new start on a node; what runs there goes on. `wait`: until no task of anybody lives there."""
-        found = self._client.post(f"/v1/nodes/{_named(node)}/drain", {"reason": reason})
+        """Start nothing new on a node; running tasks go on. `wait`: until no task of anybody runs there."""
+        found = self._client.post(f"/v1/nodes/{_path_word(node)}/drain", {"reason": reason})
         if wait:
             (found,) = deque(self._client.until_empty(node), maxlen=1)
         return parse(NodeView, found)
 
     @Verb
     def resume(self, node: str, *, gpu: int | None = None) -> ResumeView:
-        """Let a drained node in again, and its GPUs that were found unhealthy, or this one `gpu`."""
-        return parse(ResumeView, self._client.post(f"/v1/nodes/{_named(node)}/resume", {"gpu": gpu}))
+        """Use a drained node again, and its unhealthy GPUs, or only this `gpu`."""
+        return parse(ResumeView, self._client.post(f"/v1/nodes/{_path_word(node)}/resume", {"gpu": gpu}))
 
     @Verb
     def doctor(self, node: str | Iterable[str] | None = None) -> list[CheckView]:
-        """Checks of each node, or of these: is it reached, does Docker work, is there a GPU, may Docker hand it out."""
+        """Checks of all nodes, or of these: is it reached, does Docker work, does Docker see its GPUs."""
         return [parse(CheckView, each) for each in self._client.get("/v1/doctor", node=node)]
 
     @Stream
@@ -228,9 +232,10 @@ class Cluster:
         last: int | None = None,
         since: float | str | datetime | timedelta | None = None,
     ) -> Iterator[EventView]:
-        """What has happened to tasks and nodes, and why; with `follow` also what happens from now on, without an end.
+        """What happened to tasks and nodes, and why; with `follow` also what happens from now on, without an end.
 
-        The `last` ones that are not older than `since`; without either, all of a `task`, or the last 50 of everything.
+        The `last` ones that are not older than `since`; without either, all of a `task`, or the last 50 of
+        everything.
         """
         if last is None:
             last = 50 if since is None and task is None else 1_000_000
@@ -240,17 +245,17 @@ class Cluster:
 
     @Verb
     def recoverable(self) -> RecoveryView:
-        """The tasks of yours that the nodes carry and nobody here remembers, and the nodes that do not tell theirs."""
+        """Your tasks that are on the nodes and not in the state, and the nodes that did not list theirs."""
         return parse(RecoveryView, self._client.get("/v1/recovery"))
 
     @Verb
     def recover(self, tasks: Iterable[str]) -> list[Task]:
-        """Remember these again, of those that are recoverable."""
+        """Take these recoverable tasks back into the state."""
         return self._tasks(self._client.post("/v1/recovery", {"tasks": texts(tasks, "tasks")}))
 
     @Verb
     def controller(self) -> ControllerView:
-        """The process in the background that does all this."""
+        """The background process that does the work."""
         return parse(ControllerView, self._client.get("/v1/controller"))
 
     def _tasks(self, found: list[Any]) -> list[Task]:
@@ -259,7 +264,7 @@ class Cluster:
     def _submit(self, asked: Submission) -> Batch:
         tasks, errors = [], []
         if asked.spec.uploads:
-            from agentless.client.files.snapshot import sent  # noqa: PLC0415 - who uploads nothing does without
+            from agentless.client.files.snapshot import sent  # noqa: PLC0415 - only for uploads
 
             asked = sent(self._client, asked, lambda words: _log.info("%s", words))
         for start in self._client.submit(asked.request()):
@@ -283,8 +288,8 @@ def _one(asked: Submission) -> Submission:
     return asked
 
 
-def _named(word: str) -> str:
-    """A word that becomes a part of a path to the controller."""
+def _path_word(word: str) -> str:
+    """Check a word that becomes a part of a URL path."""
     if not word or "/" in word:
         raise NotFound(f"nothing is named {word!r}")
     return word

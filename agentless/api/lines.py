@@ -1,4 +1,4 @@
-"""The frames of a log to its lines."""
+"""The frames of a log, as lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _log = logging.getLogger("agentless")
 
 
 def lines(frames: Iterable[tuple[int, bytes]], streams: Collection[int]) -> Iterator[str]:
-    """The lines of these streams (1 stdout, 2 stderr), each as soon as it is whole. A note (3) goes to Python's log."""
+    """The lines of these streams (1 stdout, 2 stderr), each once it is complete. A note (3) goes to Python's log."""
     rest = {1: b"", 2: b""}
     for stream, data in frames:
         if stream == 3:

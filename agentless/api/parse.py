@@ -1,4 +1,4 @@
-"""JSON to the values of `model/view`."""
+"""JSON as the values of `model/view`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _hints = cache(get_type_hints)
 def parse(cls: Callable[..., T], found: Mapping[str, Any], **more: Any) -> T:
     """The value that is `found` as JSON, with `more` fields.
 
-    What there is no field for is of a newer controller, and a field that is not there was not known to the older
-    version that wrote the event: it is None or empty.
+    Unknown fields come from a newer controller and are dropped. Missing ones were unknown to the older version that
+    wrote an event: they are None or empty.
     """
     hints = {name: hint for name, hint in _hints(cls).items() if name not in more}
     return cls(**{name: _value(hint, found.get(name, ...)) for name, hint in hints.items()}, **more)

@@ -1,4 +1,4 @@
-"""A task as it was when it was asked about, and what can be done to it."""
+"""A task at the time of a request, and what can be done to it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from agentless.errors import UsageError
 from agentless.model.moment import parse_moment, parse_past
 from agentless.model.tasks.task_id import first_try, numbered
 from agentless.model.view import EventView, ExplainView, TaskView
-from agentless.rules.submit.options import seconds
+from agentless.rules.submit.kinds import seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Task(TaskView):
-    """A task. Its fields are what was so when it was asked about; what is done to it gives it anew.
+    """A task. Its fields are those at the time of the request; methods that act return it anew.
 
-    A task that is tried again is one task: what is done or asked is of its last try, unless this is known to be an
-    earlier one (`retried_as`), which is then meant itself.
+    A task that was retried is one task: methods act on its last try. A try that is known to be an earlier one
+    (`retried_as`) means itself.
 
     Each method can also be awaited, as `await task.wait.aio()`. They raise what is in `agentless.errors`.
     """
@@ -42,7 +42,7 @@ class Task(TaskView):
 
     @Verb
     def wait(self, timeout: float | str | timedelta | None = None) -> Task:
-        """The task once it has ended. Raises TimeoutError if it has not by then, and then it goes on."""
+        """The task once it has ended. Raises TimeoutError if it has not by then; it goes on."""
         found = task(
             self._client, self._client.wait(self._reference, None if timeout is None else seconds(timeout, "timeout"))
         )
@@ -61,9 +61,9 @@ class Task(TaskView):
         stderr: bool = False,
         timestamps: bool = False,
     ) -> Iterator[str]:
-        """What it printed, line by line, and with `follow` until it has ended. `stdout`: only that; so `stderr`.
+        """Its output, line by line, and with `follow` until it ends. `stdout`, `stderr`: only that stream.
 
-        `since` is Unix seconds or a moment, or how long ago. What is no UTF-8 is replaced.
+        `since` is Unix seconds, a moment, or how long ago. Bytes that are not UTF-8 are replaced.
         """
         oldest = None if since is None else moment(since)
         read = self._client.followed if follow else self._client.frames
@@ -72,7 +72,7 @@ class Task(TaskView):
 
     @Verb
     def stop(self, grace: float | str | timedelta | None = None) -> Task:
-        """End it gently: SIGTERM, the grace time, then SIGKILL. Gives it when it has ended."""
+        """End it gently: SIGTERM, the grace time, then SIGKILL. Returns it when it has ended."""
         body = {"grace": None if grace is None else seconds(grace, "grace")}
         return task(self._client, self._client.post(self._path("/stop"), body))
 
@@ -83,43 +83,43 @@ class Task(TaskView):
 
     @Verb
     def retry(self) -> Task:
-        """Try it again once it has ended; gives the next try."""
+        """Retry it after its end; returns the next try."""
         return task(self._client, self._client.post(self._path("/retry")))
 
     @Verb
     def move(self, position: int | None = None, *, before: str | None = None, after: str | None = None) -> Task:
-        """Give it another place in the queue: a position from 1 on, or next to another task that waits."""
+        """Move it in the queue: to a position from 1 on, or next to another pending task."""
         body = {"position": position, "before": before, "after": after}
         return task(self._client, self._client.post(self._path("/move"), body))
 
     @Verb
     def pause(self) -> Task:
-        """Freeze it; it keeps its GPUs and what is in their memory."""
+        """Freeze it; it keeps its GPUs and their memory."""
         return task(self._client, self._client.post(self._path("/pause")))
 
     @Verb
     def resume(self) -> Task:
-        """Let it go on."""
+        """Continue a paused task."""
         return task(self._client, self._client.post(self._path("/resume")))
 
     @Verb
     def remove(self, *, force: bool = False) -> Task:
-        """Remove it with all its tries, containers and logs, and give it for the last time. `force` kills it first."""
+        """Remove it with all its tries, containers and logs; returns it for the last time. `force` kills it first."""
         return task(self._client, self._client.delete(self._path(), force=force))
 
     @Verb
     def explain(self) -> ExplainView:
-        """Why it does not start."""
+        """Why it does not start, and what would help."""
         return parse(ExplainView, self._client.get(self._path("/explain")))
 
     @Verb
     def events(self) -> list[EventView]:
-        """What has happened to it."""
+        """What happened to it, and why."""
         return [parse(EventView, each) for each in self._client.get(self._path("/events"))]
 
     @property
     def _reference(self) -> str:
-        """This very try if it is known to have gone on as another one, else the last try, whichever that is by then."""
+        """The id of this try if it is known to have been retried, else that of the task, for its last try."""
         return numbered(self.id) if self.retried_as else first_try(self.id)
 
     def _path(self, rest: str = "") -> str:
@@ -152,7 +152,7 @@ def moment(value: float | str | datetime | timedelta) -> float:
 
 
 _NEVER = 1e15
-"""Seconds beyond all dates; infinity and what is no number are no time either."""
+"""Seconds beyond any date; infinity and NaN are refused as well."""
 
 
 def _absolute(value: float | datetime) -> float:

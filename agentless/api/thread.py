@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Thread:
-    """A thread for the time of a `with`. A request under way at its end is broken off; nobody waits for the thread."""
+    """A thread for a `with` block. A request that is under way at its end is broken off, without waiting."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, "agentless")
@@ -30,5 +30,5 @@ class Thread:
         self._pool.shutdown(wait=False)
 
     async def run(self, work: Callable[[], T]) -> T:
-        """What `work` gives, done in the thread."""
+        """The result of `work`, done in the thread."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: self._context.run(work))

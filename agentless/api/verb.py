@@ -1,7 +1,7 @@
-"""A method that is written once, plain, and can also be awaited: `task.wait()` and `await task.wait.aio()`.
+"""Methods that are written once and can also be awaited: `task.wait()` and `await task.wait.aio()`.
 
-Awaited, it runs in a thread of its own, so that a thousand that wait keep nobody from being asked. What is cancelled
-breaks off its request, and the thread ends with it; what was asked for goes on, as it does after a Ctrl-C.
+An awaited call runs in a thread of its own, so any number of them can wait at the same time. Cancelling breaks off its
+request and ends the thread; what was asked for goes on, as after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class _Bound(Generic[P, R]):
-    """A method of one object. Its signature is that of the plain one."""
+    """A method of one object, with the signature of the plain one."""
 
     def __init__(self, plain: Callable[P, R]) -> None:
         self.__wrapped__ = plain
@@ -30,27 +30,25 @@ class _Bound(Generic[P, R]):
 
 
 class BoundVerb(_Bound[P, R]):
-    """A method that gives one answer."""
+    """A method that returns one answer."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Ask, and wait for the answer."""
         check(self.__wrapped__, args, kwargs)
         with _named_errors():
             return self.__wrapped__(*args, **kwargs)
 
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Ask, and let others run until the answer is there."""
-        from agentless.api.thread import Thread  # noqa: PLC0415 - plain calls do without asyncio
+        """Ask without blocking the event loop."""
+        from agentless.api.thread import Thread  # noqa: PLC0415 - plain calls need no asyncio
 
         with Thread() as thread:
             return await thread.run(lambda: self(*args, **kwargs))
 
 
 class BoundStream(_Bound[P, Iterator[R]]):
-    """A method that gives one thing after the other."""
+    """A method that yields answers."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
-        """Ask, and give each thing as it arrives."""
         check(self.__wrapped__, args, kwargs)
         return self._things(*args, **kwargs)
 
@@ -59,8 +57,8 @@ class BoundStream(_Bound[P, Iterator[R]]):
             yield from self.__wrapped__(*args, **kwargs)
 
     async def aio(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
-        """Ask, and let others run until the next thing arrives."""
-        from agentless.api.thread import Thread  # noqa: PLC0415 - plain calls do without asyncio
+        """Yield each answer as it arrives, without blocking the event loop."""
+        from agentless.api.thread import Thread  # noqa: PLC0415 - plain calls need no asyncio
 
         with Thread() as thread:
             things = self(*args, **kwargs)
@@ -76,7 +74,7 @@ class _Descriptor(Generic[S, P, R]):
 
 
 class Verb(_Descriptor[S, P, R]):
-    """Decorates a method that gives one answer."""
+    """Decorates a method that returns one answer."""
 
     @overload
     def __get__(self, instance: None, owner: Any) -> Self: ...
@@ -87,7 +85,7 @@ class Verb(_Descriptor[S, P, R]):
 
 
 class Stream(_Descriptor[S, P, Iterator[R]]):
-    """Decorates a method that gives one thing after the other."""
+    """Decorates a method that yields answers."""
 
     @overload
     def __get__(self, instance: None, owner: Any) -> Self: ...
@@ -99,7 +97,7 @@ class Stream(_Descriptor[S, P, Iterator[R]]):
 
 @contextlib.contextmanager
 def _named_errors() -> Iterator[None]:
-    """Let the controller's errors be of the class that it raised."""
+    """Raise the controller's errors as their own classes."""
     try:
         yield
     except RequestFailed as error:

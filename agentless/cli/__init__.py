@@ -1,1 +1,1 @@
-"""The command line: argv to one request, one response to a screen. One file per group of verbs."""
+"""The command line, a file per group of verbs: each turns argv into one request, and one response into output."""

@@ -1,4 +1,4 @@
-"""The command itself: what every verb shares, which file has which verb, and how errors end it."""
+"""The command itself: the options of every verb, which file has which verb, and how errors end it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ import typer
 from typer.core import TyperGroup
 
 from agentless import __version__
-from agentless.cli.submit.command import WithCommand
+from agentless.cli.command import WithCommand
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.text import lines_of
 
 PARTS = {
     "submit.run": ("run",),
     "submit.submit": ("submit",),
-    "submit.span": ("span",),
+    "span.span": ("span",),
     "tasks.ps": ("ps",),
     "scheduling.queue": ("queue",),
     "scheduling.explain": ("explain",),
-    "tasks.tasks": ("show", "wait", "retry", "stop", "kill", "pause", "resume", "rm"),
+    "tasks.show": ("show",),
+    "tasks.wait": ("wait",),
+    "tasks.change": ("retry", "stop", "kill", "pause", "resume", "rm"),
     "tasks.logs": ("logs",),
     "tasks.shell": ("shell",),
     "files.cp": ("cp",),
@@ -31,7 +33,9 @@ PARTS = {
     "tasks.events": ("events",),
     "scheduling.reservations": ("reserve", "reservations", "unreserve"),
     "setup.dashboard": ("dashboard", "top"),
-    "nodes.nodes": ("gpus", "nodes", "doctor"),
+    "nodes.gpus": ("gpus",),
+    "nodes.nodes": ("nodes",),
+    "nodes.doctor": ("doctor",),
     "usage.usage": ("usage",),
     "envs.env": ("env",),
     "setup.inventory": ("init", "inventory"),
@@ -39,8 +43,7 @@ PARTS = {
     "tasks.recover": ("recover",),
     "setup.demo": ("demo",),
 }
-"""The verbs of each file, in the order of the help. Only the file of the wanted verb is imported: feeling as fast as
-typing ssh begins here."""
+"""The verbs of each file, in the order of the help. Only the file of the wanted verb is imported, for a fast start."""
 
 VERBS = [verb for verbs in PARTS.values() for verb in verbs]
 
@@ -52,14 +55,13 @@ _MEANT = {
     "status": "ps or show TASK",
     "top": "gpus, or queue top TASK",
 }
-"""What others call a verb."""
+"""The names that other tools have for a verb."""
 
 
 class _InOrder(TyperGroup):
-    """All verbs in the order of PARTS, where typer has groups at the end."""
+    """Lists the verbs in the order of PARTS; typer would list groups last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Their names."""
         return sorted(super().list_commands(ctx), key=[*VERBS, "_"].index)
 
 
@@ -89,7 +91,7 @@ def common(
 
 
 def make(arguments: list[str]) -> typer.Typer:
-    """The command line with the verb that `arguments` begin with; with all verbs when that is not clear."""
+    """The command line with the verb that `arguments` begin with, or with all verbs if that is unclear."""
     app = typer.Typer(
         name="agentless",
         cls=_InOrder,
@@ -107,7 +109,7 @@ def make(arguments: list[str]) -> typer.Typer:
     for part in wanted or PARTS:
         importlib.import_module(f"agentless.cli.{part}").add_to(app)
     if wanted:
-        app.command("_", hidden=True)(_nothing)  # typer makes an app of one command that command
+        app.command("_", hidden=True)(_nothing)  # typer turns an app with one command into that command
     return app
 
 
@@ -115,7 +117,7 @@ def _nothing() -> None: ...
 
 
 def _path(error: Any, arguments: list[str]) -> str:
-    """The command whose help tells more: the one that was meant, as far as that could be read."""
+    """The command whose --help to suggest, as far as the arguments could be read."""
     if context := getattr(error, "ctx", None):
         return str(context.command_path)
     return " ".join(("agentless", *[word for word in arguments if word in VERBS][:1]))
@@ -137,7 +139,7 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
-        # The reader has had enough; Python must not complain about it while it exits.
+        # The reader has closed the pipe; Python must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as error:
@@ -156,5 +158,5 @@ def run(arguments: list[str]) -> int:
 
 
 def complain(message: str) -> None:
-    """One error, on stderr."""
+    """Print an error on stderr."""
     print("\n".join(lines_of(f"agentless: {message}")), file=sys.stderr)  # noqa: T201

@@ -1,4 +1,4 @@
-"""Shell completion. It asks a controller that runs and never starts one: a Tab must not wait."""
+"""Shell completion. It asks a running controller and never starts one: a Tab must not wait."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from agentless.errors import AgentlessError
 from agentless.model.units import counted
 
 _WORD = re.compile(r"[\w@%+=:,./][\w@%+=:,./-]*")
-"""What may be put on a command line as it is: a shell inserts it unquoted."""
-_NOT_SAID = re.compile(r"[^\w@%+=:,./ ()-]+")
-"""What is left out of an explanation: some completion scripts give it to `eval`, and typer reads markup in it."""
+"""A word that is safe on a command line: a shell inserts it unquoted."""
+_UNSAFE = re.compile(r"[^\w@%+=:,./ ()-]+")
+"""Characters to drop from a description: some completion scripts pass it to `eval`, and typer reads markup."""
 
 _Found = list[tuple[str, str]]
 
 
 def _offered(found: Iterable[tuple[str | None, str]], incomplete: str) -> _Found:
-    """Those that go on with what was typed; names are other users' choice, and so is what is said of them."""
+    """Candidates that continue what was typed, and are safe to insert: other users choose the names."""
     return [
-        (word, _NOT_SAID.sub(" ", words))
+        (word, _UNSAFE.sub(" ", words))
         for word, words in found
         if word and word.startswith(incomplete) and _WORD.fullmatch(word)
     ]
@@ -79,7 +79,7 @@ def targets(incomplete: str) -> _Found:
 
 
 def places(incomplete: str) -> _Found:
-    """Nodes and tasks, as the beginning of a path there; what is after the colon only they know."""
+    """Nodes and tasks, as the first part of a path; what follows the colon is not completed."""
     if ":" in incomplete or "/" in incomplete:
         return []
     return [(f"{word}:", words) for word, words in (*nodes(incomplete), *tasks(incomplete))]

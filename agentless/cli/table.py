@@ -1,4 +1,4 @@
-"""Tables: fitted to the terminal without cutting what matters, whole lines to a pipe."""
+"""Tables: fitted to a terminal without cutting what matters; whole lines to a pipe."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from typing import Any
 from agentless.model.text import printable
 
 _GAP = "  "
-_LEAST = 8  # columns that one keeps which gives way
-_BESIDE = 40  # columns from which on a long text wraps beside the others, and not beneath them
-_PADDED = 60  # columns of a flexible one in a pipe: a longer text pushes only what follows it
+_LEAST = 8  # the least width of a column that is cut
+_BESIDE = 40  # the least width for a text that wraps beside the other columns, not below them
+_PADDED = 60  # the width of a flexible column in a pipe; a longer text shifts only its own line
 _COLOURS = {
     "running": 32, "completed": 32, "free": 32, "online": 32, "ok": 32,
     "assigning": 33, "paused": 33, "pending": 33, "degraded": 33, "stopped": 33, "drained": 33,
     "failed": 31, "killed": 31, "killed_oom": 31, "timeout": 31, "lost": 31, "offline": 31, "unknown": 31, "FAIL": 31,
     "unhealthy": 31, "foreign": 35, "allocated": 36, "excluded": 90,
 }  # fmt: skip
-"""ANSI colours of the words that states are: each is readable without its colour."""
+"""ANSI colours of states; each state is readable without its colour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its title, and its text for a row. One that has no text in any row is left out.
+    """A column: its title, and its text for a row. A column without text in any row is left out.
 
-    On a narrow terminal the `flexible` one is cut, and no other: the text of a last one that `wraps` goes beneath its
-    row where there is no room beside it, and then the widest column takes several lines.
+    On a narrow terminal only `flexible` columns are cut. The text of a last column that `wraps` goes below its row
+    if it does not fit beside it; then the widest column takes several lines.
     """
 
     title: str
@@ -42,32 +42,32 @@ class Column:
 
 
 def show(columns: Sequence[Column], rows: Sequence[dict[str, Any]]) -> None:
-    """Print the rows. On a terminal no line is longer than it is wide; to a pipe each row is one whole line."""
+    """Print the rows. On a terminal no line is wider than the screen; to a pipe each row is one whole line."""
     texts = [[printable(" ".join(column.text(row).split())) for row in rows] for column in columns]
     used = [(column, cells) for column, cells in zip(columns, texts, strict=True) if any(cells) or not rows]
     columns = [column for column, _ in used]
     table = list(zip(*([column.title, *cells] for column, cells in used), strict=True))
     widths = [max(map(_width, cells)) for cells in zip(*table, strict=True)]
     terminal = sys.stdout.isatty()
-    room = shutil.get_terminal_size().columns
+    screen = shutil.get_terminal_size().columns
     if terminal:
-        widths = _fitted(columns, widths, room)
+        widths = _fitted(columns, widths, screen)
         if not widths[-1]:
             table[0] = (*table[0][:-1], "")
     else:
         widths = [min(w, _PADDED) if c.flexible else w for c, w in zip(columns, widths, strict=True)]
     for number, row in enumerate(table):
-        for line in _lines(columns, row, widths, room) if terminal else (row,):
+        for line in _lines(columns, row, widths, screen) if terminal else (row,):
             cells = [_cell(*cell) for cell in zip(columns, line, widths, strict=False)]
             print(_coloured(cells, is_title=number == 0))  # noqa: T201
 
 
-def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Widths that fit into the room; 0 for a last column whose texts all go beneath their rows."""
+def _fitted(columns: Sequence[Column], widths: Sequence[int], limit: int) -> list[int]:
+    """Widths that fit into `limit` columns; 0 for a last column whose texts all go below their rows."""
     fitted = list(widths)
 
     def over() -> int:
-        return sum(width + len(_GAP) for width in fitted if width) - len(_GAP) - room
+        return sum(width + len(_GAP) for width in fitted if width) - len(_GAP) - limit
 
     if columns[-1].wraps and over() > 0:
         left = widths[-1] - over()
@@ -80,13 +80,15 @@ def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list
     return fitted
 
 
-def _lines(columns: Sequence[Column], row: Sequence[str], widths: Sequence[int], room: int) -> Iterator[Sequence[str]]:
-    """The lines of a terminal that a row takes: cells beside each other, then the last one if it is too long there."""
+def _lines(
+    columns: Sequence[Column], row: Sequence[str], widths: Sequence[int], screen: int
+) -> Iterator[Sequence[str]]:
+    """The lines of a row on a terminal: its cells side by side, then a last one that is too long for that."""
     *cells, last = row
     beneath: list[str] = []
     if columns[-1].wraps and widths[-1] < min(_BESIDE, _width(last)):
-        indent = " " * min(widths[0] + len(_GAP), room // 4)
-        beneath, last = [indent + part for part in _wrapped(last, room - len(indent))], ""
+        indent = " " * min(widths[0] + len(_GAP), screen // 4)
+        beneath, last = [indent + part for part in _wrapped(last, screen - len(indent))], ""
     yield from zip_longest(*map(_fit, columns, (*cells, last), widths), fillvalue="")
     for line in beneath:
         yield (line,)
@@ -99,7 +101,7 @@ def _fit(column: Column, text: str, width: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of at most so many columns: broken between words, and within one that fits into no line."""
+    """The text in lines of at most `width` columns, broken between words, and within a word that is longer."""
     lines = [""]
     for word in text.split(" "):
         joined = f"{lines[-1]} {word}" if lines[-1] else word
@@ -115,7 +117,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _head(text: str, width: int) -> str:
-    """The beginning of the text that takes so many columns, and one character at least."""
+    """The beginning of the text that fits into `width` columns, at least one character."""
     end, used = 0, 0
     while end < len(text) and (used := used + _width(text[end])) <= width:
         end += 1
@@ -128,7 +130,7 @@ def _cell(column: Column, text: str, width: int) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns on a terminal: those of East Asia take two for most of their characters."""
+    """Columns on a terminal: most East Asian characters take two."""
     if text.isascii():
         return len(text)
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
@@ -140,7 +142,7 @@ def _coloured(cells: list[str], *, is_title: bool) -> str:
         return line
     if is_title:
         return f"\033[1m{line}\033[0m"
-    for at, cell in enumerate(cells[1:], 1):  # the first one is a name, or goes on beneath a row
+    for at, cell in enumerate(cells[1:], 1):  # the first cell is a name, or continues a row
         word = cell.strip().partition(" ")[0]
         if colour := _COLOURS.get(word):
             coloured = cell.replace(word, f"\033[{colour}m{word}\033[0m", 1)

@@ -1,4 +1,4 @@
-"""What is published in words, for tables and lines."""
+"""Published values as words, for tables and lines."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from agentless.model.units import counted, format_duration, format_indices
 
 
 def state(task: dict[str, Any]) -> str:
-    """Its state, with an exit code that is not 0."""
+    """The state, with an exit code that is not 0."""
     code = task["exit_code"]
     return str(task["state"]) + (f" ({code})" if code else "")
 
 
-def words(task: dict[str, Any]) -> str:
-    """Its command, as it would be typed."""
+def command_line(task: dict[str, Any]) -> str:
+    """The command, as it would be typed."""
     return shlex.join(task["command"])
 
 
 def variables(spec: dict[str, Any]) -> list[str]:
-    """The variables that it was given, as they would be typed; of a secret one the name."""
+    """The variables of a spec, as they would be typed; of a secret one only the name."""
     plain = [f"{name}={shlex.quote(value)}" for name, value in spec["env"].items()]
     return [*plain, *(f"{name} (secret)" for name in spec["secret_env"])]
 
 
 def where(task: dict[str, Any]) -> str:
-    """Its place, like `node1::0,1`; what it asks for if it has none, or never had one."""
+    """The node and GPUs, like `node1::0,1`; what a task asks for if it has none, or never had any."""
     if task["node"] is None or (task["state"] in ("scheduled", "pending", "cancelled") and not task["gpu_uuids"]):
         return short(task["target"])
     return place(task["node"], task["gpus"] if task["gpu_uuids"] else ())
@@ -47,7 +47,7 @@ def short(target: str) -> str:
 
 
 def ssh_sessions(sessions: dict[str, Any]) -> str:
-    """How much of a node's SSH server is in use, and what it allows, as far as is known."""
+    """How much of a node's SSH server is in use, and its limit if that is known."""
     number, used = sessions["connections"], sessions["used"]
     text = f"{counted(number, 'connection')}, {counted(used, 'session')} in use"
     if sessions["total"] is None:
@@ -56,12 +56,12 @@ def ssh_sessions(sessions: dict[str, Any]) -> str:
 
 
 def why(task: dict[str, Any]) -> str:
-    """Why it is not simply running; empty when it is."""
+    """The reason for its state; empty if there is none."""
     return task["reason"] or ""
 
 
 def ending(task: dict[str, Any]) -> str | None:
-    """How it ended, in a line with its reason; None for the good end."""
+    """How it ended, in a line with its reason; None if it completed."""
     if task["state"] == "completed":
         return None
     limit = f"its time limit is {format_duration(task['time_limit'])}" if task["state"] == "timeout" else None
@@ -70,52 +70,52 @@ def ending(task: dict[str, Any]) -> str | None:
 
 
 def process_words(process: dict[str, Any]) -> str:
-    """A process on a GPU: whose, which, and how much of the GPU it uses."""
+    """A process on a GPU: its user, its command, and its GPU memory."""
     memory = "" if process["memory_mib"] is None else f", {process['memory_mib']} MiB"
     whose = f"{process['user']}'s process" if process["user"] else "process"
     return f"{whose} {process['pid']} ({process['command'] or process['name'] or 'unknown program'}{memory})"
 
 
-def seconds(text: str) -> float:
+def unix_time(text: str) -> float:
     """Unix seconds of a published time."""
     return datetime.fromisoformat(text).timestamp()
 
 
 def starts(task: dict[str, Any]) -> str | None:
-    """In how long it starts, or after how long it goes into the queue; None if that is not known, or over."""
+    """The time until it starts, or until it enters the queue; None if that is unknown, or past."""
     word = "after" if task["scheduled_for"] else "in about" if task["about"] else "in"
     coming = task["scheduled_for"] or task["expected_start"]
-    return coming and f"{word} {format_duration(seconds(coming) - time.time())}"
+    return coming and f"{word} {format_duration(unix_time(coming) - time.time())}"
 
 
 def ran(task: dict[str, Any]) -> str:
-    """How long it has run, or did; of one that waits how long it will, if that is known."""
+    """How long it runs or ran; of a pending task the time until it starts, if that is known."""
     if coming := starts(task):
         return coming
     began = task["started_at"]
     if began is None:
         return "-"
-    ended = seconds(task["ended_at"]) if task["ended_at"] else time.time()
-    return format_duration(ended - seconds(began))
+    ended = unix_time(task["ended_at"]) if task["ended_at"] else time.time()
+    return format_duration(ended - unix_time(began))
 
 
 def idle(gpu: dict[str, Any]) -> str:
-    """For how long the task that holds it has not used it; empty when that is not reported."""
+    """How long the task that holds it has not used it; empty if that is not reported."""
     since = gpu["idle_since"]
-    return f" (idle for {format_duration(time.time() - seconds(since))})" if since else ""
+    return f" (idle for {format_duration(time.time() - unix_time(since))})" if since else ""
 
 
 def _here(text: str) -> datetime:
-    return datetime.fromtimestamp(seconds(text), UTC).astimezone()
+    return datetime.fromtimestamp(unix_time(text), UTC).astimezone()
 
 
 def local(text: str | None) -> str | None:
-    """A published time by the clock on the wall."""
+    """A published time in the local time zone."""
     return None if text is None else _here(text).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def date(text: str) -> str:
-    """The same for a table: `11-22 08:00`, with its year in front if that is not this one."""
+    """The local time for a table: `11-22 08:00`, with the year if it is not this one."""
     then = _here(text)
     this_year = then.year == datetime.fromtimestamp(time.time(), UTC).astimezone().year
     return then.strftime("%m-%d %H:%M" if this_year else "%Y-%m-%d %H:%M")
@@ -133,5 +133,5 @@ def memory_in_use(gpu: dict[str, Any]) -> str:
 
 
 def or_dash(value: object, unit: str = "") -> str:
-    """The value with its unit, `-` when it is not known."""
+    """The value with its unit, `-` if it is not known."""
     return "-" if value is None else f"{value}{unit}"

@@ -189,8 +189,9 @@ class Unpacker:
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if ".." in parts or "\0" in name or (name.startswith("/") and not self._strip):
             raise CopyFailed(f"what came has a member {name[:80]!r}, that leads out of {self._folder}; ended there")
-        # Of `folder/.` an engine sends `./file` and no name of the folder, which would be one part.
-        return (self._name, *parts[0 if name.startswith("./") else self._strip :])
+        if not parts:  # of the root folder, which has no name, an engine sends `./` and what is in it as `./file`
+            self._strip = 0
+        return (self._name, *parts[self._strip :])
 
     def _put_same(self, parts: Parts, source: Parts, path: str) -> None:
         """Make a hard link to a file of the same archive."""

@@ -1,4 +1,4 @@
-"""The dashboard."""
+"""The app: its views, its keys, and what they do."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ from agentless.client.client import Breaker, BrokenOff, Client
 from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError
 from agentless.model.text import lines_of, printable
-from agentless.tui.data.acts import ACTS, Act, Target, about, applies, details, path_of, perform
-from agentless.tui.data.board import Board, Row
+from agentless.tui.data.actions import ACTIONS, Action, Target, about, applies, details, path_of, perform
+from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.form import fields_of
 from agentless.tui.data.incoming import Incoming, in_app
 from agentless.tui.screens import shell
 from agentless.tui.screens.ask import Ask
-from agentless.tui.screens.details import GpuDetails, NodeDetails, TaskDetails
+from agentless.tui.screens.details.gpu import GpuDetails
+from agentless.tui.screens.details.node import NodeDetails
+from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.events import Events
 from agentless.tui.screens.gpus import Gpus
 from agentless.tui.screens.keys import Keys
@@ -35,7 +38,7 @@ from agentless.tui.screens.logs import LogScreen
 from agentless.tui.screens.nodes import Nodes
 from agentless.tui.screens.overview import Overview
 from agentless.tui.screens.queue import Queue
-from agentless.tui.screens.submit import SubmitForm, fields_of
+from agentless.tui.screens.submit import SubmitForm
 from agentless.tui.screens.tasks import Tasks
 from agentless.tui.widgets.bar import Bar, Summary
 from agentless.tui.widgets.colours import CYCLE, TERMINAL, THEMES, Plain, has_colours
@@ -45,11 +48,11 @@ VIEWS = {
     "overview": "Overview", "gpus": "GPUs", "nodes": "Nodes", "tasks": "Tasks", "queue": "Queue", "events": "Events",
 }  # fmt: skip
 _SCREENS = {"logs": LogScreen, "describe": TaskDetails}
-"""What an act shows: not twice on top of each other."""
+"""The screens that actions open: the same one is not opened twice on top of itself."""
 
 
 class Dashboard(App[None]):
-    """All views over one board, which the controller's stream keeps up to date."""
+    """All views over one `ClusterState`, which the controller's stream keeps up to date."""
 
     TITLE = "agentless"
     ENABLE_COMMAND_PALETTE = True
@@ -60,7 +63,7 @@ class Dashboard(App[None]):
         ),
         Binding("tab", "next_view(1)", show=False, priority=True),
         Binding("shift+tab", "next_view(-1)", show=False, priority=True),
-        *(Binding(act.key, f"act('{act.name}')", act.title, show=act.shown, tooltip=act.help) for act in ACTS),
+        *(Binding(act.key, f"act('{act.name}')", act.title, show=act.shown, tooltip=act.help) for act in ACTIONS),
         Binding("question_mark", "keys", "Keys", show=False, key_display="?", tooltip="list all keys"),
         Binding("colon,ctrl+p", "command_palette", show=False),
         Binding("S", "start_controller", "Start", show=False, tooltip="start the controller that was stopped"),
@@ -69,9 +72,9 @@ class Dashboard(App[None]):
         Binding("ctrl+c", "app.leave", show=False, priority=True),
         Binding("c", "colours", "Colours", show=False, tooltip="dark, light, or the terminal's own"),
     ]
-    """The list of commands has those with a tooltip."""
+    """The command palette lists those with a tooltip."""
     COMMAND_PALETTE_BINDING = "question_mark"
-    """The key that the footer always has room for."""
+    """The key that the footer always shows."""
     CSS = """
     Screen { layout: vertical; }
     ContentSwitcher { height: 1fr; }
@@ -88,53 +91,49 @@ class Dashboard(App[None]):
         if self.no_color or self.console.color_system in ("standard", None):
             self._has_few_colours = True
             self.set_reactive(App.theme, TERMINAL)
-        self.stylesheet.set_variables(self.get_css_variables())  # of these themes
+        self.stylesheet.set_variables(self.get_css_variables())  # with the variables of these themes
         self.client = client
         self.read_only = read_only
         self.views = {only: VIEWS[only]} if only else VIEWS
-        self.board = Board()
-        self.incoming = Incoming(self, client, self.board, self._show)
+        self.cluster = ClusterState()
+        self.incoming = Incoming(self, client, self.cluster, self._show)
         self._offered: list[str] = []
-        self._breakers: set[Breaker] = set()  # of what is asked now
+        self._breakers: set[Breaker] = set()  # of the requests under way
 
     # ------------------------------------------------------------------ screen
 
     def compose(self) -> ComposeResult:
-        """A line of views, a line of numbers, a view, a line of keys."""
         yield Bar(self.views)
-        yield Summary(self.board)
+        yield Summary(self.cluster)
         makers = {"overview": Overview, "gpus": Gpus, "nodes": Nodes, "tasks": Tasks, "queue": Queue, "events": Events}
         with ContentSwitcher(initial=next(iter(self.views))):
             for name in self.views:
-                yield makers[name](self.board, id=name)
+                yield makers[name](self.cluster, id=name)
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
-        """Begin to follow."""
+        """Show the saved theme, and begin to follow the controller."""
         with contextlib.suppress(OSError, ValueError):
             theme = (paths.config_dir() / "theme").read_text().strip()
             self.theme = theme if theme in self.available_themes else self.theme
         if self._has_few_colours:
-            self.mutate_reactive(App.theme)  # it was set before there was anything to show in it
-        else:  # what was chosen for want of colours is nothing for other terminals
+            self.mutate_reactive(App.theme)  # it was set before there were widgets
+        else:  # a theme for few colours is not for other terminals
             self.theme_changed_signal.subscribe(self, lambda theme: self._keep_theme(theme.name))
         self.screen.set_focus(self.view.starting_focus)
         self.set_interval(1.0, self._each_second)
         self.incoming.start(events="events" in self.views)
 
     def on_unmount(self) -> None:
-        """Let go of the controller."""
         self.incoming.close()
         for breaker in self._breakers.copy():
             breaker.break_off()
 
     @property
     def view(self) -> Any:
-        """The view that is shown."""
         return self.query_one(ContentSwitcher).visible_content
 
     def action_view(self, name: str) -> None:
-        """Show a view."""
         if name in self.views and len(self.screen_stack) == 1:
             self.query_one(ContentSwitcher).current = name
             self.query_one(Bar).show(name)
@@ -143,7 +142,7 @@ class Dashboard(App[None]):
             self.refresh_bindings()
 
     def action_next_view(self, by: int) -> None:
-        """Show the next view; on a screen on top go to the next field."""
+        """Show the next view; on a screen on top, go to the next field."""
         if len(self.screen_stack) > 1:
             (self.screen.focus_next if by > 0 else self.screen.focus_previous)()
             return
@@ -152,16 +151,16 @@ class Dashboard(App[None]):
 
     @property
     def available_themes(self) -> dict[str, Theme]:
-        """Those that this terminal can show: one with few colours has its own, and no others."""
+        """The themes that this terminal can show: with few colours, only its own."""
         themes = super().available_themes
         return {name: themes[name] for name in themes if themes[name].ansi or not self._has_few_colours}
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's, which for no colours depend on the theme that it has started with, and show black on black."""
+        """Replace Textual's filter for no colours: it depends on the first theme, and shows black on black."""
         return [Plain()] if self.no_color else super().get_line_filters()
 
     def action_colours(self) -> None:
-        """Dark, light, or the terminal's own colours."""
+        """Change between dark, light, and the terminal's own colours."""
         if self.no_color:
             self._say("Colours are off: NO_COLOR is set, or this terminal has none", "warning")
             return
@@ -169,17 +168,17 @@ class Dashboard(App[None]):
         self.theme = themes[(themes.index(self.theme) + 1) % len(themes) if self.theme in themes else 0]
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """All that can be done on a screen, for the command palette: each once, with all of its keys."""
+        """The commands of the palette: each action of the screen once, with all of its keys."""
         commands: dict[str, list[ActiveBinding]] = {}
         for active in screen.active_bindings.values():
             if active.enabled and active.binding.tooltip:
                 action = active.binding.action
                 if action == "open" and not isinstance(self.view, (Overview, Gpus, Nodes)):
-                    action = "act('describe')"  # the same there, by another key
+                    action = "act('describe')"  # the same action by another key
                 commands.setdefault(action, []).append(active)
         for action, found in commands.items():
             keys = ", ".join(self.get_key_display(active.binding) for active in found)
-            act = next((act for act in ACTS if action == f"act('{act.name}')"), None)
+            act = next((act for act in ACTIONS if action == f"act('{act.name}')"), None)
             named = f" · {about(act, self.target)}" if act and about(act, self.target) else ""
             binding = found[-1].binding
             yield SystemCommand(
@@ -191,32 +190,32 @@ class Dashboard(App[None]):
             yield SystemCommand("Theme: choose other colours", "From a list", self.action_change_theme)
 
     async def _run(self, screen: Screen[Any], active: ActiveBinding) -> None:
-        """What a key does, on the screen where it was offered."""
+        """Do what a key does on the screen that the command palette was opened on."""
         if screen is self.screen:
             await self.run_action(active.binding.action, active.node)
 
-    # -------------------------------------------------------------------- acts
+    # ----------------------------------------------------------------- actions
 
     @property
     def target(self) -> Target:
-        """The task and the node that are meant now: of the screen on top, or of the row that is chosen."""
+        """The task and node that actions apply to: those of the screen on top, or of the chosen row."""
         shows = next((s for s in reversed(self.screen_stack[1:]) if hasattr(s, "about_task")), self.view)
-        return Target(shows.about_task, self.board.nodes.get(shows.about_node or ""))
+        return Target(shows.about_task, self.cluster.nodes.get(shows.about_node or ""))
 
     @property
     def _front(self) -> Screen[Any]:
-        """The screen on top, or the one that the list of commands is for."""
+        """The screen on top, or the one that the command palette was opened on."""
         return next(s for s in reversed(self.screen_stack) if not isinstance(s, CommandPalette))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether a key does something now; what does nothing is not shown."""
+        """Whether a key does anything now; the line of keys leaves out the others."""
         if action == "start_controller":
-            return self.board.stopped
+            return self.cluster.stopped
         if action == "view":
             return parameters[0] in self.views and self._front is self.screen_stack[0]
         if action != "act":
             return True
-        act = next(act for act in ACTS if act.name == parameters[0])
+        act = next(act for act in ACTIONS if act.name == parameters[0])
         if isinstance(self._front, (Ask, Keys, SubmitForm, shell.Opening)) or (self.read_only and act.changes):
             return False
         screen = _SCREENS.get(act.name)
@@ -225,21 +224,21 @@ class Dashboard(App[None]):
         return applies(act.name, self.target)
 
     def action_act(self, name: str) -> None:
-        """Do it, or ask first."""
-        act, target = next(act for act in ACTS if act.name == name), self.target
+        """Perform an action, after a question if it needs one."""
+        act, target = next(act for act in ACTIONS if act.name == name), self.target
         for table in self.view.query(Table):
             table.hold()
         match name:
             case "submit":
-                self.push_screen(SubmitForm(self.board, self.client, self._wanted()))
+                self.push_screen(SubmitForm(self.cluster, self.client, self._wanted()))
             case "again" if target.task:
                 self._do(partial(self._repeat, target.task))
             case "logs" if target.task:
-                self.push_screen(LogScreen(self.board, target.task, self.client))
+                self.push_screen(LogScreen(self.cluster, target.task, self.client))
             case "shell" if target.task:
                 self.push_screen(shell.Opening(self.client, target.task), partial(self._lend, target.task))
             case "describe" if target.task:
-                self.push_screen(TaskDetails(self.board, target.task))
+                self.push_screen(TaskDetails(self.cluster, target.task))
             case _ if act.effect:
                 verb = act.title.partition(" ")[0]
                 question = Ask(
@@ -255,7 +254,7 @@ class Dashboard(App[None]):
                 self._perform(act, target)
 
     def _do(self, work: Callable[[], None]) -> None:
-        """Work in a thread; what goes wrong is said."""
+        """Work in a thread, and show its error."""
         breaker = Breaker()
 
         def run() -> None:
@@ -272,22 +271,22 @@ class Dashboard(App[None]):
         self.run_worker(run, thread=True)
 
     def notify(self, message: str, *, title: str = "", severity: SeverityLevel = "information", **more: Any) -> None:
-        """As Textual does; that it went wrong is told in a word, too, and not by the colour alone."""
+        """Add a title with the severity, which must be readable without its colour."""
         title = title or {"error": "Error", "warning": "Warning"}.get(severity, "")
         super().notify(message, title=title, severity=severity, **more)
 
     def _say(self, words: str, severity: SeverityLevel = "information") -> None:
-        """Say it, in place of what was said before."""
+        """Show a notification in place of earlier ones."""
         self.clear_notifications()
         self.notify("\n".join(lines_of(words)), severity=severity, markup=False)
 
     def _repeat(self, task: Row) -> None:
-        """Open the form for a task like this one."""
+        """Open the form for a copy of this task."""
         spec = self.client.get(f"{path_of(task)}/spec")
-        in_app(self, self.push_screen, SubmitForm(self.board, self.client, fields_of(task, spec), spec))
+        in_app(self, self.push_screen, SubmitForm(self.cluster, self.client, fields_of(task, spec), spec))
 
     def _lend(self, task: Row, opened: ProgramStream | AgentlessError | None) -> None:
-        """Lend the terminal to the shell that was opened."""
+        """Give the terminal to the shell that was opened."""
         if not isinstance(opened, ProgramStream):
             if opened:
                 self._say(str(opened), "error")
@@ -304,68 +303,62 @@ class Dashboard(App[None]):
                 self.exit()
 
     def _wanted(self) -> dict[str, str]:
-        """What a form begins with: the chosen GPU, when it is free."""
+        """The initial fields of the form: the chosen GPU, if it is free."""
         gpu = self.view.chosen if self.view.id in ("overview", "gpus") else None
         return {"target": f"{gpu['node']}::{gpu['index']}"} if gpu and gpu["state"] == "free" else {}
 
-    def _answered(self, act: Act, target: Target, reason: str | None) -> None:
+    def _answered(self, act: Action, target: Target, reason: str | None) -> None:
         if reason is not None:
             self._perform(act, target, reason)
 
-    def _perform(self, act: Act, target: Target, reason: str = "") -> None:
+    def _perform(self, act: Action, target: Target, reason: str = "") -> None:
         def work() -> None:
             in_app(self, self._say, perform(self.client, act.name, target, reason))
 
         self._do(work)
 
     def _offer(self) -> None:
-        """Bring the line of keys to what can be done now, when that is something else than before."""
-        if not self.is_running:  # its views go, and what they have said last comes after them
+        """Update the line of keys if other actions apply now."""
+        if not self.is_running:  # messages of views that are already gone
             return
-        offered = [act.name for act in ACTS if self.check_action("act", (act.name,))]
+        offered = [act.name for act in ACTIONS if self.check_action("act", (act.name,))]
         if offered != self._offered:
             self._offered = offered
             self.refresh_bindings()
 
     async def action_leave(self) -> None:
-        """Leave the form as Esc does, else the dashboard: also a form whose answer does not come."""
+        """Leave the form as Esc does, else the dashboard, even while the form waits for an answer."""
         if isinstance(self.screen, SubmitForm) and not self.screen.busy:
             self.screen.action_leave()
         else:
             await self.action_quit()
 
     def action_keys(self) -> None:
-        """Show all keys."""
         if not isinstance(self.screen, Keys):
             self.push_screen(Keys())
 
     def on_table_chosen(self) -> None:
-        """Other keys may do something now."""
         self._offer()
 
     def on_tiles_chosen(self) -> None:
-        """Likewise."""
         self._offer()
 
     def on_table_opened(self) -> None:
-        """Show more of the chosen row."""
         view = self.view
         if isinstance(view, Gpus) and view.chosen:
-            self.push_screen(GpuDetails(self.board, view.chosen))
+            self.push_screen(GpuDetails(self.cluster, view.chosen))
         elif isinstance(view, Nodes) and view.about_node:
-            self.push_screen(NodeDetails(self.board, view.about_node))
+            self.push_screen(NodeDetails(self.cluster, view.about_node))
         elif view.about_task:
-            self.push_screen(TaskDetails(self.board, view.about_task))
+            self.push_screen(TaskDetails(self.cluster, view.about_task))
         elif view.about_node:
-            self.push_screen(NodeDetails(self.board, view.about_node))
+            self.push_screen(NodeDetails(self.cluster, view.about_node))
 
     def on_tiles_opened(self) -> None:
-        """Show more of the chosen GPU."""
         if self.view.chosen:
-            self.push_screen(GpuDetails(self.board, self.view.chosen))
+            self.push_screen(GpuDetails(self.cluster, self.view.chosen))
 
     def on_submit_form_submitted(self, message: SubmitForm.Submitted) -> None:
-        """Show what was submitted."""
         if self.is_running:
             self.action_view("tasks")
             self.view.action_clear()  # a filter may hide it
@@ -381,16 +374,15 @@ class Dashboard(App[None]):
     # ---------------------------------------------------------------- incoming
 
     def _each_second(self) -> None:
-        """Show how long tasks run."""
+        """Update the times, which change without a message."""
         self.incoming.tick()
         self._show({"tasks"})
 
     def action_start_controller(self) -> None:
-        """Start a controller that was stopped."""
         self.incoming.restart()
 
     def _show(self, changed: set[str]) -> None:
-        """Bring what is on the screen to the board."""
+        """Update what is on the screen."""
         if not self.is_running or not self.screen_stack:
             return
         if changed != {"events"}:
@@ -401,5 +393,5 @@ class Dashboard(App[None]):
             self.view.update()
             self._offer()
         for screen in self.screen_stack[1:]:
-            if hasattr(screen, "board_changed"):
-                screen.board_changed(changed)
+            if hasattr(screen, "cluster_changed"):
+                screen.cluster_changed(changed)

@@ -1,1 +1,1 @@
-"""The dashboard in a browser: a web server on loopback, for the one who started it, and an app process per visitor."""
+"""The dashboard in a browser: a web server on loopback for the user who started it, a process per visitor."""

@@ -1,4 +1,4 @@
-"""Textual's driver for a browser, of an app that can lend its terminal, and that ends when its server has died."""
+"""Textual's driver for a browser; it can give away its terminal, and ends with its server."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from agentless.model.terminal import Size
 _LAST_WORDS = 2.0
 """Seconds for an app to end by itself."""
 _LEND = "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?2004l\x1b[?1049l\x1b[?25h"
-"""No mouse, no marks around what is pasted, the usual screen, a cursor: as a program expects a terminal."""
+"""No mouse, no bracketed paste, the normal screen, a cursor: as a program expects a terminal."""
 _TAKE_BACK = "\x1b[0m\x1b[?1049h\x1b[?25l\x1b[?1000h\x1b[?1003h\x1b[?1015h\x1b[?1006h\x1b[?2004h"
 
 
 class Driver(WebDriver):
-    """Named to the app by `TEXTUAL_DRIVER`; runs in the app's process.
+    """Runs in the app's process, which finds it by `TEXTUAL_DRIVER`.
 
-    `window` is the browser while the app is suspended: its keys come as they are typed, and what is written is shown.
+    While the app is suspended, `window` is the browser: its keys arrive as they are typed, and output is shown.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -41,19 +41,19 @@ class Driver(WebDriver):
 
     @property
     def can_suspend(self) -> bool:
-        """Unlike Textual's own."""
+        """Unlike Textual's own driver."""
         return True
 
     def suspend_application_mode(self) -> None:
-        """Lend the terminal."""
+        """Give the terminal away."""
         self.write(_LEND)
         keys, self._keys = os.pipe()
         self.window = Window(keys, _Screen(self), _Screen(self), self._measure)
 
     def resume_application_mode(self) -> None:
-        """Take it back, and draw all of it."""
+        """Take the terminal back, and draw everything."""
         if self.window:
-            os.close(self.window.keys)  # first: who writes there now waits no longer
+            os.close(self.window.keys)  # first, so that a writer does not block
             self.window = None
         self._hang_up()
         self.write(_TAKE_BACK)
@@ -68,7 +68,7 @@ class Driver(WebDriver):
         return Size(*self._measured)
 
     def _hang_up(self) -> None:
-        """End the keys of who has borrowed the terminal."""
+        """Close the keys of the program that has the terminal."""
         with self._lending:
             keys, self._keys = self._keys, None
         if keys is not None:
@@ -77,14 +77,14 @@ class Driver(WebDriver):
     # ------------------------------------------------------------------- input
 
     def run_input_thread(self) -> None:
-        """Read what the server sends until the app ends; where the server ends first, end the app.
+        """Read what the server sends until the app ends; if the server ends first, end the app.
 
-        Textual's own driver only stops reading then, and the app would go on for nobody.
+        Textual's own driver only stops reading then, and the app would run on without a user.
         """
         parser, decode = XTermParser(), getincrementaldecoder("utf-8")("replace").decode
         packets = ByteStream()
         for data in self._input_reader:
-            for kind, payload in packets.feed(data) if data else ():  # nothing would be taken for the end
+            for kind, payload in packets.feed(data) if data else ():  # empty data would be taken for the end
                 if kind != "D":
                     self._on_meta(kind, payload)
                 elif not self._borrowed(payload):
@@ -99,7 +99,7 @@ class Driver(WebDriver):
             end.start()
 
     def _borrowed(self, keys: bytes) -> bool:
-        """Pass keys on to who has borrowed the terminal, if somebody has."""
+        """Pass keys on to the program that has the terminal; whether there is one."""
         with self._lending:
             if self._keys is None:
                 return False
@@ -108,7 +108,7 @@ class Driver(WebDriver):
             return True
 
     def on_meta(self, packet_type: str, payload: dict[str, object]) -> None:
-        """Another size, or the end, are told to who has borrowed the terminal as well."""
+        """Pass a new size, or the end, on to the program that has the terminal."""
         super().on_meta(packet_type, payload)
         if packet_type == "resize" and self._keys is not None:
             signal.raise_signal(signal.SIGWINCH)
@@ -117,16 +117,15 @@ class Driver(WebDriver):
 
 
 class _Screen:
-    """A file that the browser shows."""
+    """A file whose content the browser shows."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
 
     def write(self, data: bytes) -> None:
-        """Show it, when it is not empty."""
         rest = b"D%b%b" % (len(data).to_bytes(4, "big"), data)
-        while rest:  # a signal may come between
+        while rest:  # a signal may cut a write short
             rest = rest[os.write(self._driver.fileno, rest) :]
 
     def flush(self) -> None:
-        """There is no delay."""
+        """Nothing is buffered."""

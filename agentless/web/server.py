@@ -1,4 +1,4 @@
-"""The server's life: a port of loopback, links on the terminal, and an end that leaves nothing behind."""
+"""The server: a loopback port, links on the terminal, and an end that leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from aiohttp import web
 from agentless import paths
 from agentless.errors import AgentlessError
 from agentless.signals import defaults_for_children
-from agentless.web.door import Door
+from agentless.web.authentication import Authentication
 from agentless.web.site import Site
 
 VISITORS = 8
@@ -27,7 +27,7 @@ _ADDRESS = "127.0.0.1"
 def run(command: Sequence[str], port: int, *, visitors: int = VISITORS, heartbeat: float = HEARTBEAT) -> None:
     """Serve the Textual app that `command` starts until Ctrl-C, SIGTERM or the end of the terminal; port 0: a free one.
 
-    What a visit is bound by is an argument for tests.
+    The limits of a visit are arguments for tests.
     """
     with _listener(port) as listener:
         asyncio.run(_serve(command, listener, visitors, heartbeat))
@@ -50,16 +50,16 @@ def _listener(port: int) -> socket.socket:
 
 
 async def _serve(command: Sequence[str], listener: socket.socket, visitors: int, heartbeat: float) -> None:
-    door = Door()
+    auth = Authentication()
     port = listener.getsockname()[1]
-    site = Site(command, door, visitors=visitors, heartbeat=heartbeat)
+    site = Site(command, auth, visitors=visitors, heartbeat=heartbeat)
     # No log of requests: their paths are keys.
     runner = web.AppRunner(site.application(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     await web.SockSite(runner, listener).start()
 
     def link() -> str:
-        return f"http://{_ADDRESS}:{port}/?token={door.new_token(time.monotonic())}"
+        return f"http://{_ADDRESS}:{port}/?token={auth.new_token(time.monotonic())}"
 
     over = _end_asked()
     here = f"{paths.user_name()}@{socket.gethostname()}"
@@ -83,7 +83,7 @@ def _end_asked() -> asyncio.Event:
 
 
 def _at_each_line(act: Callable[[], None]) -> None:
-    """Act whenever something is typed, as long as there is somebody who could."""
+    """Act at each line on stdin, as long as there is a terminal."""
     loop = asyncio.get_running_loop()
 
     def read() -> None:

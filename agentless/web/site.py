@@ -1,7 +1,7 @@
-"""What a browser may ask for: the page, its files, the connection to an app, and what an app hands out.
+"""The web application: the page, its files, the connection to an app, and downloads from it.
 
-textual-serve brings the terminal for the page and speaks with the app; its own server knows neither visitors from
-strangers nor a bound, and its page loads a font from elsewhere, so the server and the page are ours.
+textual-serve has the terminal for the page and the protocol of the app. Its own server has no authentication and no
+limits, and its page loads a font from elsewhere, so the server and the page are ours.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import textual_serve
 from aiohttp import WSMsgType, web
 from textual_serve.download_manager import DownloadManager
 
-from agentless.web.door import Door, is_loopback, is_own_page
+from agentless.web.authentication import Authentication, is_loopback, is_own_page
 from agentless.web.visit import ENDING, Visit
 
 _COOKIE = "agentless"
@@ -48,21 +48,22 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Site:
-    """The web application, and the visits that it has open: at most `visitors`, each with a process.
+    """The web application and its open visits: at most `visitors`, each with a process.
 
-    A browser that has not answered for `heartbeat` seconds and half of that is gone.
+    A browser that has not answered for one and a half times `heartbeat` seconds is gone.
     """
 
-    def __init__(self, command: Sequence[str], door: Door, *, visitors: int, heartbeat: float) -> None:
-        self._command, self._door, self._visitors, self._heartbeat = command, door, visitors, heartbeat
+    def __init__(self, command: Sequence[str], auth: Authentication, *, visitors: int, heartbeat: float) -> None:
+        self._command, self._auth = command, auth
+        self._visitors, self._heartbeat = visitors, heartbeat
         self._places = asyncio.Semaphore(visitors)
         self._visits: set[Visit] = set()
         self._downloads = DownloadManager()
 
     def application(self) -> web.Application:
-        """The routes behind the guard. All are below a folder whose name nobody can guess, see `Door`."""
+        """The routes behind the guard, below a folder whose name nobody can guess, see `Authentication`."""
         application = web.Application(middlewares=[self._guard])
-        folder = self._door.folder
+        folder = self._auth.folder
         application.router.add_get(folder, self._page)
         application.router.add_get(f"{folder}ws", self._visit)
         application.router.add_get(f"{folder}download/{{key}}", self._download)
@@ -72,7 +73,7 @@ class Site:
         return application
 
     async def close(self) -> None:
-        """End all visits, with their processes."""
+        """End all visits and their processes."""
         await asyncio.gather(*(visit.end() for visit in self._visits), return_exceptions=True)
 
     @web.middleware
@@ -82,32 +83,32 @@ class Site:
             return _refused()
         if request.method == "GET" and request.path == "/" and "token" in request.query:
             return self._enter(request.query["token"])
-        if not self._door.is_in(request.cookies.get(_COOKIE, "")):
+        if not self._auth.is_in(request.cookies.get(_COOKIE, "")):
             return _refused()
         if "Upgrade" in request.headers and not is_own_page(request.headers.get("Origin"), host):
             return _refused()
         return await handler(request)
 
     def _enter(self, token: str) -> web.Response:
-        """A session for a token; the redirect keeps the token out of the browser's address bar and its history."""
-        session = self._door.exchange(token, time.monotonic())
+        """Open a session for a token; the redirect keeps the token out of the address bar and the history."""
+        session = self._auth.exchange(token, time.monotonic())
         if session is None:
             return _refused()
-        response = web.Response(status=303, headers={"Location": self._door.folder})
-        response.set_cookie(_COOKIE, session, path=self._door.folder, httponly=True, samesite="Strict")
+        response = web.Response(status=303, headers={"Location": self._auth.folder})
+        response.set_cookie(_COOKIE, session, path=self._auth.folder, httponly=True, samesite="Strict")
         return response
 
     async def _page(self, request: web.Request) -> web.Response:
         host = request.headers["Host"]
         page = string.Template((_PAGE / "index.html").read_text())
         return web.Response(
-            text=page.substitute(websocket=f"ws://{host}{self._door.folder}ws"),
+            text=page.substitute(websocket=f"ws://{host}{self._auth.folder}ws"),
             content_type="text/html",
             headers={"Content-Security-Policy": string.Template(_PAGE_POLICY).substitute(host=host)},
         )
 
     async def _visit(self, request: web.Request) -> web.WebSocketResponse:
-        """One app as long as the connection. Who comes while another one leaves waits for that, as after a reload."""
+        """Run an app for the time of the connection. One above the limit waits a little: a reload leaves first."""
         websocket = web.WebSocketResponse(heartbeat=self._heartbeat, timeout=1.0)
         await websocket.prepare(request)
         try:
@@ -116,7 +117,7 @@ class Site:
         except TimeoutError:
             await _close(websocket, _FULL.format(self._visitors))
             return websocket
-        visit = Visit(self._command, websocket, self._downloads, self._door.folder)
+        visit = Visit(self._command, websocket, self._downloads, self._auth.folder)
         self._visits.add(visit)
         try:
             await _stay(visit, websocket, _cells(request, "width", 80), _cells(request, "height", 24))
@@ -126,7 +127,7 @@ class Site:
         return websocket
 
     async def _download(self, request: web.Request) -> web.StreamResponse:
-        """A file that an app hands out: to be saved, never shown, since nobody knows what is in it."""
+        """Send a file of the app, to be saved and never shown: its content may be anything."""
         key = request.match_info["key"]
         try:
             found = await self._downloads.get_download_metadata(key)

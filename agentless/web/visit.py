@@ -1,4 +1,4 @@
-"""One visitor: an app process of their own, which lives as long as the connection."""
+"""A visitor: an app process of their own, which lives as long as the connection."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from textual_serve.download_manager import DownloadManager
 ENDING = 3.0
 """Seconds for an app to end when it is asked to; then it is killed."""
 _STALLED = 10.0
-"""Seconds for an app to take what was typed; then it hangs."""
+"""Seconds for an app to take what was typed; then it is taken to hang."""
 _CELLS = 1000
 """The most columns or lines: the app keeps each cell in memory, and a page may ask for any number."""
 
 
 class Visit(AppService):
-    """textual-serve's app process, with what it leaves open: no shell, an end that is certain, no path of its own.
+    """textual-serve's app process, but without a shell, with a certain end, and below our own path.
 
-    `folder` is where the page lives; see `Door`.
+    `folder` is where the page is served; see `Authentication`.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Visit(AppService):
         self._words, self._websocket, self._folder = tuple(command), websocket, folder
 
     async def _open_app_process(self, width: int = 80, height: int = 24) -> Process:
-        """The words of the command as they are, in a session of its own: Ctrl-C in the terminal is for the server."""
+        """Start the command without a shell, in its own session: Ctrl-C in the terminal is for the server."""
         environment = {
             **self._build_environment(_bounded(width), _bounded(height)),
             "TEXTUAL_DRIVER": "agentless.web.driver:Driver",
@@ -54,18 +54,18 @@ class Visit(AppService):
         return process
 
     async def run(self) -> None:
-        """Show what the app shows until it has ended, however it has, and then end the connection."""
+        """Show the output of the app until it ends in any way, then close the connection."""
         try:
             await super().run()
         finally:
             await self._close()
 
     async def end(self) -> None:
-        """Ask the app to end, and wait until it has. After `ENDING`, or when nobody waits, nobody asks any more."""
+        """Ask the app to end, and wait. After `ENDING`, or if this is cancelled, it is killed."""
         killing = asyncio.get_running_loop().call_later(ENDING, self._kill)
         try:
             await self.stop()
-            if self._process:  # its output has ended: it is all but gone
+            if self._process:  # its output has ended, so it ends now
                 await asyncio.wait_for(self._process.wait(), ENDING)
         except TimeoutError:
             pass
@@ -75,9 +75,9 @@ class Visit(AppService):
                 self._kill()
 
     async def take(self, message: str) -> None:
-        """Pass on one message of the page, in the words of textual.js; others mean nothing.
+        """Pass on a message of the page, in the protocol of textual.js; unknown ones are ignored.
 
-        Raises TimeoutError when the app does not take it.
+        Raises TimeoutError if the app does not take it.
         """
         async with asyncio.timeout(_STALLED):
             match _read(message):
@@ -93,18 +93,18 @@ class Visit(AppService):
                     await self.blur()
 
     def _kill(self) -> None:
-        """The app and all that it has started and not put into a session of its own."""
+        """Kill the app and its process group."""
         with contextlib.suppress(ProcessLookupError):
             if self._process:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     async def _show(self, data: bytes) -> None:
-        """Nobody may be there any more: what an app says while it ends is read all the same, or it could not end."""
+        """Send output to the page. Without a page it is still read, or the app could not end."""
         with contextlib.suppress(ConnectionResetError):
             await self._websocket.send_bytes(data)
 
     async def _tell(self, text: str) -> None:
-        """Likewise. A download is below `folder` like all else, and textual.js would ask for it beside."""
+        """Send a message to the page. A download is below `folder`; textual.js would ask for it outside."""
         match _read(text):
             case ["deliver_file_start", key]:
                 text = json.dumps(["deliver_file_start", f"..{self._folder}download/{key}"])

@@ -58,7 +58,7 @@ class Eyes:
 
     def state(self, task: str) -> str:
         """The state in which a task is shown."""
-        return self.app.board.tasks[task]["state"]
+        return self.app.cluster.tasks[task]["state"]
 
 
 _NAMED = {"enter", "escape", "tab", "up", "down", "left", "right", "pageup", "pagedown", "home", "end", "slash",
@@ -78,5 +78,5 @@ async def looking(size: tuple[int, int] = (120, 36), **more: object) -> AsyncIte
             notify(message, **more)
 
         app.notify = noted
-        await eyes.see(lambda: app.board.nodes and all(n["state"] == "online" for n in app.board.nodes.values()))
+        await eyes.see(lambda: app.cluster.nodes and all(n["state"] == "online" for n in app.cluster.nodes.values()))
         yield eyes

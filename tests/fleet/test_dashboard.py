@@ -15,7 +15,7 @@ from agentless import paths
 from agentless.client.client import Client
 from agentless.demo.fleet import NodePlan
 from agentless.model.tasks.task_id import first_try
-from agentless.tui.data.acts import ACTS
+from agentless.tui.data.actions import ACTIONS
 from tests.fleet.client import IMAGE
 from tests.fleet.eyes import looking
 from tests.fleet.house import end_controller, forget_tasks, inhabited
@@ -194,7 +194,7 @@ async def test_of_a_task_that_was_tried_again_the_chosen_try_is_meant(client):
     task = submit(client, script="exit 3", terms={"retries": 1, "backoff": 0.1})
     async with looking() as eyes:
         await eyes.press("4")
-        await eyes.see(lambda: eyes.app.board.tasks.get(f"{task}-2", {}).get("state") == "failed")
+        await eyes.see(lambda: eyes.app.cluster.tasks.get(f"{task}-2", {}).get("state") == "failed")
         eyes.app.view.table.choose(task)
         await eyes.see(lambda: eyes.app.target.task and eyes.app.target.task["id"] == task)
         await eyes.press("x", "y")
@@ -309,7 +309,7 @@ async def test_an_ended_task_is_tried_again_and_one_is_forgotten(client):
         client.wait(f"{task}-2")
         await eyes.see(lambda: eyes.state(f"{task}-2") == "failed")
         await eyes.press("home", "x", "y")
-        await eyes.see(lambda: f"{task}-2" not in eyes.app.board.tasks)
+        await eyes.see(lambda: f"{task}-2" not in eyes.app.cluster.tasks)
 
 
 async def test_who_waits_is_put_on_top(client):
@@ -330,7 +330,7 @@ async def test_a_node_is_drained_with_a_reason_and_let_in_again(client):
         await eyes.see("drained", "new disks")
         assert client.get("/v1/nodes/n1")["drained"]
         await eyes.press("E", "y")
-        await eyes.see(lambda: eyes.app.board.nodes["n1"]["state"] == "online")
+        await eyes.see(lambda: eyes.app.cluster.nodes["n1"]["state"] == "online")
 
 
 async def test_a_terminal_that_cannot_be_lent_to_a_shell_is_told_so(client):
@@ -390,7 +390,7 @@ async def test_a_read_only_dashboard_offers_nothing_that_changes_anything(client
     async with looking(read_only=True) as eyes:
         await eyes.press("4")
         await eyes.see(task, "read only")
-        for act in ACTS:
+        for act in ACTIONS:
             if act.changes:
                 await eyes.press(act.key)
                 assert len(eyes.app.screen_stack) == 1, act.name
@@ -401,7 +401,7 @@ async def test_every_act_is_in_the_help_and_those_that_do_something_now_in_the_p
     submit(client)
     async with looking((120, 50)) as eyes:
         await eyes.press("4", "question_mark")
-        await eyes.see(*(act.help for act in ACTS))
+        await eyes.see(*(act.help for act in ACTIONS))
         await eyes.press("escape", "colon", "stop: end")
         await eyes.see("Stop: end the task gently: SIGTERM, then SIGKILL", "Key T")
 
@@ -469,7 +469,9 @@ async def test_a_controller_that_dies_is_started_again_and_everything_is_there_a
         await eyes.see(task)
         end_controller(signal.SIGKILL)
         await eyes.see("The controller is gone")
-        await eyes.see(lambda: not eyes.app.board.gone and eyes.app.board.tasks.get(task, {}).get("state") == "running")
+        await eyes.see(
+            lambda: not eyes.app.cluster.gone and eyes.app.cluster.tasks.get(task, {}).get("state") == "running"
+        )
 
 
 async def test_a_controller_that_was_stopped_stays_stopped_until_it_is_wanted(client):
@@ -482,7 +484,7 @@ async def test_a_controller_that_was_stopped_stays_stopped_until_it_is_wanted(cl
         await eyes.see(lambda: not client.is_running())
         wanted = time.time()
         await eyes.press("S")
-        await eyes.see(lambda: not eyes.app.board.gone and task in eyes.text)
+        await eyes.see(lambda: not eyes.app.cluster.gone and task in eyes.text)
         assert datetime.fromisoformat(client.get("/v1/controller")["started_at"]).timestamp() >= wanted - 0.001
 
 

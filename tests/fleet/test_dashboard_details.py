@@ -15,7 +15,8 @@ import pytest
 from agentless.client.client import Client
 from agentless.tui.app import Dashboard
 from agentless.tui.data.feed import Feed
-from agentless.tui.screens.details import GpuDetails, TaskDetails
+from agentless.tui.screens.details.gpu import GpuDetails
+from agentless.tui.screens.details.task import TaskDetails
 from agentless.tui.screens.logs import LogScreen
 from tests.fleet.client import PATIENCE
 from tests.fleet.eyes import Eyes
@@ -43,13 +44,13 @@ async def dashboard(client: Client, monkeypatch: pytest.MonkeyPatch, width: int)
     monkeypatch.setattr(Feed, "start", lambda _: None)
     app = Dashboard(client)
     async with app.run_test(size=(width, 50)) as pilot:
-        app.board.apply(json.loads(json.dumps(RECORDED)))
+        app.cluster.apply(json.loads(json.dumps(RECORDED)))
         yield Eyes(app, pilot)
 
 
 async def test_curves_take_the_room_that_there_is(monkeypatch):
     async with dashboard(Remembering(), monkeypatch, 80) as eyes:
-        await eyes.app.push_screen(GpuDetails(eyes.app.board, next(iter(eyes.app.board.gpus.values()))))
+        await eyes.app.push_screen(GpuDetails(eyes.app.cluster, next(iter(eyes.app.cluster.gpus.values()))))
         await eyes.see("Power, the last hour")
         await eyes.pilot.resize_terminal(50, 50)
         await eyes.see(lambda: {len(curve) for curve in re.findall("[\u2800-\u28ff]+", eyes.text)} == {46})
@@ -59,15 +60,15 @@ async def test_curves_take_the_room_that_there_is(monkeypatch):
 async def test_the_last_hour_goes_on_while_it_is_looked_at(monkeypatch):
     monkeypatch.setattr(GpuDetails, "AGAIN", 0.05)
     async with dashboard(Remembering(), monkeypatch, 80) as eyes:
-        await eyes.app.push_screen(GpuDetails(eyes.app.board, next(iter(eyes.app.board.gpus.values()))))
+        await eyes.app.push_screen(GpuDetails(eyes.app.cluster, next(iter(eyes.app.cluster.gpus.values()))))
         await eyes.see("now 3%")
 
 
 async def test_a_time_limit_is_said_as_people_say_it(monkeypatch):
     async with dashboard(Remembering(), monkeypatch, 80) as eyes:
-        task = {**next(iter(eyes.app.board.tasks.values())), "time_limit": 90000.0}
-        eyes.app.board.tasks[task["id"]] = task
-        screen = TaskDetails(eyes.app.board, task)
+        task = {**next(iter(eyes.app.cluster.tasks.values())), "time_limit": 90000.0}
+        eyes.app.cluster.tasks[task["id"]] = task
+        screen = TaskDetails(eyes.app.cluster, task)
         monkeypatch.setattr(screen, "ask", lambda: None)
         await eyes.app.push_screen(screen)
         await eyes.see(lambda: "1d 1h" in eyes.line("time limit"))
@@ -80,9 +81,9 @@ async def test_a_controller_that_hangs_holds_nobody_who_leaves(tmp_path, monkeyp
         hanging.listen()
         async with dashboard(Client(tmp_path, None), monkeypatch, 80) as eyes:
             app = eyes.app
-            task = next(iter(app.board.tasks.values()))
+            task = next(iter(app.cluster.tasks.values()))
             await app.push_screen(
-                TaskDetails(app.board, task) if screen == "details" else LogScreen(app.board, task, app.client)
+                TaskDetails(app.cluster, task) if screen == "details" else LogScreen(app.cluster, task, app.client)
             )
             connection, _ = await asyncio.wait_for(asyncio.to_thread(hanging.accept), PATIENCE)
             with connection:

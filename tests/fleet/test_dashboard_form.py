@@ -113,7 +113,7 @@ async def test_escape_closes_the_images_before_the_form(client):
     (start,) = client.post("/v1/tasks", {"targets": ["n1::0"], "spec": {"command": ["sleep", "600"], "image": IMAGE}})
     async with looking() as eyes:
         await eyes.press("3")
-        await eyes.see(lambda: start["task"]["id"] in eyes.app.board.tasks)
+        await eyes.see(lambda: start["task"]["id"] in eyes.app.cluster.tasks)
         await eyes.press("n", "down", "down", "down")
         await eyes.see(IMAGE)
         await eyes.press("escape")

@@ -66,8 +66,9 @@ async def test_what_was_used_is_known_after_a_restart_and_what_runs_counts_too(d
     async with desk.running() as controller:
         task = await submit(controller, "ann", "n1::0,1")
         await submit(controller, "bob", "n1::2")
-        desk.clock.ahead = 3600
-        desk.fleet.nodes["n1"].set_clock(3600)
+        async with controller.nodes.links["n1"].inspector._asking:  # no look is under way
+            desk.clock.ahead = 3600
+            desk.fleet.nodes["n1"].set_clock(3600)
         await controller.stops.stop(task, "kill")
         (_, before) = await ask(controller, "GET", "/v1/shares")
     async with desk.running() as controller:

@@ -10,26 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from agentless.tui.data.acts import ACTS, Target, applies
-from agentless.tui.data.board import TREND, Board, natural
-from agentless.tui.screens.submit import _places, fields_of
+from agentless.tui.data.actions import ACTIONS, Target, applies
+from agentless.tui.data.cluster import TREND, ClusterState, natural
+from agentless.tui.data.form import _places, fields_of
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece, _differences, fitted
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "dashboard" / "board.json").read_text())["line"]
 
 
-def board() -> Board:
-    known = Board()
+def cluster() -> ClusterState:
+    known = ClusterState()
     known.apply(json.loads(json.dumps(RECORDED)))
     return known
 
 
-# ------------------------------------------------------------------------------- board
+# ------------------------------------------------------------------------------- cluster
 
 
 def test_a_line_replaces_the_rows_it_has_and_leaves_the_others():
-    known = board()
+    known = cluster()
     before = dict(known.gpus)
     key, gpu = next(iter(before.items()))
     assert known.apply({"now": 1.0, "gpus": [{**gpu, "utilization_pct": 55}]}) == {"gpus"}
@@ -38,7 +38,7 @@ def test_a_line_replaces_the_rows_it_has_and_leaves_the_others():
 
 
 def test_what_is_gone_is_not_known_any_more():
-    known = board()
+    known = cluster()
     node, uuid = next(iter(known.gpus))
     task = next(iter(known.tasks))
     gone = [["gpus", node, uuid], ["tasks", task], ["nodes", node]]
@@ -53,7 +53,7 @@ def test_nodes_are_in_the_order_in_which_a_person_counts():
 
 
 def test_a_trend_begins_with_what_was_kept_and_goes_on_with_what_comes():
-    known = board()
+    known = cluster()
     key, gpu = next(iter(known.gpus.items()))
     known.sampled()
     kept = {"node": key[0], "uuid": key[1], "utilization_pct": [*range(TREND - 1), None]}
@@ -64,7 +64,7 @@ def test_a_trend_begins_with_what_was_kept_and_goes_on_with_what_comes():
 
 
 def test_the_queue_is_those_who_are_next_then_those_for_later():
-    known = Board()
+    known = ClusterState()
     rows = [("c", "pending", 2, None), ("a", "scheduled", None, "2026-01-02"), ("b", "pending", 1, None)]
     rows.append(("d", "scheduled", None, "2026-01-01"))
     for name, state, position, later in rows:
@@ -73,7 +73,7 @@ def test_the_queue_is_those_who_are_next_then_those_for_later():
 
 
 def test_what_is_wrong_is_named_once():
-    known = board()
+    known = cluster()
     assert [about for about, _ in known.problems()] == ["node1::7"]
     known.nodes["node1"] = {**known.nodes["node1"], "state": "offline", "reason": "no answer"}
     assert known.problems() == [("node1", "offline: no answer")]
@@ -169,7 +169,7 @@ def test_a_text_is_made_as_wide_as_its_column(text, width, right):
 )
 def test_what_can_be_done_to_a_task_in_each_state(state, acts):
     task = {"state": state, "ended_at": "then" if state in ("completed", "failed") else None}
-    found = {act.name for act in ACTS if applies(act.name, Target(task, None))}
+    found = {act.name for act in ACTIONS if applies(act.name, Target(task, None))}
     assert found == acts | {"submit", "again", "describe"}
 
 
@@ -182,7 +182,7 @@ def test_a_node_is_drained_or_let_in_whichever_it_is_not():
 
 
 def test_no_key_has_two_meanings():
-    keys = [act.key for act in ACTS]
+    keys = [act.key for act in ACTIONS]
     assert len(set(keys)) == len(keys)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentless.tui.data.acts import ACTS, Target, about, details
+from agentless.tui.data.actions import ACTIONS, Target, about, details
 from agentless.tui.widgets import log_lines
 from agentless.tui.widgets.log_lines import Log
 from tests.pure.test_dashboard_views import (
@@ -19,7 +19,7 @@ from tests.pure.test_dashboard_views import (
     tasks,
 )
 
-BY_NAME = {act.name: act for act in ACTS}
+BY_NAME = {act.name: act for act in ACTIONS}
 
 
 # ------------------------------------------------------------------------------- parts
@@ -116,7 +116,7 @@ async def test_what_ends_a_task_names_it_and_says_what_it_does(key):
         await eyes.see("python train.py", signal, f"{verb} (y)", "Cancel (n)")
 
 
-@pytest.mark.parametrize("act", [act for act in ACTS if act.effect], ids=lambda act: act.name)
+@pytest.mark.parametrize("act", [act for act in ACTIONS if act.effect], ids=lambda act: act.name)
 def test_every_dialog_names_what_it_acts_on(act):
     target = Target(RUNS, NODE)
     name = NODE["name"] if act.name in ("drain", "resume_node") else RUNS["id"]

@@ -1,4 +1,4 @@
-"""What each view of the dashboard makes of the board: what is drawn, in which order, and in which words."""
+"""What each view of the dashboard makes of the cluster: what is drawn, in which order, and in which words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from agentless.client.client import Client
 from agentless.rules.views.publish import timestamp
 from agentless.tui.app import Dashboard
-from agentless.tui.data.board import Board
+from agentless.tui.data.cluster import ClusterState
 from agentless.tui.data.feed import Feed
 from agentless.tui.screens import overview
 from agentless.tui.screens.submit import SubmitForm
@@ -41,7 +41,7 @@ def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def over(line: dict, size: tuple[int, int] = (120, 36), **more: bool) -> AsyncIterator[Eyes]:
-    """A dashboard over this board."""
+    """A dashboard over this cluster."""
     app = Dashboard(Client(Path("/nowhere"), None), **more)
     async with app.run_test(size=size) as pilot:
         app.incoming.begin()
@@ -50,7 +50,7 @@ async def over(line: dict, size: tuple[int, int] = (120, 36), **more: bool) -> A
 
 
 async def drawn(line: dict, *keys: str, size: tuple[int, int] = (120, 36), **more: bool) -> str:
-    """The screen over this board after these keys."""
+    """The screen over this cluster after these keys."""
     async with over(line, size, **more) as eyes:
         await eyes.press(*keys)
         for _ in range(3):
@@ -89,7 +89,7 @@ def test_any_text_is_made_as_wide_as_its_column_and_harmless(text, width, right)
 
 
 def tasks(*rows: dict) -> dict:
-    """The recorded board with these tasks only."""
+    """The recorded cluster with these tasks only."""
     return {**RECORDED, "tasks": list(rows)}
 
 
@@ -98,8 +98,8 @@ def test_tasks_on_nodes_are_above_the_queue_and_that_above_the_ended():
     there = [{**RUNS, "id": "1"}, {**RUNS, "id": "2", "state": "lost"}]
     ended = [{**FAILED, "id": "8", "ended_at": "2026-11-22T00:00:01.000Z"},
              {**FAILED, "id": "7", "ended_at": "2026-11-22T00:00:02.000Z"}]  # fmt: skip
-    view = Tasks(Board(), id="tasks")
-    view.board.apply(tasks(*ended, *waiting, *there))
+    view = Tasks(ClusterState(), id="tasks")
+    view.cluster.apply(tasks(*ended, *waiting, *there))
     assert [row["id"] for row in view.all_rows()] == ["2", "1", "9-1", "9-2", "9-3", "7", "8"]
 
 
@@ -127,7 +127,7 @@ def test_tasks_are_sorted_by_the_time_that_is_shown():
         {**WAITS, "id": "in 5m", "expected_start": timestamp(now + 300)},
         {**WAITS, "id": "-"},
     ]
-    view = Tasks(Board(), id="tasks")
+    view = Tasks(ClusterState(), id="tasks")
     column = next(column for column in view.columns() if column.title == "TIME")
     assert [row["id"] for row in _sorted(rows, column, reverse=False)] == ["in 5m", "1m", "1h", "2h", "-"]
 
@@ -153,7 +153,7 @@ async def test_reversing_without_a_sort_does_nothing_now_or_later():
 
 
 def unplugged() -> dict:
-    """The recorded board with node2, on which a task runs, cut off."""
+    """The recorded cluster with node2, on which a task runs, cut off."""
     nodes = [node if node["name"] != "node2" else {**node, "state": "offline", "reason": "no answer"}
              for node in RECORDED["nodes"]]  # fmt: skip
     gpus = [{**gpu, "utilization_pct": 77, "temperature_c": 66} if gpu["node"] == "node2" else gpu
@@ -171,10 +171,10 @@ async def test_old_numbers_are_not_shown_as_if_they_were_new(view, size):
 
 
 async def test_the_trend_of_a_node_that_does_not_answer_has_a_gap():
-    board = Board()
-    board.apply(unplugged())
-    board.sampled()
-    assert {key[0]: list(trend) for key, trend in board.trends.items()}["node2"] == [None]
+    cluster = ClusterState()
+    cluster.apply(unplugged())
+    cluster.sampled()
+    assert {key[0]: list(trend) for key, trend in cluster.trends.items()}["node2"] == [None]
 
 
 async def test_a_task_on_a_node_that_does_not_answer_is_not_said_to_run():
@@ -185,11 +185,13 @@ async def test_a_task_on_a_node_that_does_not_answer_is_not_said_to_run():
 
 
 def test_a_node_without_a_new_sample_does_not_answer_and_one_without_docker_does():
-    board = Board()
-    board.apply(json.loads(json.dumps(RECORDED)))
-    board.nodes["node1"].update(state="degraded", reason="docker is gone", sampled_at=timestamp(board.now - 2))
-    board.nodes["node2"].update(state="degraded", reason="its last sample is old", sampled_at=timestamp(board.now - 60))
-    assert [board.is_silent(name) for name in ("node1", "node2", "node3")] == [False, True, False]
+    cluster = ClusterState()
+    cluster.apply(json.loads(json.dumps(RECORDED)))
+    cluster.nodes["node1"].update(state="degraded", reason="docker is gone", sampled_at=timestamp(cluster.now - 2))
+    cluster.nodes["node2"].update(
+        state="degraded", reason="its last sample is old", sampled_at=timestamp(cluster.now - 60)
+    )
+    assert [cluster.is_silent(name) for name in ("node1", "node2", "node3")] == [False, True, False]
 
 
 # ---------------------------------------------------------------------------- overview

@@ -41,8 +41,9 @@ from agentless.rules.files.task_files import (
     reused,
     tree_of,
 )
-from agentless.rules.submit.options import Options, Outside, Submission, submission
+from agentless.rules.submit.options import Options
 from agentless.rules.submit.run import in_folder, needs_nothing
+from agentless.rules.submit.submission import Outside, Submission, submission
 from agentless.stores.files.arrivals import arrive
 from agentless.stores.files.output_archive import Arrival, Unpacking
 from agentless.stores.files.outputs import OutputStore

@@ -37,7 +37,7 @@ while True:
 
 PATIENT = """
 from agentless.__main__ import main
-from agentless.cli.submit import local_runs
+from agentless.cli.span import local_runs
 local_runs.GRACE = 3600.0
 main()
 """

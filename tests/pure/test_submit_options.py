@@ -14,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless import errors
+from agentless.cli.scheduling.explain import explain
 from agentless.cli.submit.submit import submit
 from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.spec import Mount, TaskSpec
 from agentless.model.tasks.terms import Terms
-from agentless.rules.submit.options import Options, Outside, Submission, submission
+from agentless.rules.submit.options import OPTIONS, Options
+from agentless.rules.submit.submission import Outside, Submission, submission
 
 NOW = 1_777_634_400.0  # 2026-05-01T11:20:00Z
 
@@ -265,3 +267,20 @@ def test_each_option_goes_to_just_one_field():
 def test_python_has_the_options_that_the_command_line_has():
     own = {"context", "targets", "more_targets", "wait", "follow", "dry_run", "as_json"}
     assert set(inspect.signature(submit).parameters) - own == set(Options.__annotations__)
+
+
+def test_what_the_command_line_passes_for_an_option_that_is_left_out_changes_nothing():
+    defaults = {name: option.default for name, option in OPTIONS.items()}
+    assert ask(**defaults) == ask()
+
+
+def test_no_two_options_are_written_alike():
+    flags = [flag for option in OPTIONS.values() for flag in option.flags]
+    assert len(flags) == len(set(flags))
+
+
+def test_explain_has_options_of_a_submit_and_asks_only_for_what_is_given():
+    taken = inspect.signature(explain).parameters
+    own = {"context", "task", "target", "as_json"}
+    assert taken.keys() - own < OPTIONS.keys()
+    assert {taken[name].default for name in taken.keys() - own} == {None, False}

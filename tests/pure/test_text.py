@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.api.lines import lines
-from agentless.cli import common, complete
+from agentless.cli import complete, output
 from agentless.cli.app import complain
 from agentless.client.http import failure
 from agentless.controller.log import Lines
@@ -60,8 +60,8 @@ EVIL = "\x1b[2J\x9b\u202e\nagentless: all is well\x07"
 
 
 def test_words_for_people_are_one_line_each(capsys):
-    common.say(EVIL, "second")
-    common.print_line(EVIL)
+    output.say(EVIL, "second")
+    output.print_line(EVIL)
     found = capsys.readouterr()
     assert found.err.split("\n") == ["�[2J�� agentless: all is well�", "second", ""]
     assert found.out.split("\n") == ["�[2J�� agentless: all is well�", ""]
@@ -78,7 +78,7 @@ def test_an_error_of_the_controller_is_printable_for_who_catches_it():
 
 
 def test_json_shows_no_invisible_character_and_keeps_each(capsys):
-    common.print_json({"name": EVIL + CONTROLS})
+    output.print_json({"name": EVIL + CONTROLS})
     out = capsys.readouterr().out
     assert out.replace("\n", "").isprintable()
     assert json.loads(out) == {"name": EVIL + CONTROLS}

@@ -1,4 +1,4 @@
-"""An image in a file: compressed while it comes, and sent without the names that it may have had elsewhere."""
+"""An image in a file: compressed while it is written, and sent without its names."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from agentless.formats.tar_writing import END, header, padding
 
 CHUNK = 256 * 1024
 MOST_JSON = 16 << 20
-"""Bytes of a manifest or an index: an image has one of some KiB."""
+"""The most bytes of a manifest or an index, which has a few KiB in an image."""
 _ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 
 
 def check_target(path: Path) -> None:
-    """Raise UsageError for a name that does not say how it is written."""
+    """Raise UsageError if the suffix does not say how to write the file."""
     if not path.name.endswith((".tar.zst", ".tar")):
         raise UsageError(f"{path}: name the file ….tar.zst, or ….tar to have it uncompressed")
 
 
 def write(path: Path, archive: Iterable[bytes]) -> int:
-    """Write an archive as the name of the file says, and give the file's size; there is a whole one, or none."""
+    """Write an archive, compressed as its suffix says, and return its size. A failed write leaves no file."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with contextlib.ExitStack() as stack:
@@ -48,7 +48,7 @@ def write(path: Path, archive: Iterable[bytes]) -> int:
 
 
 def read(path: Path) -> Iterator[bytes]:
-    """The archive in a file, without names; raises UsageError for a file that is none."""
+    """The archive in a file, without names; raises UsageError if it is not one."""
     try:
         with path.open("rb") as file:
             begin = file.read(4)
@@ -81,7 +81,7 @@ def _opened(file: BinaryIO, begin: bytes) -> Iterator[BinaryIO]:
 
 
 def nameless(archive: BinaryIO) -> Iterator[bytes]:
-    """What `docker save` has written, without names: where it is loaded, it must not take one from another image."""
+    """What `docker save` wrote, without names: loading it must not take a name from another image."""
     ready: list[bytes] = []
     fed = Fed(_nameless(Tar(), ready.append))
     try:

@@ -1,4 +1,4 @@
-"""A folder as the context of a build: a tar archive, made while it is sent."""
+"""A folder as the context of a build: a tar archive that is made while it is sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHUNK = 256 * 1024
 def dockerfile_of(folder: Path, named: Path | None) -> tuple[str, str]:
     """The path of the Dockerfile in the context, and its text. One outside of the context is sent along.
 
-    Raises UsageError when there is none.
+    Raises UsageError if there is none.
     """
     path = named or folder / "Dockerfile"
     try:
@@ -34,7 +34,7 @@ def dockerfile_of(folder: Path, named: Path | None) -> tuple[str, str]:
 
 
 def packed(folder: Path, dockerfile: str, text: str) -> Iterator[bytes]:
-    """The archive of a folder without what its `.dockerignore` leaves out, and with the Dockerfile in any case."""
+    """The archive of a folder, without what its `.dockerignore` excludes, and always with the Dockerfile."""
     ignore = Ignore.read(_lines(folder / DOCKERIGNORE))
     sent = False
     for path, name in _walked(folder, ignore, {dockerfile, DOCKERIGNORE}):
@@ -94,7 +94,7 @@ def _member(path: Path, name: str) -> Iterator[bytes]:
 
 
 def _content(path: Path, size: int) -> Iterator[bytes]:
-    """As many bytes as were announced, whatever happens to the file meanwhile."""
+    """Exactly as many bytes as announced, even if the file changes meanwhile."""
     left = size
     with path.open("rb") as file:
         while left and (chunk := file.read(min(CHUNK, left))):

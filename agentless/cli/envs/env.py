@@ -1,4 +1,4 @@
-"""The verbs of envs: made, worked in, saved, shown, taken away. Those that move them are in `env_moves`."""
+"""`agentless env`: its verbs, and those that make, save and remove envs."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, print_json, print_line, say
+from agentless.cli.arguments import EnvArgument, Json
+from agentless.cli.client import client
+from agentless.cli.command import WithCommand
+from agentless.cli.envs.listing import history, listed
 from agentless.cli.envs.moves import build, export, push, take_in
 from agentless.cli.envs.progress import follow, rows
-from agentless.cli.submit.command import WithCommand, command_of
-from agentless.cli.table import Column, show
-from agentless.client.words import date, or_dash
-from agentless.errors import Refused, UsageError
+from agentless.cli.envs.shell import execute, shell
+from agentless.cli.output import print_json, print_line, say
+from agentless.errors import Refused
 from agentless.model.images.env import check_name, parse_ref
 from agentless.model.units import counted, format_size
-from agentless.rules.images.envs import assumed_words
-
-EnvArgument = Annotated[str, typer.Argument(metavar="NAME", help="The env.", autocompletion=complete.envs)]
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
     group = typer.Typer(help="Make environments, and bring them to nodes.", no_args_is_help=True)
     group.command()(create)
     group.command()(build)
@@ -67,34 +65,6 @@ def create(
     say(f"work in it: agentless env shell {name}    make it a version: agentless env save {name}")
 
 
-def shell(context: typer.Context, name: EnvArgument) -> int:
-    """Open a shell in the build container; its exit code is the shell's. Without one, one is made of the env."""
-    return _terminal(context, name, ())
-
-
-def execute(context: typer.Context, name: EnvArgument) -> int:
-    """Run the command after -- in the build container. Its streams stay apart, and its exit code is the command's.
-
-    agentless env exec torch -- pip install numpy
-    """
-    command = command_of(context)
-    if not command:
-        raise UsageError(f"no command: write it after '--', for example: agentless env exec {name} -- pip list")
-    return _terminal(context, name, command)
-
-
-def _terminal(context: typer.Context, name: str, command: tuple[str, ...]) -> int:
-    from agentless.client.terminal import TerminalSession, raw, standard
-
-    window = standard()
-    size = window.size() if window.size else None
-    with client(context).terminal(check_name(name), command, size, of="envs") as terminal:
-        if not window.size:
-            return TerminalSession(terminal, window).run()
-        with raw(window.keys):
-            return TerminalSession(terminal, window).run()
-
-
 def save(
     context: typer.Context,
     name: EnvArgument,
@@ -120,30 +90,6 @@ def save(
         print_line("  …")
     if done["kept"]:
         say(done["kept"])
-
-
-def listed(context: typer.Context, as_json: Json = False) -> None:
-    """List the envs: where their build containers are, their versions, and which nodes have the current one."""
-    found = client(context).get("/v1/envs")
-    if as_json:
-        print_json(found)
-    elif found:
-        show(_COLUMNS, found)
-        _tell_assumed(found)
-    else:
-        say("there is no env; make one: agentless env create NAME --from IMAGE")
-
-
-def history(context: typer.Context, name: EnvArgument, as_json: Json = False) -> None:
-    """List the versions of an env, the newest first; * is the current one."""
-    found = client(context).get(f"/v1/envs/{check_name(name)}")
-    if as_json:
-        print_json(found)
-    elif found["versions"]:
-        show(_VERSIONS, found["versions"][::-1])
-        _tell_assumed([found])
-    else:
-        say(f"env {name} has no version yet; save one: agentless env save {name}")
 
 
 def rollback(
@@ -206,39 +152,5 @@ def prune(
         say("there is nothing to remove")
 
 
-def _tell_assumed(envs: list[dict[str, Any]]) -> None:
-    for env in envs:
-        if env["assumed"]:
-            say(assumed_words(env["name"], env["version"]))
-
-
 def _plain(done: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in done.items() if key != "kind"}
-
-
-def _builder(env: dict[str, Any]) -> str:
-    if env["node"] is None:
-        return "-"
-    return f"{env['node']} ({env['state'] or 'not reached'})"
-
-
-def _holders(env: dict[str, Any]) -> str:
-    return ", ".join(f"{node} (offline)" if node in env["offline"] else node for node in env["nodes"]) or "-"
-
-
-_COLUMNS = [
-    Column("ENV", lambda env: env["name"]),
-    Column("VERSION", lambda env: or_dash(env["version"]), right=True),
-    Column("OF", lambda env: str(len(env["versions"])), right=True),
-    Column("SIZE", lambda env: "-" if env["size_bytes"] is None else format_size(env["size_bytes"]), right=True),
-    Column("BUILT ON", _builder),
-    Column("CURRENT ON", _holders, wraps=True),
-]
-_VERSIONS = [
-    Column("VERSION", lambda each: f"{each['version']}{'*' if each['current'] else ''}"),
-    Column("SAVED", lambda each: date(each["at"])),
-    Column("BY", lambda each: each["by"] or "-"),
-    Column("SIZE", lambda each: format_size(each["size_bytes"]), right=True),
-    Column("NODES", lambda each: ", ".join(each["nodes"]) or "-"),
-    Column("MESSAGE", lambda each: each["message"], wraps=True),
-]

@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, print_json, print_line, say
+from agentless.cli.arguments import Json
+from agentless.cli.client import client
 from agentless.cli.envs.progress import follow
+from agentless.cli.output import print_json, print_line, say
 from agentless.errors import UsageError
 from agentless.model.images.env import check_name, parse_ref
 from agentless.model.units import counted, format_size

@@ -1,4 +1,4 @@
-"""How an operation on an env goes on: words, the output of a build, and a bar for each node on a terminal."""
+"""Shows how far an operation on an env is: messages, build output, and a bar per node on a terminal."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from agentless.cli.common import say
+from agentless.cli.output import say
 from agentless.errors import ControllerError
 from agentless.model.text import printable, printable_lines
 from agentless.model.units import format_duration, format_size
 
 
 def follow(lines: Iterable[dict[str, Any]], interrupted: str) -> dict[str, Any]:
-    """Show the lines as they come, and give the last one; with Ctrl-C say what remains."""
+    """Print the lines as they arrive and return the last one; Ctrl-C prints what remains."""
     try:
         with contextlib.closing(_bars()) as bars:
             next(bars)
@@ -23,7 +23,7 @@ def follow(lines: Iterable[dict[str, Any]], interrupted: str) -> dict[str, Any]:
                     case "say":
                         say(line["text"])
                     case "output":
-                        # It may colour its words, on a terminal only.
+                        # The build may use colours, on a terminal only.
                         print(  # noqa: T201
                             line["text"] if sys.stdout.isatty() else printable_lines(line["text"]), end="", flush=True
                         )
@@ -38,7 +38,7 @@ def follow(lines: Iterable[dict[str, Any]], interrupted: str) -> dict[str, Any]:
 
 
 def _bars() -> Any:
-    """Takes progress and shows it: a bar for each node, on a terminal only."""
+    """Receives progress and draws a bar for each node, on a terminal only."""
     if not sys.stderr.isatty():
         while True:
             yield
@@ -71,7 +71,7 @@ def _words(line: dict[str, Any]) -> str:
 
 
 def rows(found: dict[str, Any]) -> Iterator[str]:
-    """What was removed, and what stays and why."""
+    """What was removed, a line each. Prints what stays, and why."""
     for each in found["removed"]:
         yield f"{each['node']}: {each['what']}"
     for each in found["stays"]:

@@ -1,4 +1,4 @@
-"""`agentless cp`: files and folders, between here and a node or the container of a task."""
+"""`agentless cp`: files and folders between here and a node, or the container of a task."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Annotated
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import client, say
+from agentless.cli.client import client
+from agentless.cli.output import say
 from agentless.model.text import printable
 from agentless.model.units import format_size
 
 _EVERY = 0.2
-"""Seconds between two changes of the line that shows how far it is."""
+"""Seconds between two updates of the progress line."""
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(cp)
 
 
@@ -58,7 +58,7 @@ def cp(
 
 
 class _Meter:
-    """One line on the terminal for each thing that is copied."""
+    """A progress line on the terminal for each source."""
 
     def __init__(self) -> None:
         self._shows = sys.stderr.isatty()

@@ -1,4 +1,4 @@
-"""The verbs about volumes: what tasks keep on a node."""
+"""The verbs about volumes: data of tasks that stays on a node."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, named, print_json, print_line, say
+from agentless.cli.arguments import Json, path_words
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line, say
 from agentless.cli.table import Column, show
 from agentless.errors import UsageError
 from agentless.model.units import format_size
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the group."""
     group = typer.Typer(no_args_is_help=True, help="What tasks keep on a node beyond their own end.")
     group.command()(create)
     group.command("list")(show_list)
@@ -23,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(group, name="volume")
 
 
-_Name = Annotated[str, typer.Argument(metavar="NAME", callback=named, autocompletion=complete.volumes)]
+_Name = Annotated[str, typer.Argument(metavar="NAME", callback=path_words, autocompletion=complete.volumes)]
 
 
 def create(

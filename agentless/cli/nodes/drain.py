@@ -1,4 +1,4 @@
-"""`agentless nodes drain` and `resume`: take a node out for a while, and let it in again."""
+"""`agentless nodes drain` and `resume`: start nothing new on a node, and end that."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.app import complain
-from agentless.cli.common import client, named, print_line, say
+from agentless.cli.arguments import NodeArgument, path_words
+from agentless.cli.client import client
+from agentless.cli.output import print_line, say
 from agentless.client.client import Client
 from agentless.errors import AgentlessError
 
-_Node = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=named)]
-_Nodes = Annotated[list[str], typer.Argument(metavar="NODE...", autocompletion=complete.nodes, callback=named)]
+_Nodes = Annotated[list[str], typer.Argument(metavar="NODE...", autocompletion=complete.nodes, callback=path_words)]
 
 
 def drain(
@@ -37,8 +38,8 @@ def drain(
             drained[node] = _what_runs(found)
             print_line(f"{node}: drained, {drained[node]}")
     try:
-        for node, told in drained.items() if wait else ():
-            _until_empty(served, node, told)
+        for node, said in drained.items() if wait else ():
+            _until_empty(served, node, said)
     except KeyboardInterrupt:
         say("", f"Still drained: {', '.join(drained)}. Let in again: agentless nodes resume NODE")
         raise
@@ -47,7 +48,7 @@ def drain(
 
 def resume(
     context: typer.Context,
-    node: _Node,
+    node: NodeArgument,
     gpu: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Only this GPU, which was found to be unhealthy.")
     ] = None,
@@ -64,14 +65,14 @@ def resume(
         )
 
 
-def _until_empty(served: Client, node: str, told: str) -> None:
-    """Wait until no task lives there; `told` is what was said of it last."""
+def _until_empty(served: Client, node: str, said: str) -> None:
+    """Wait until no task runs there; `said` is what was printed about it last."""
     for found in served.until_empty(node):
         if found["tasks"] == 0:
             print_line(f"{node}: empty")
-        elif (words := _what_runs(found)) != told:
+        elif (words := _what_runs(found)) != said:
             say(f"{node}: {words}")
-            told = words
+            said = words
 
 
 def _what_runs(node: dict[str, Any]) -> str:

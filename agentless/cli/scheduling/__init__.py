@@ -1,1 +1,1 @@
-"""Verbs about the queue and the calendar."""
+"""Verbs about the queue and reservations."""

@@ -1,25 +1,43 @@
-"""`agentless explain`: why a task does not start, what would help, and what would become of one."""
+"""`agentless explain`: why a task is pending, what would help, and what would happen to a new one."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import replace
+from typing import Annotated, Any, Unpack
 
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, named, print_json, print_line
+from agentless.cli.arguments import Json, path_words
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line
+from agentless.cli.submit.with_options import with_options
 from agentless.client.client import Client
 from agentless.client.http import RequestFailed
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.nodes.node import naming
-from agentless.rules.submit.options import Options, Outside, submission
+from agentless.rules.submit.options import OPTIONS, Option, Options
+from agentless.rules.submit.submission import Outside, submission
+
+_NEEDS = (
+    "gpus", "gpu_memory", "gpu_type", "gpu_share", "node", "exclude", "on", "cores", "memory", "exclusive",
+    "share", "policy", "priority", "owner", "time_limit", "signal_before", "stop_grace",
+)  # fmt: skip
+"""The options of a submit that decide where and when a task starts, in the order of the help."""
+
+
+def _of_explain(name: str) -> Option:
+    """The option without the default of `submit`: `explain` asks only for what is given."""
+    option = OPTIONS[name]
+    words = "What if, as in submit; so are the others." if name == _NEEDS[0] else ""
+    return replace(option, help=words, default=None if option.argument_type is not bool else False)
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(explain)
 
 
+@with_options(as_json=[_of_explain(name) for name in _NEEDS])
 def explain(
     context: typer.Context,
     task: Annotated[
@@ -28,59 +46,29 @@ def explain(
             metavar="[TASK|TARGET]",
             help="A task that waits; or what one would want, like 2xA100:40G or node1::0.",
             autocompletion=complete.tasks,
-            callback=named,
+            callback=path_words,
             show_default=False,
         ),
     ] = None,
     target: Annotated[
         str | None, typer.Option("--target", "-t", metavar="TARGET", help="A target, also if a task is called so.")
     ] = None,
-    gpus: Annotated[int | None, typer.Option(metavar="N", help="What if, as in submit; so are the others.")] = None,
-    gpu_memory: Annotated[str | None, typer.Option(metavar="SIZE")] = None,
-    gpu_type: Annotated[str | None, typer.Option(metavar="TYPE,...")] = None,
-    gpu_share: Annotated[int | None, typer.Option(metavar="N")] = None,
-    node: Annotated[list[str] | None, typer.Option(autocompletion=complete.nodes)] = None,
-    exclude: Annotated[list[str] | None, typer.Option(metavar="NODE", autocompletion=complete.nodes)] = None,
-    on: Annotated[list[str] | None, typer.Option(metavar="LABEL=VALUE")] = None,
-    cores: Annotated[float | None, typer.Option()] = None,
-    memory: Annotated[str | None, typer.Option(metavar="SIZE")] = None,
-    exclusive: Annotated[bool, typer.Option("--exclusive")] = False,
-    share: Annotated[bool, typer.Option("--share")] = False,
-    policy: Annotated[str | None, typer.Option()] = None,
-    priority: Annotated[int | None, typer.Option(metavar="N")] = None,
-    owner: Annotated[str | None, typer.Option(metavar="NAME")] = None,
-    time_limit: Annotated[str | None, typer.Option(metavar="TIME")] = None,
-    signal_before: Annotated[str | None, typer.Option(metavar="TIME")] = None,
-    stop_grace: Annotated[str | None, typer.Option(metavar="TIME")] = None,
+    *,
     as_json: Json = False,
+    **options: Unpack[Options],
 ) -> None:
     """Say why a task does not start: what stands in the way on each node, what would help, and when it will start.
 
     Without a task, what would become of one: agentless explain 2x:40G --time-limit 2h
     """
-    options = Options(
-        gpus=gpus,
-        gpu_memory=gpu_memory,
-        gpu_type=gpu_type,
-        gpu_share=gpu_share,
-        node=node,
-        exclude=exclude,
-        on=on,
-        cores=cores,
-        memory=memory,
-        exclusive=exclusive,
-        share=share,
-        policy=policy,
-        priority=priority,
-        owner=owner,
-        time_limit=time_limit,
-        signal_before=signal_before,
-        stop_grace=stop_grace,
-    )
     found = _found(client(context), task, target, options)
     if as_json:
         print_json(found)
-        return
+    else:
+        _print(found)
+
+
+def _print(found: Any) -> None:
     print_line(found["summary"])
     for name in dict.fromkeys((*(each["node"] for each in found["obstacles"]), *found["remedies"])):
         for obstacle in found["obstacles"]:
@@ -93,7 +81,7 @@ def explain(
 
 
 def _found(served: Client, word: str | None, target: str | None, options: Options) -> Any:
-    """What there is to say of a task, or of what would become of one."""
+    """The answer about a task, or about one that could be submitted."""
     asked = any(value is not None and value is not False for value in options.values())
     if word is None and target is None and not asked:
         raise UsageError("name a task that waits, or say what one would want: agentless explain 2x:40G")
@@ -104,7 +92,7 @@ def _found(served: Client, word: str | None, target: str | None, options: Option
     try:
         return served.get(f"/v1/tasks/{word}/explain")
     except RequestFailed as error:
-        # Any word might be the name of a node; this one was meant as a target if it looks like one, or if it is one.
+        # Any word may be the name of a node: it is a target if it looks like one, or if there is one.
         if error.error != "NotFound":
             raise
         try:

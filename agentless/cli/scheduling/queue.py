@@ -1,4 +1,4 @@
-"""`agentless queue`: who waits, for what, and until when."""
+"""`agentless queue`: the pending tasks, what they need, and when they start."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, TaskArgument, client, print_json, print_line, say
+from agentless.cli.arguments import Json, TaskArgument
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line, say
 from agentless.cli.table import Column, show
-from agentless.client.words import starts, where, why, words
+from agentless.client.words import command_line, starts, where, why
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
     group = typer.Typer(
         help="Show who waits, or give one of them another place (marked *).", invoke_without_command=True
     )
@@ -96,7 +97,7 @@ def _columns_for(found: list[dict[str, Any]]) -> list[Column]:
         Column("WANTS", where),
         Column("PRIORITY", lambda task: "" if alike else str(task["priority"]), right=True),
         Column("STARTS", lambda task: starts(task) or "not known"),
-        Column("COMMAND", words, flexible=True),
+        Column("COMMAND", command_line, flexible=True),
         Column("REASON", why, wraps=True),
     ]
 

@@ -1,4 +1,4 @@
-"""The verbs of the calendar: reserve, reservations, unreserve."""
+"""The verbs about reservations: reserve, reservations, unreserve."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import typer
 
 from agentless.cli import complete
 from agentless.cli.app import complain
-from agentless.cli.common import Json, client, named, print_json, print_line, say
+from agentless.cli.arguments import Json, path_words
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line, say
 from agentless.cli.table import Column, show
 from agentless.client.words import date, local, place
 from agentless.errors import AgentlessError, UsageError
@@ -19,7 +21,6 @@ _WHEN = "2026-11-22T08:00 (local time), 2026-11-22T08:00Z, 2h from now, or now."
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
     app.command()(reserve)
     app.command()(reservations)
     app.command()(unreserve)
@@ -90,7 +91,7 @@ def unreserve(
             metavar="ID...",
             help="As agentless reservations shows it.",
             autocompletion=complete.reservations,
-            callback=named,
+            callback=path_words,
         ),
     ],
     as_json: Json = False,

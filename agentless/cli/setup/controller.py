@@ -1,18 +1,18 @@
-"""The verbs about the controller itself: run, status, stop."""
+"""The verbs about the controller: run, status, stop."""
 
 from __future__ import annotations
 
 import typer
 
 from agentless import paths
-from agentless.cli.common import Json, print_json, print_line
+from agentless.cli.arguments import Json
+from agentless.cli.output import print_json, print_line
 from agentless.client.client import Client
 from agentless.client.words import local
 from agentless.errors import ControllerError
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the group."""
     group = typer.Typer(help="The background process: it starts by itself and leaves when idle.", no_args_is_help=True)
     group.command()(run)
     group.command()(status)
@@ -77,7 +77,7 @@ def stop() -> None:
 
 
 def _has_ended() -> bool:
-    """Wait up to 15 s for the lock that a controller holds while it lives: a dead one that nobody collected is gone."""
+    """Wait up to 15 s for the lock that a live controller holds. A zombie has a process id, but no lock."""
     import fcntl
     import time
 

@@ -1,4 +1,4 @@
-"""`agentless dashboard` and `agentless top`: the whole cluster on a screen, in this terminal or in a browser."""
+"""`agentless dashboard` and `agentless top`: the whole cluster, in this terminal or in a browser."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Annotated
 
 import typer
 
-from agentless.cli.common import client
+from agentless.cli.client import client
 from agentless.client.client import Client
 from agentless.errors import UsageError
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
     app.command()(dashboard)
     app.command()(top)
 
@@ -36,7 +35,7 @@ def dashboard(
     if web:
         from agentless.web import server
 
-        Client.found(inventory)  # that there is none is said here, not in each browser
+        Client.found(inventory)  # a missing inventory is an error here, not in each browser
         server.run(app_command(inventory, read_only), port)
         return
     if port:
@@ -50,7 +49,7 @@ def top(context: typer.Context) -> None:
 
 
 def app_command(inventory: Path | None, read_only: bool) -> list[str]:
-    """What starts the same dashboard for one visitor; folder and environment say the rest, and are the same."""
+    """The command that starts the same dashboard for one visitor, in the same folder and environment."""
     named = ["--inventory", str(inventory)] if inventory else []
     return [sys.executable, "-m", "agentless", *named, "dashboard", *(["--read-only"] if read_only else [])]
 

@@ -1,4 +1,4 @@
-"""`agentless demo`: the main job on three simulated nodes, each step with the command that a user would type."""
+"""`agentless demo`: a tour on three simulated nodes, each step with the command that you would type."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ _NODES = "8,4,1"
 
 
 class DemoFailed(AgentlessError):
-    """The simulation did not do what it should."""
+    """The simulation did not behave as expected."""
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(demo)
 
 
@@ -52,9 +51,9 @@ def demo(
 
 @contextlib.contextmanager
 def _fleet(root: Path) -> Iterator[tuple[dict[str, str], IO[str]]]:
-    """The simulated nodes in a process of their own, which ends when its stdin does: whatever becomes of us.
+    """Run the simulated nodes in a process that ends when its stdin closes, even if this one is killed.
 
-    Gives the environment variables that make another shell use them, and where lines go that unplug one.
+    Yields the environment variables for another shell, and a file for the lines that unplug a node.
     """
     command = [sys.executable, "-m", "agentless.demo", str(root / "fleet"), "--nodes", _NODES]
     with subprocess.Popen(
@@ -138,7 +137,7 @@ def _walk(environment: dict[str, str]) -> None:
 
 
 def _offer(environment: dict[str, str], variables: dict[str, str]) -> None:
-    """The dashboard, with something to see."""
+    """Offer the dashboard, with some tasks to see."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return
     print("\nOr look at these three first: Enter opens the dashboard, q in it leaves. In another shell,")

@@ -1,4 +1,4 @@
-"""The verbs about the inventory file: init, and the schema for editors."""
+"""The verbs about the inventory file: init, schema, check."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 
 from agentless import paths
-from agentless.cli.common import print_json, print_line, say
+from agentless.cli.output import print_json, print_line, say
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
     app.command()(init)
     group = typer.Typer(help="About the inventory file.", no_args_is_help=True)
     group.command()(schema)

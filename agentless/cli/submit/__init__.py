@@ -1,1 +1,1 @@
-"""Verbs that start something: submit, run, span."""
+"""The verbs that start tasks: submit and run."""

@@ -1,40 +1,33 @@
-"""`agentless run`: the current folder, on GPUs, as if they were here."""
+"""`agentless run`: run a command on GPUs in the current folder, and bring back what it changed."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 import typer
 
-from agentless.cli.common import client
-from agentless.cli.submit.command import WithCommand, command_of
-from agentless.cli.submit.submit import check_targets, options_of, post, report, submit
+from agentless.cli.client import client
+from agentless.cli.command import WithCommand, command_of
+from agentless.cli.submit.report import report
+from agentless.cli.submit.submit import check_targets, post, submit
 from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
 from agentless.paths import current_dir
-from agentless.rules.submit.options import Outside, submission
+from agentless.rules.submit.options import OPTIONS, Options
 from agentless.rules.submit.run import in_folder, needs_nothing
+from agentless.rules.submit.submission import Outside, submission
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("run", cls=WithCommand)(_like_submit(run))
+    app.command("run", cls=WithCommand)(run)
 
 
-def _like_submit(verb: Callable[..., int]) -> Callable[..., int]:
-    """With the arguments and options of a submit."""
-    documented = verb.__doc__
-    like = wraps(submit)(verb)
-    like.__doc__ = documented
-    return like
-
-
-def run(context: typer.Context, **given: Any) -> int:
+@wraps(submit, assigned=("__annotations__",))
+def run(context: typer.Context, *, dry_run: bool, as_json: bool, **given: Any) -> int:
     """Run a command on GPUs as if they were here: with this folder, its output on this screen, its exit code as ours.
 
     The folder goes along as it is now (without what .gitignore leaves out), and what the command makes or changes in it
@@ -44,7 +37,8 @@ def run(context: typer.Context, **given: Any) -> int:
 
     agentless run --gpus 2 --image pytorch/pytorch -- torchrun --nproc-per-node 2 train.py
     """
-    targets, options = options_of(given)
+    targets = [*(given["targets"] or []), *(given["more_targets"] or [])]
+    options: Options = {name: value for name, value in given.items() if name in OPTIONS}  # type: ignore[assignment]
     check_targets(context, targets)
     if not command_of(context):
         raise UsageError("no command: write it after '--', for example: agentless run -- python train.py")
@@ -55,8 +49,8 @@ def run(context: typer.Context, **given: Any) -> int:
     asked = submission(command_of(context), targets, options, Outside(time.time(), os.environ, read_lines, folder))
     asked = in_folder(asked, folder)
     follow = len(asked.sweep) * max(1, len(targets)) == 1
-    starts = post(served, asked, dry_run=given["dry_run"])
-    return report(served, asked, starts, wait=True, follow=follow, as_json=given["as_json"], dry_run=given["dry_run"])
+    starts = post(served, asked, dry_run=dry_run)
+    return report(served, asked, starts, wait=True, follow=follow, as_json=as_json, dry_run=dry_run)
 
 
 def _has_gpus(served: Client, nodes: list[str] | None) -> bool:

@@ -1,4 +1,4 @@
-"""What the start of a task has come to, like bringing its env to the node, on a terminal while somebody waits."""
+"""Shows the steps of a start, such as bringing its env to the node, while somebody waits at a terminal."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from agentless.errors import AgentlessError
 from agentless.model.text import printable
 
 Concerns = Callable[[dict[str, Any]], bool]
-"""Whether an event is about one of the tasks that somebody waits for."""
+"""Whether an event is about one of the awaited tasks."""
 
 
 @contextlib.contextmanager
 def showing(served: Client, concerns: Concerns) -> Iterator[None]:
-    """Show it in a line that changes, for the tasks that this concerns; only on a terminal."""
+    """Show the steps of these tasks in a line that is overwritten, on a terminal only."""
     if not sys.stderr.isatty() or not served.is_running():
         yield
         return

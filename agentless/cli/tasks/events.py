@@ -1,4 +1,4 @@
-"""`agentless events`: every change of state with its cause, as it is recorded and as it happens."""
+"""`agentless events`: every change of state with its cause, from the record and as it happens."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import Json, client, moment, named, print_json, print_line, say
+from agentless.cli.arguments import Json, moment, path_words
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line, say
 from agentless.client.words import where
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(events)
 
 
@@ -21,7 +22,7 @@ def events(
     context: typer.Context,
     task: Annotated[
         str | None,
-        typer.Argument(metavar="[TASK]", help="Only this task's.", autocompletion=complete.tasks, callback=named),
+        typer.Argument(metavar="[TASK]", help="Only this task's.", autocompletion=complete.tasks, callback=path_words),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay for what happens from now on.")] = False,
     last: Annotated[

@@ -1,4 +1,4 @@
-"""`agentless logs`: a task's two streams, to the two streams they belong to."""
+"""`agentless logs`: the stdout and stderr of a task, to ours."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Annotated, Any, BinaryIO
 import typer
 
 from agentless.cli.app import complain
-from agentless.cli.common import TaskArguments, client, moment, say
-from agentless.cli.submit.batch import BatchOption, chosen, members
+from agentless.cli.arguments import TaskArguments, moment
+from agentless.cli.client import client
+from agentless.cli.output import say
+from agentless.cli.tasks.batch import BatchOption, chosen, members
 from agentless.client.client import Client
 from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import first_try
@@ -19,7 +21,6 @@ from agentless.model.text import printable
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(logs)
 
 
@@ -58,9 +59,9 @@ def logs(
 def copy_log(
     served: Client, task: str, query: Mapping[str, Any], streams: Container[int] = (1, 2), *, patient: bool = False
 ) -> None:
-    """Copy a log to stdout and stderr as it arrives, and what the controller notes of it to stderr.
+    """Copy a log to stdout and stderr as it arrives; notes of the controller go to stderr.
 
-    `patient`: one that is followed begins as soon as its node answers.
+    `patient`: with `follow`, wait for a node that does not answer.
     """
     try:
         for fd, data in _frames(served, task, query, patient=patient):

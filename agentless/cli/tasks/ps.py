@@ -6,14 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.common import Json, client, print_json, say
-from agentless.cli.submit.batch import parameters_of
+from agentless.cli.arguments import Json
+from agentless.cli.client import client
+from agentless.cli.output import print_json, say
 from agentless.cli.table import Column, show
-from agentless.client.words import process_words, ran, state, where, why, words
+from agentless.cli.tasks.batch import parameters_of
+from agentless.client.words import command_line, process_words, ran, state, where, why
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(ps)
 
 
@@ -55,6 +56,6 @@ def columns_for(found: list[dict[str, Any]]) -> list[Column]:
         Column("NAME", lambda task: task["name"] or ""),
         Column("OWNER", lambda task: "" if mine else task["owner"]),
         *(parameters_of(found) if len({task["batch"] for task in found}) == 1 else []),
-        Column("COMMAND", words, flexible=True),
+        Column("COMMAND", command_line, flexible=True),
         Column("REASON", why, wraps=True),
     ]

@@ -1,4 +1,4 @@
-"""`agentless recover`: take back the tasks that the nodes carry and nobody here remembers."""
+"""`agentless recover`: take back tasks that are on the nodes and not in the state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.common import Json, client, print_json, say
+from agentless.cli.arguments import Json
+from agentless.cli.client import client
+from agentless.cli.output import print_json, say
 from agentless.cli.table import show
 from agentless.cli.tasks.ps import columns_for
 from agentless.errors import Refused, UsageError
@@ -15,7 +17,6 @@ from agentless.rules.images.envs import assumed_words
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(recover)
 
 
@@ -69,7 +70,7 @@ def recover(
 
 
 def _chosen(found: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any]]:
-    """Those of the tasks that are named, all when none is. Raises UsageError for a name that means none or several."""
+    """The named tasks, or all if none is named; raises UsageError for a name of none or several."""
     chosen = dict[str, dict[str, Any]]()
     for name in names:
         meant = [task for task in found if task["id"] == name] or [t for t in found if t["id"].startswith(name)]
@@ -81,7 +82,7 @@ def _chosen(found: list[dict[str, Any]], names: list[str]) -> list[dict[str, Any
 
 
 def _in_full(task: str, spec: dict[str, Any]) -> list[str]:
-    """All that a spec asks for, as YAML, whose quotes leave no control character as it is; no defaults."""
+    """All fields of a spec that are not defaults, as YAML, whose quotes escape control characters."""
     import yaml
     from pydantic import TypeAdapter
 

@@ -6,15 +6,15 @@ import contextlib
 
 import typer
 
-from agentless.cli.common import TaskArgument, client
-from agentless.cli.submit.command import WithCommand, command_of
+from agentless.cli.arguments import TaskArgument
+from agentless.cli.client import client
+from agentless.cli.command import WithCommand, command_of
 from agentless.client.http import RequestFailed
 from agentless.client.terminal import TerminalSession, raw, standard
 from agentless.errors import AgentlessError, NoAnswer
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command(cls=WithCommand)(shell)
 
 

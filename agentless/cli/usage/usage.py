@@ -1,4 +1,4 @@
-"""`agentless usage`: who has had how much of the GPUs, and how busy they were."""
+"""`agentless usage`: GPU-hours by owner, node or batch, and how busy the GPUs were."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.common import Json, client, moment, print_json, print_line, say
+from agentless.cli.arguments import Json, moment
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line, say
 from agentless.cli.table import Column, show
 from agentless.cli.usage.chart import bars
 from agentless.client.words import or_dash
@@ -21,7 +23,6 @@ from agentless.rules.usage.periods import period_of, periods
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command()(usage)
 
 

@@ -32,7 +32,7 @@ from agentless.model.files.task_files import (
     rows_of,
 )
 from agentless.rules.files.gitignore import Ignored
-from agentless.rules.submit.options import Submission
+from agentless.rules.submit.submission import Submission
 from agentless.stores import private
 
 _PIECE = 1 << 20

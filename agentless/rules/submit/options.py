@@ -1,346 +1,240 @@
-"""The options of a submit, under the names that the command line and Python have for them, and how each is read.
+"""The options of a submit, each declared once.
 
-An option is one line of `Options`. Its kind says what may be written there and how that is read; its name says where it
-goes: to the field of that name of a TaskSpec, of its needs or of its terms, or to the plural of that name for what may
-be given several times.
+An option is one entry of `Options`: the name and the type that Python has for it, and an `Option` with the rest.
+`OPTIONS` holds the same as values. The parameters of `submit`, `run` and `explain`, the fields of the dashboard's form
+and the checks of a submission are made from it.
+
+Its name says where a value goes: to the field of that name of a TaskSpec, of its needs or of its terms, or to the
+plural of that name for what may be given several times.
 """
+# No `from __future__ import annotations`: the annotations are evaluated once, as part of the class.
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from datetime import datetime, timedelta
-from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Annotated, Any, Literal, TypedDict, get_args, get_type_hints
 
 from agentless.errors import UsageError
-from agentless.model.files.task_files import Output, Upload
-from agentless.model.moment import check_future, parse_future
-from agentless.model.owner import check_owner
-from agentless.model.scheduling.needs import Needs, parse_gpu_types
-from agentless.model.tasks.spec import (
-    Mount,
-    TaskSpec,
-    Volume,
-    check_secrets,
-    check_spec,
-    on_targets,
-    parse_mount,
-    parse_volume,
-    without_zeros,
+from agentless.rules.submit.kinds import (
+    Endings,
+    GpuMemory,
+    GpuTypes,
+    Memory,
+    Mounts,
+    Nodes,
+    Outputs,
+    Owner,
+    Pairs,
+    Policy,
+    ShmSize,
+    Signal,
+    Time,
+    Uploads,
+    Volumes,
 )
-from agentless.model.tasks.terms import Terms, parse_retry_on, parse_signal
-from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, parse_duration, parse_size
-from agentless.rules.files.task_files import brought_to, located, parse_output, parse_upload
-from agentless.rules.submit.spans import Combination, expand
-from agentless.rules.views.nearest import nearest
 
-Number = TypeVar("Number", int, float)
-
-
-def seconds(value: float | str | timedelta, option: str) -> float:
-    """Seconds of a time: a number is seconds, a text is read as `parse_duration` does."""
-    return value.total_seconds() if isinstance(value, timedelta) else _quantity(parse_duration, value, option)
-
-
-def _size(of: Sizes) -> Callable[[float | str, str], int]:
-    return lambda value, option: _quantity(lambda text: parse_size(text, of), value, option)
-
-
-def _quantity(parse: Callable[[str], Number], value: float | str, option: str) -> Number:
-    try:
-        return parse(str(value))
-    except UsageError as error:
-        raise UsageError(f"{option} {error}") from None
-
-
-def _gpu_types(value: str | Iterable[str], option: str) -> tuple[str, ...]:
-    return parse_gpu_types(",".join(texts(value, option)))
-
-
-def _text(value: str, option: str) -> str:
-    (found,) = texts((value,), option)
-    return found
-
-
-def _signal(value: str, option: str) -> str:
-    return parse_signal(_text(value, option))
-
-
-def _retry_on(value: str | Iterable[str], option: str) -> tuple[str, ...]:
-    return parse_retry_on(",".join(texts(value, option)))
-
-
-def _owner(value: str, option: str) -> str:
-    return check_owner(_text(value, option), option)
-
-
-def _policy(value: str, option: str) -> str:
-    return _text(value, option).replace("-", "_")
-
-
-def _mounts(value: str | Iterable[str], option: str) -> tuple[Mount, ...]:
-    return tuple(map(parse_mount, texts(value, option)))
-
-
-def _uploads(value: str | Iterable[str], option: str) -> tuple[Upload, ...]:
-    return tuple(map(parse_upload, texts(value, option)))
-
-
-def _outputs(value: str | Iterable[str], option: str) -> tuple[Output, ...]:
-    return tuple(map(parse_output, texts(value, option)))
-
-
-def _volumes(value: str | Iterable[str], option: str) -> tuple[Volume, ...]:
-    return tuple(map(parse_volume, texts(value, option)))
-
-
-def texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
-    """One text, or several; raises UsageError for anything else."""
-    found = (value,) if not isinstance(value, Iterable) or isinstance(value, str) else tuple(value)
-    for text in found:
-        if not isinstance(text, str):
-            raise UsageError(f"{option} takes a text, not {text!r}")
-    return found
-
-
-def _nodes(value: str | Iterable[str], option: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(texts(value, option)))
-
-
-def _pairs(value: Mapping[str, str] | str | Iterable[str], option: str) -> dict[str, str]:
-    if isinstance(value, Mapping):
-        texts((*value.keys(), *value.values()), option)
-        return dict(value)
-    found = dict[str, str]()
-    for text in texts(value, option):
-        key, equals, word = text.partition("=")
-        if not equals or not key:
-            raise UsageError(f"{option} {text!r}: write KEY=VALUE")
-        if found.setdefault(key, word) != word:
-            raise UsageError(f"{option} {key} is given twice, as {found[key]} and as {word}")
-    return found
-
-
-Time = Annotated[float | str | timedelta | None, seconds]
-"""Seconds, or a text like `8h`."""
-Memory = Annotated[int | str | None, _size(MEMORY)]
-"""A text like `16GiB`, or megabytes; so are the other sizes."""
-ShmSize = Annotated[int | str | None, _size(SHM)]
-GpuMemory = Annotated[int | str | None, _size(GPU_MEMORY)]
-GpuTypes = Annotated[str | Iterable[str] | None, _gpu_types]
-Signal = Annotated[str | None, _signal]
-Endings = Annotated[str | Iterable[str] | None, _retry_on]
-Policy = Annotated[str | None, _policy]
-Owner = Annotated[str | None, _owner]
-Nodes = Annotated[str | Iterable[str] | None, _nodes]
-Mounts = Annotated[str | Iterable[str] | None, _mounts]
-Uploads = Annotated[str | Iterable[str] | None, _uploads]
-Outputs = Annotated[str | Iterable[str] | None, _outputs]
-Volumes = Annotated[str | Iterable[str] | None, _volumes]
-Pairs = Annotated[Mapping[str, str] | str | Iterable[str] | None, _pairs]
-"""A mapping, or texts like `rack=a`."""
-
+PLACEMENT, QUEUE, LIMITS, RETRIES = "Placement", "Queue", "Limits", "Retries"
+CONTAINER, FILES, TASK = "Container", "Files and variables", "Task"
 
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True or False"}
 
 
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What is known of an option besides its name and type, which `OPTIONS` fills in.
+
+    `default` is what the command line passes when the option is left out. `hint` is what a form shows in the empty
+    field. `completes` says which names a shell may offer.
+    """
+
+    group: str
+    help: str
+    metavar: str | None = None
+    default: str | int | None = None
+    flags: tuple[str, ...] = ()
+    many: bool = False
+    completes: Literal["nodes", "envs"] | None = None
+    hint: str = ""
+    name: str = ""
+    types: tuple[type, ...] = ()
+    reader: Callable[[Any, str], Any] | None = None
+
+    @property
+    def flag(self) -> str:
+        """The name on the command line, with its dashes."""
+        return self.flags[0]
+
+    @property
+    def argument_type(self) -> type:
+        """The type of one value on the command line, where a reader reads text."""
+        return self.types[0] if self.reader is None else str
+
+    def read(self, value: Any) -> Any:
+        """The value as a spec has it; raises UsageError that begins with the flag."""
+        if self.reader is not None:
+            return self.reader(value, self.flag)
+        is_flag = isinstance(value, bool) and bool not in self.types  # to Python, True is a number
+        if is_flag or not isinstance(value, (*self.types, int) if float in self.types else self.types):
+            raise UsageError(f"{self.flag} takes {_WORDS[self.types[0]]}, not {value!r}")
+        return value
+
+
 class Options(TypedDict, total=False):
-    """What may be asked for at a submit besides the targets; None is the same as not to ask."""
+    """The options of a submit; None is the same as leaving one out."""
 
-    gpus: int | None
-    gpu_memory: GpuMemory
-    gpu_share: int | None
-    gpu_type: GpuTypes
-    node: Nodes
-    exclude: Nodes
-    on: Pairs
-    exclusive: bool
-    policy: Policy
-    priority: int | None
-    time_limit: Time
-    signal: Signal
-    signal_before: Time
-    at: str | datetime | None
-    after: Time
-    retries: int
-    retry_on: Endings
-    backoff: Time
-    max_parallel: int | None
-    zipped: bool
-    owner: Owner
-    image: str | None
-    container: str | None
-    pull: str | None
-    name: str | None
-    cores: float | None
-    memory: Memory
-    shm_size: ShmSize
-    env: Pairs
-    secret_env: Pairs
-    mount: Mounts
-    upload: Uploads
-    output: Outputs
-    volume: Volumes
-    workdir: str | None
-    user: str | None
-    network: str | None
-    privileged: bool
-    share: bool
-    stop_grace: Time
-    label: Pairs
-    wait_for: Time
-    no_queue: bool
+    gpus: Annotated[int | None, Option(PLACEMENT, "Any N GPUs, on one node; 0: none.", "N")]
+    gpu_memory: Annotated[
+        GpuMemory, Option(PLACEMENT, "Memory of each GPU, free and in all, like 40G; a number alone is MB.", "SIZE")
+    ]
+    gpu_share: Annotated[
+        int | None,
+        Option(PLACEMENT, "Up to N tasks on each GPU, if all are willing; needs --gpu-memory.", "N", default=1),
+    ]
+    gpu_type: Annotated[GpuTypes, Option(PLACEMENT, "The best first: A100,H100 or RTX*.", "TYPE,...")]
+    node: Annotated[
+        Nodes,
+        Option(
+            PLACEMENT,
+            "Only this node; several: any of them.",
+            many=True,
+            completes="nodes",
+            hint="only this node; several: any of them",
+        ),
+    ]
+    exclude: Annotated[Nodes, Option(PLACEMENT, "Not on this node.", "NODE", many=True, completes="nodes")]
+    on: Annotated[Pairs, Option(PLACEMENT, "Only on nodes with this label.", "LABEL=VALUE", many=True)]
+    exclusive: Annotated[bool, Option(PLACEMENT, "With no other task on the node.")]
+    policy: Annotated[
+        Policy, Option(PLACEMENT, "Which node of those that do: pack, spread, best_fit, ...; default: inventory.")
+    ]
+    priority: Annotated[
+        int | None,
+        Option(QUEUE, "Higher ones come first; -1000 to 1000.", "N", default=0, hint="-1000 to 1000"),
+    ]
+    time_limit: Annotated[
+        Time,
+        Option(
+            LIMITS,
+            "How long it may run; short ones may fill gaps in the queue; 0: no limit.",
+            "TIME",
+            hint="like 8h; short tasks can fill gaps in the queue",
+        ),
+    ]
+    signal: Annotated[
+        Signal,
+        Option(LIMITS, "What tells it that its time limit is over, or nearly: TERM, USR1, ...", "NAME", default="TERM"),
+    ]
+    signal_before: Annotated[
+        Time, Option(LIMITS, "So long before the limit, when it is killed; default: at it.", "TIME")
+    ]
+    at: Annotated[str | datetime | None, Option(QUEUE, "Not before: 18:30 or 2026-05-01T18:30.", "DATE")]
+    after: Annotated[Time, Option(QUEUE, "Not before so long: 30min, 2h30m.", "TIME", flags=("--in",))]
+    retries: Annotated[
+        int,
+        Option(
+            RETRIES,
+            "Try it again, up to so often, when it fails.",
+            "N",
+            default=0,
+            hint="retry up to so many times on failure",
+        ),
+    ]
+    retry_on: Annotated[Endings, Option(RETRIES, "When: failed, oom, timeout, lost, exit:CODE.", "WHAT,...")]
+    backoff: Annotated[
+        Time, Option(RETRIES, "Pause before the second try; doubled for each one more.", "TIME", default="10s")
+    ]
+    max_parallel: Annotated[int | None, Option(QUEUE, "Of this batch, at most so many at a time; 0: no limit.", "N")]
+    zipped: Annotated[
+        bool, Option(TASK, "Of several spans the first values together, then the second ones.", flags=("--zip",))
+    ]
+    owner: Annotated[Owner, Option(TASK, "Whose it is; default: $AGENTLESS_OWNER, else you, as user@host.", "NAME")]
+    image: Annotated[
+        str | None,
+        Option(
+            CONTAINER,
+            "The container image; default: the inventory's.",
+            hint="default: the inventory's; ↓ lists those in use",
+        ),
+    ]
+    container: Annotated[
+        str | None,
+        Option(CONTAINER, "The env to run in, brought to the node if need be.", "NAME[:N]", completes="envs"),
+    ]
+    pull: Annotated[
+        str | None, Option(CONTAINER, "When the --image is fetched: missing (the default), always, never.", "WHEN")
+    ]
+    name: Annotated[str | None, Option(TASK, "A name to refer to it by.", hint="to refer to the task by")]
+    cores: Annotated[float | None, Option(LIMITS, "CPU cores for it, like 4 or 0.5; 0: no limit.", hint="like 4")]
+    memory: Annotated[
+        Memory,
+        Option(
+            LIMITS,
+            "Memory for it, like 8GB or 16GiB; a number alone is MB; 0: no limit.",
+            "SIZE",
+            hint="like 16GiB",
+        ),
+    ]
+    shm_size: Annotated[
+        ShmSize, Option(LIMITS, "Size of /dev/shm, like 8G; a number alone is MB; 0: the default.", "SIZE")
+    ]
+    env: Annotated[
+        Pairs,
+        Option(
+            FILES,
+            "A variable; without =VALUE yours.",
+            "KEY[=VALUE]",
+            flags=("--env", "-e"),
+            many=True,
+            hint="one KEY=VALUE per line",
+        ),
+    ]
+    secret_env: Annotated[
+        Pairs,
+        Option(
+            FILES,
+            "The same, and its value is never shown or stored.",
+            "KEY[=VALUE]",
+            flags=("--secret-env", "-s"),
+            many=True,
+        ),
+    ]
+    mount: Annotated[
+        Mounts, Option(FILES, "A folder of the node to see in the container.", "HOST:CONT[:ro]", many=True)
+    ]
+    upload: Annotated[
+        Uploads, Option(FILES, "A file or folder of yours to have there, as it is now.", "PATH[:DEST]", many=True)
+    ]
+    output: Annotated[
+        Outputs, Option(FILES, "What to bring back when it has ended, however it did.", "PATH[:LOCAL]", many=True)
+    ]
+    volume: Annotated[
+        Volumes,
+        Option(FILES, "A volume of the node, made if it is not there; see volume.", "NAME:CONT[:ro]", many=True),
+    ]
+    workdir: Annotated[str | None, Option(CONTAINER, "Folder in the container to start in.")]
+    user: Annotated[str | None, Option(CONTAINER, "User in the container, like 1000:1000.")]
+    network: Annotated[str | None, Option(CONTAINER, "Docker network, like host or none.")]
+    privileged: Annotated[bool, Option(CONTAINER, "Full access to the node, all GPUs included.")]
+    share: Annotated[bool, Option(PLACEMENT, "Also on a GPU that a process outside agentless uses.")]
+    stop_grace: Annotated[Time, Option(LIMITS, "Between SIGTERM and SIGKILL.", "TIME", default="10s")]
+    label: Annotated[Pairs, Option(TASK, "A label to find it by.", "KEY=VALUE", many=True)]
+    wait_for: Annotated[Time, Option(QUEUE, "Give up after so long in the queue; 0: do not wait.", "TIME")]
+    no_queue: Annotated[bool, Option(QUEUE, "Start now or be refused (exit code 3).")]
 
 
-_KINDS: Mapping[str, Any] = get_type_hints(Options, include_extras=True)
-"""What is written after the colon of each, with how it is read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """What a submit needs of the world: Unix seconds, the user's variables, and the lines of files that spans name.
-
-    `folder` is the user's current one, from which uploads and outputs are named.
-    """
-
-    now: float
-    environ: Mapping[str, str]
-    read_lines: Callable[[str], Iterable[str]]
-    folder: str = "/"
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """What is sent: the spec, the targets that add to its needs, the values of its secrets.
-
-    `sweep` are the commands: one, which is that of the spec, or with spans in it all combinations. `owner` is whose
-    the tasks are, None: of the one who asks.
-    """
-
-    spec: TaskSpec
-    targets: tuple[str, ...]
-    secrets: Mapping[str, str]
-    sweep: tuple[Combination, ...]
-    owner: str | None = None
-
-    def request(self, *, dry_run: bool = False) -> dict[str, Any]:
-        """The body of `POST /v1/tasks`."""
-        varied = [each for each in self.sweep if each.parameters]
-        return {
-            "targets": list(self.targets),
-            "sweep": [{"command": each.argv, "parameters": dict(each.parameters)} for each in varied],
-            "spec": asdict(self.spec),
-            "secrets": dict(self.secrets),
-            "dry_run": dry_run,
-            "owner": self.owner,
-        }
-
-
-def submission(command: Iterable[str], targets: Iterable[str], options: Options, outside: Outside) -> Submission:
-    """Read the options, and check all that can be checked without a cluster; raises UsageError."""
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    for name in given.keys() - _KINDS.keys():
-        raise UsageError(f"there is no option {name!r}{nearest(name, _KINDS)}")
-    wanted = texts(targets, "--target")
-    if "retry_on" in given and not given.get("retries"):
-        raise UsageError("--retry-on says when to try again; say how often, too: --retries 3")
-    words = tuple(command)
-    if not all(isinstance(word, str) for word in words):
-        raise UsageError(f"a command is words, one by one, like 'python', 'train.py', and not {words!r}")
-    zipped = _read(bool, given.pop("zipped", False), "--zip")
-    sweep = expand(words, outside.read_lines, zipped=zipped)
-    secrets = _variables(given.pop("secret_env", ()), "--secret-env", outside.environ)
-    given["env"] = _variables(given.pop("env", ()), "--env", outside.environ)
-    start_at = _start_at(given.pop("at", None), given.pop("after", None), outside.now)
-    if _read(bool, given.pop("no_queue", False), "--no-queue"):
-        if "wait_for" in given:
-            raise UsageError("--no-queue is not to wait, and --wait-for to wait; leave one of them out")
-        given["wait_for"] = 0.0
-    whose = _owner(given.pop("owner"), "--owner") if "owner" in given else None
-    spec = replace(without_zeros(_spec(given)), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
-    if not (wanted or given.keys() & {"gpus", "node", "on"} or spec.cores or spec.memory or spec.needs.exclusive):
-        raise UsageError(
-            "what does it need? Name GPUs, like node1::0 or 2xA100, or say --gpus 1, or --gpus 0 for none; "
-            "agentless gpus shows what is free"
-        )
-    spec = replace(spec, terms=replace(spec.terms, start_at=start_at))
-    several = max(1, len(wanted)) * len(sweep) > 1
-    spec = replace(
-        spec,
-        uploads=tuple(located(each, outside.folder) for each in spec.uploads),
-        outputs=tuple(brought_to(each, outside.folder, several=several) for each in spec.outputs),
+def _declared(name: str, kind: Any) -> Option:
+    *readers, declared = kind.__metadata__
+    option: Option = replace(
+        declared,
+        name=name,
+        types=get_args(kind.__origin__) or (kind.__origin__,),
+        reader=readers[0] if readers else None,
+        flags=declared.flags or (f"--{name.replace('_', '-')}",),
+        default=False if kind.__origin__ is bool else declared.default,
     )
-    for each in on_targets(spec, wanted):
-        check_spec(each)
-    check_secrets(secrets)
-    if zipped and not sweep[0].parameters:
-        raise UsageError("--zip is about spans, and there is none in the command; write one, like 'span:{1..3}'")
-    if spec.terms.max_parallel is not None and len(wanted) < 2 and not sweep[0].parameters:
-        raise UsageError("--max-parallel is about several tasks, and this is one; leave it out, or write a span")
-    return Submission(spec, wanted, secrets, sweep, whose)
+    return option
 
 
-def _start_at(at: str | datetime | None, after: float | str | timedelta | None, now: float) -> float | None:
-    if at is not None and after is not None:
-        raise UsageError("--at and --in say the same in two ways; leave one of them out")
-    if after is not None:
-        if isinstance(after, str) and _reads(lambda: parse_future(after, now)):
-            raise UsageError(f"--in {after!r} is a date; write --at {after}")
-        return now + seconds(after, "--in")
-    if at is None:
-        return None
-    if isinstance(at, datetime):
-        return check_future(at.timestamp(), now, f"{at}")
-    if not isinstance(at, str):
-        raise UsageError(f"--at takes a text or a datetime, not {at!r}")
-    if _reads(lambda: parse_duration(at)):
-        raise UsageError(f"--at {at!r} is a time from now; write --in {at}")
-    try:
-        return parse_future(at, now)
-    except UsageError as error:
-        raise UsageError(f"--at {error}") from None
-
-
-def _reads(read: Callable[[], object]) -> bool:
-    try:
-        read()
-    except UsageError:
-        return False
-    return True
-
-
-def _spec(given: Mapping[str, Any]) -> TaskSpec:
-    parts: dict[type, dict[str, Any]] = {TaskSpec: {}, Needs: {}, Terms: {}}
-    for name, value in given.items():
-        kind, option = _KINDS[name], f"--{name.replace('_', '-')}"
-        for part, values in parts.items():
-            known = {field.name for field in fields(part)}
-            for field in {name, f"{name}s"} & known:
-                values[field] = _read(kind, value, option)
-    return TaskSpec((), **parts[TaskSpec], needs=Needs(**parts[Needs]), terms=Terms(**parts[Terms]))
-
-
-def _read(kind: Any, value: Any, option: str) -> Any:
-    if hasattr(kind, "__metadata__"):
-        return kind.__metadata__[0](value, option)
-    types = get_args(kind) or (kind,)
-    is_flag = isinstance(value, bool) and bool not in types  # to Python, True is a number
-    if is_flag or not isinstance(value, (*types, int) if float in types else types):
-        raise UsageError(f"{option} takes {_WORDS[types[0]]}, not {value!r}")
-    return value
-
-
-def _variables(
-    value: Mapping[str, str] | str | Iterable[str], option: str, environ: Mapping[str, str]
-) -> dict[str, str]:
-    if isinstance(value, Mapping):
-        return _pairs(value, option)
-    found = {}
-    for text in texts(value, option):
-        name, equals, word = text.partition("=")
-        if not equals:
-            if name not in environ:
-                raise UsageError(f"{option} {name}: there is no such variable in your environment; write {name}=VALUE")
-            word = environ[name]
-        found[name] = word
-    return found
+OPTIONS: Mapping[str, Option] = {
+    name: _declared(name, kind) for name, kind in get_type_hints(Options, include_extras=True).items()
+}

@@ -1,4 +1,4 @@
-"""`agentless run`: the current folder goes along, and what was made or changed in it comes back."""
+"""`agentless run`: the current folder is uploaded, and what changes in it is brought back."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 from agentless.model.files.task_files import Output, Upload
 from agentless.rules.files.task_files import WORKDIR, brought_to
-from agentless.rules.submit.options import Submission
+from agentless.rules.submit.submission import Submission
 
 
 def needs_nothing(options: Mapping[str, Any], targets: object) -> bool:
-    """Whether nothing is said of what it needs: then it is a GPU, if there are any."""
+    """Whether no resources are requested: then it gets a GPU, if there are any."""
     return not targets and options.get("gpus") is None
 
 
 def in_folder(asked: Submission, folder: str) -> Submission:
-    """The submission with the user's current folder: uploaded, worked in, and what changes there brought back.
+    """The submission in the user's current folder: uploaded, worked in, its changes brought back.
 
-    It works in a folder of that name of its own, unless it was said where: so whatever is there is the user's.
+    It works in a folder of that name below the work folder, unless a working directory is given.
     """
     spec = asked.spec
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", posixpath.basename(folder)).strip(".-") or "folder"

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from agentless.errors import UsageError
 
 LIMIT = 10_000
-"""Combinations at most: more than that was not meant."""
+"""The most combinations; more is taken for a mistake."""
 
 _START = re.compile(r"(\\*)span:")
 _NUMBER = r"(-?\d{1,18}(?:\.\d{1,18})?)"
@@ -74,9 +74,9 @@ def expand(
     if zipped and len(set(map(len, values))) > 1:
         counts = ", ".join(f"{name} has {len(some)}" for name, some in zip(names, values, strict=True))
         raise UsageError(f"spans that are zipped must have equally many values, and {counts}")
-    together = zipped and values
-    _check_count(len(values[0]) if together else math.prod(map(len, values)))
-    rows = zip(*values, strict=True) if together else itertools.product(*values)
+    in_step = zipped and values
+    _check_count(len(values[0]) if in_step else math.prod(map(len, values)))
+    rows = zip(*values, strict=True) if in_step else itertools.product(*values)
     return tuple(Combination(_filled(parsed, row), dict(zip(names, row, strict=True))) for row in rows)
 
 
@@ -118,7 +118,7 @@ def _parse(words: Sequence[str], number: int, read_lines: Callable[[str], Iterab
 
 
 def _unbracketed(words: Sequence[str], number: int, at: int) -> str:
-    """What to say of a `span:` that nothing readable follows. Unquoted, `span:{1..3}` arrives as three words."""
+    """The error for a `span:` without a readable rest. Unquoted, `span:{1..3}` arrives as three words."""
     if words[number][at : at + 1].isspace():
         return "there is a blank after 'span:'; leave it out, or write \\span: to mean the text"
     following = words[number + 1] if number + 1 < len(words) else ""
@@ -137,7 +137,7 @@ def _letters(word: str, at: int) -> tuple[Sequence[str], int] | None:
 
 
 def _counted(start: int, stop: int, by: int) -> range:
-    """As bash counts: the ends say which way, whatever the sign of the step."""
+    """As bash counts: the ends give the direction, whatever the sign of the step."""
     if by == 0:
         raise UsageError("the step must not be 0")
     _check_count(abs(stop - start) // abs(by) + 1)

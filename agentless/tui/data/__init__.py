@@ -1,1 +1,1 @@
-"""What the dashboard knows of the cluster, and what can be done to it."""
+"""The state of the cluster, and the actions on it, without a widget."""

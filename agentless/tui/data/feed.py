@@ -1,4 +1,4 @@
-"""Follows the controller in a thread of its own, also over its end and its return."""
+"""Follows the controller in a thread, also after it was restarted."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from agentless.client.client import Breaker, BrokenOff, Client
 from agentless.errors import AgentlessError, ControllerError
 
 AGAIN = 0.5
-"""Seconds between two attempts to reach a controller that is gone, at first; later up to `RARELY`."""
+"""Seconds between two attempts to reach the controller, at first; later up to `RARELY`."""
 RARELY = 10.0
 
 
 class _Stopped(Exception):
-    """The controller was told to stop."""
+    """The controller was asked to stop."""
 
 
 class Feed:
-    """Gives a stream of the controller to functions, called in its own thread.
+    """Gives a stream of the controller to functions, which are called in its own thread.
 
-    `stream` opens it; `begun` is called before the first line of each connection, `line` with each, and `gone` with a
-    sentence when there is no connection, and whether that is so until somebody wants it otherwise.
+    `stream` opens it; `begun` is called before the first line of each connection, `line` with each line, and `gone`
+    when there is no connection: with a sentence, and whether it stays so until `restart`.
 
-    A controller that has died is started again, as any command would, if this one `starts` it; one that was told to
-    stop is waited for.
+    A controller that has died is started again, as by any command, if this feed `starts` it; for one that was
+    stopped the feed waits.
     """
 
     def __init__(
@@ -45,15 +45,14 @@ class Feed:
         self._thread = Thread(target=self._follow, daemon=True, name="feed")
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def restart(self) -> None:
-        """Start a controller that was told to stop after all."""
+        """Start a controller again that was stopped."""
         self._wanted.set()
 
     def close(self) -> None:
-        """End the connection, and the thread soon."""
+        """Close the connection; the thread ends soon."""
         self._closed.set()
         self._wanted.set()
         self._breaker.break_off()
@@ -92,6 +91,6 @@ class Feed:
 
     def _wait_for_another(self) -> None:
         while self._client.is_running() and not self._closed.wait(0.05):
-            pass  # it is on its way out
+            pass  # until it has ended
         while not self._closed.is_set() and not self._wanted.is_set() and not self._client.is_running():
             self._wanted.wait(AGAIN)

@@ -1,4 +1,4 @@
-"""The bytes of a log as lines of text: made where they are read, and taken where they are shown."""
+"""The bytes of a log as lines of text: made in the thread that reads, taken in the one that shows."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ Line = tuple[int, str]
 """A stream (1, 2 or 3) and a text."""
 
 LINE = 20_000
-"""Characters of a line that are kept, the last ones."""
+"""Characters that are kept of a line, the last ones."""
 WAITING = 2**20
-"""Bytes that may wait to be shown: with more, who reads them waits."""
+"""Bytes that may wait to be shown; with more, the reader waits."""
 _LINE_COST = 50
-"""What a line counts for beside its bytes: many short ones take their time too."""
+"""The bytes that each line counts in addition: many short ones take time, too."""
 _ESCAPE = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours, and moves of the cursor
-    r"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # a title, a link
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]"  # colours and cursor movements
+    r"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # titles and links
     r"|[ -/]*[0-~])"
 )
 
 
 class LogText:
-    """Takes frames in a thread, and gives lines in another one."""
+    """Takes frames in one thread, and gives lines in another."""
 
     def __init__(self) -> None:
         self._decode = {stream: getincrementaldecoder("utf-8")("replace").decode for stream in (1, 2, 3)}
@@ -36,7 +36,7 @@ class LogText:
         self._changed = Condition()
 
     def add(self, stream: int, data: bytes) -> None:
-        """Take in a frame, as soon as what came before it was taken."""
+        """Add a frame; waits while too much of the log has not been taken."""
         if stream == 3:
             data = printable(data.decode(errors="replace")).encode() + b"\n"  # a note is a line of its own
         *whole, rest = (self._begun[stream] + self._decode[stream](data)).split("\n")
@@ -48,7 +48,7 @@ class LogText:
             self._size += len(data) + _LINE_COST * len(lines)
 
     def take(self) -> tuple[list[Line], list[Line]] | None:
-        """Lines that have ended since the last time, and all that have not ended yet; None where nothing came."""
+        """The lines that have ended since the last time, and the unfinished ones; None if nothing came."""
         with self._changed:
             if not self._size:
                 return None
@@ -58,20 +58,20 @@ class LogText:
         return lines, begun
 
     def close(self) -> None:
-        """Let nobody wait any more."""
+        """Let `add` wait no more."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
 
 def _left(line: str) -> str:
-    """What the last return to its begin leaves of a line, cut where it is too long."""
+    """What carriage returns leave of a line, cut if it is too long."""
     line = line[line.rfind("\r", 0, len(line.rstrip("\r"))) + 1 :]
     return line if len(line) <= LINE else "…" + line[-LINE:]
 
 
 def _settled(line: str) -> str:
-    """A line as a terminal would leave it, without colours."""
+    """The line as a terminal would show it in the end, without colours."""
     if "\x1b" in line:
         line = _ESCAPE.sub("", line)
     return printable(_left(line).rstrip("\r").replace("\t", "    "))

@@ -1,1 +1,1 @@
-"""The views and the screens on top of them."""
+"""The views, and the screens on top of them."""

@@ -1,4 +1,4 @@
-"""A question before something that cannot be taken back."""
+"""A question before an action that cannot be undone."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from agentless.model.text import printable
 
 
 class Ask(ModalScreen[str | None]):
-    """Gives None for no; for yes the reason that was typed, empty where none was asked for.
+    """Returns None for no; for yes the reason that was typed, empty if none was asked for.
 
-    `verb` is what a yes does, `details` tell more about what it is done to, and `effect` says what that means.
+    `verb` is what a yes does, `details` describe what it is done to, and `effect` says what that means.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -44,7 +44,6 @@ class Ask(ModalScreen[str | None]):
         self._reason = reason
 
     def compose(self) -> ComposeResult:
-        """The question, a line for the reason, two buttons."""
         with Vertical():
             yield Static(printable(self._question), markup=False, classes="question")
             if self._details:
@@ -58,11 +57,10 @@ class Ask(ModalScreen[str | None]):
                 yield Button(f"Cancel ({no})", id="no", compact=True)
 
     def on_mount(self) -> None:
-        """A key that was meant for something else must not be a yes: no has the focus."""
+        """Focus the no: a key that was meant for something else must not be a yes."""
         self.set_focus(self.query_one(Input) if self._reason else self.query_one("#no"))
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        """A button is an answer."""
         (self.action_yes if event.button.id == "yes" else self.action_no)()
 
     def on_input_submitted(self) -> None:
@@ -70,9 +68,7 @@ class Ask(ModalScreen[str | None]):
         self.action_yes()
 
     def action_yes(self) -> None:
-        """Do it."""
         self.dismiss(self.query_one(Input).value.strip() if self._reason else "")
 
     def action_no(self) -> None:
-        """Leave it."""
         self.dismiss(None)

@@ -1,4 +1,4 @@
-"""The view of what has happened."""
+"""The view of events."""
 
 from __future__ import annotations
 
@@ -6,49 +6,45 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from agentless.client.words import where
-from agentless.tui.data.board import Row
+from agentless.tui.data.cluster import Row
 from agentless.tui.data.incoming import REMEMBERED
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece
-from agentless.tui.widgets.table import Column
+from agentless.tui.widgets.table import TableColumn
 
 
 class Events(View):
-    """A line for each event, the newest first."""
+    """A row for each event, the newest first."""
 
     KINDS = frozenset({"events"})
 
-    def columns(self) -> Sequence[Column]:
-        """When, what about, what, and why."""
+    def columns(self) -> Sequence[TableColumn]:
         return (
-            Column("TIME", _when, lambda event: event["at"]),
-            Column("ABOUT", _about),
-            Column("EVENT", _what),
-            Column("WHERE", lambda event: where(event["task"]) if event.get("task") else "", rank=1),
-            Column("OWNER", lambda event: event["task"]["owner"] if event.get("task") else "", rank=2),
-            Column("CAUSE", lambda event: event.get("cause") or event.get("reason") or "", flexible=True),
+            TableColumn("TIME", _when, lambda event: event["at"]),
+            TableColumn("ABOUT", _about),
+            TableColumn("EVENT", _what),
+            TableColumn("WHERE", lambda event: where(event["task"]) if event.get("task") else "", rank=1),
+            TableColumn("OWNER", lambda event: event["task"]["owner"] if event.get("task") else "", rank=2),
+            TableColumn("CAUSE", lambda event: event.get("cause") or event.get("reason") or "", flexible=True),
         )
 
     def all_rows(self) -> list[Row]:
-        """The newest first."""
-        return list(reversed(self.board.events))
+        return list(reversed(self.cluster.events))
 
     def notes(self) -> list[str]:
-        """That there may be older ones."""
-        count = len(self.board.events)
+        """That there may be older events."""
+        count = len(self.cluster.events)
         return [f"last {count:,} events (older: agentless events --last N)"] if count >= REMEMBERED else []
 
     def name_of(self, row: Row) -> object:
-        """Its number."""
         return row["seq"]
 
     def task_of(self, row: Row) -> Row | None:
-        """The task that it has happened to, as it is by now."""
-        return self.board.tasks.get(row["task"]["id"], row["task"]) if row.get("task") else None
+        """The task of the event, in its present state."""
+        return self.cluster.tasks.get(row["task"]["id"], row["task"]) if row.get("task") else None
 
     def node_of(self, row: Row) -> str | None:
-        """The node that it has happened to."""
         return row.get("node")
 
 

@@ -4,71 +4,52 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentless.client.words import idle, words
-from agentless.tui.data.board import Board, Row, natural
+from agentless.tui.data.cluster import Row, natural
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece
-from agentless.tui.widgets.table import Column
+from agentless.tui.widgets.table import TableColumn
 
 TREND = 20
-"""Columns of the trend of the utilisation."""
+"""The width of the trend of the utilisation."""
 
 
 class Gpus(View):
-    """A line for each GPU."""
+    """A row for each GPU."""
 
     KINDS = frozenset({"gpus", "nodes", "tasks"})
 
-    def columns(self) -> Sequence[Column]:
-        """Numbers as nvidia-smi shows them, and who uses it."""
+    def columns(self) -> Sequence[TableColumn]:
         return (
-            Column("NODE", lambda gpu: gpu["node"], lambda gpu: (natural(gpu["node"]), gpu["index"])),
-            Column("GPU", lambda gpu: str(gpu["index"]), lambda gpu: gpu["index"], right=True),
-            Column("MODEL", look.model, rank=3),
-            Column("STATE", lambda gpu: state_of(gpu, self.board)),
-            Column("UTIL", _utilization, lambda gpu: gpu["utilization_pct"], right=True),
-            Column("TREND", self._trend, rank=5),
-            Column("MEMORY", look.memory, lambda gpu: gpu["memory_used_mib"], right=True),
-            Column("TEMP", _temperature, lambda gpu: gpu["temperature_c"], right=True, rank=1),
-            Column("POWER", _power, lambda gpu: gpu["power_w"], right=True, rank=4),
-            Column("WHO", self._who, flexible=True),
+            TableColumn("NODE", lambda gpu: gpu["node"], lambda gpu: (natural(gpu["node"]), gpu["index"])),
+            TableColumn("GPU", lambda gpu: str(gpu["index"]), lambda gpu: gpu["index"], right=True),
+            TableColumn("MODEL", look.model, rank=3),
+            TableColumn("STATE", lambda gpu: look.state_of(gpu, self.cluster)),
+            TableColumn("UTIL", _utilization, lambda gpu: gpu["utilization_pct"], right=True),
+            TableColumn("TREND", self._trend, rank=5),
+            TableColumn("MEMORY", look.memory, lambda gpu: gpu["memory_used_mib"], right=True),
+            TableColumn("TEMP", _temperature, lambda gpu: gpu["temperature_c"], right=True, rank=1),
+            TableColumn("POWER", _power, lambda gpu: gpu["power_w"], right=True, rank=4),
+            TableColumn("WHO", self._who, flexible=True),
         )
 
     def all_rows(self) -> list[Row]:
-        """By node and index."""
-        return self.board.ordered_gpus()
+        return self.cluster.ordered_gpus()
 
     def name_of(self, row: Row) -> object:
-        """Its node and UUID."""
         return row["node"], row["uuid"]
 
     def task_of(self, row: Row) -> Row | None:
-        """The task that holds it."""
-        return next(iter(self.board.holders(row)), None)
+        return next(iter(self.cluster.holders(row)), None)
 
     def node_of(self, row: Row) -> str | None:
-        """Where it is."""
         return str(row["node"])
 
     def _who(self, gpu: Row) -> Piece:
-        return who(gpu, self.board.holders(gpu)), "dim" if gpu["state"] == "drained" else ""
+        return look.who(gpu, self.cluster.holders(gpu)), "dim" if gpu["state"] == "drained" else ""
 
     def _trend(self, gpu: Row) -> Piece:
-        return look.spark(self.board.trends.get((gpu["node"], gpu["uuid"]), ()), TREND), "held"
-
-
-def state_of(gpu: Row, board: Board) -> Piece:
-    """The state of a GPU and its style; with a question mark where the node does not answer."""
-    silent = board.is_silent(gpu["node"])
-    return (f"{gpu['state']}?", "dim") if silent else (gpu["state"], look.style_of(gpu["state"]))
-
-
-def who(gpu: Row, tasks: Sequence[Row]) -> str:
-    """Who uses a GPU, or why nobody can; `tasks` are those that hold it."""
-    if tasks and gpu["state"] == "allocated":
-        return "; ".join(f"{task['owner']}  {task['name'] or words(task)}" for task in tasks) + idle(gpu)
-    return "; ".join(filter(None, (gpu["reason"], gpu["reserved"])))
+        return look.spark(self.cluster.trends.get((gpu["node"], gpu["uuid"]), ()), TREND), "held"
 
 
 def _utilization(gpu: Row) -> Piece:

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from agentless.tui.data.acts import ACTS
+from agentless.tui.data.actions import ACTIONS
 from agentless.tui.widgets.look import SIGNS, UNMEASURED
 
 _LOOK = (
@@ -62,9 +62,8 @@ class Keys(ModalScreen[None]):
     """
 
     def compose(self) -> ComposeResult:
-        """The lists."""
         with VerticalScroll():
-            acts = [(act.key, act.help) for act in ACTS]
+            acts = [(act.key, act.help) for act in ACTIONS]
             pages = (
                 ("Look", _LOOK),
                 ("Act", acts),

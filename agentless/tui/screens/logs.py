@@ -1,4 +1,4 @@
-"""The output of a task: follow it, search in it, wrap it, save it."""
+"""The log of a task: follow, search, wrap, save."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from agentless.client.words import state
 from agentless.errors import AgentlessError
 from agentless.model.text import printable
 from agentless.model.units import format_size
-from agentless.tui.data.acts import path_of
-from agentless.tui.data.board import Board, Row
+from agentless.tui.data.actions import path_of
+from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.data.log_text import LogText
 from agentless.tui.widgets.log_lines import Log
 
@@ -48,9 +48,9 @@ class LogScreen(Screen[None]):
     LogScreen > Input.-open { display: block; }
     """
 
-    def __init__(self, board: Board, task: Row, client: Client) -> None:
+    def __init__(self, cluster: ClusterState, task: Row, client: Client) -> None:
         super().__init__()
-        self._board, self._row, self._client = board, task, client
+        self._cluster, self._row, self._client = cluster, task, client
         self.log_lines = Log()
         self._state = Static(markup=False)
         self._breaker, self._saving = Breaker(), Breaker()
@@ -60,42 +60,39 @@ class LogScreen(Screen[None]):
 
     @property
     def about_task(self) -> Row:
-        """The task as it is by now."""
-        return self._board.tasks.get(self._row["id"], self._row)
+        """The task in its present state."""
+        return self._cluster.tasks.get(self._row["id"], self._row)
 
     @property
     def about_node(self) -> str | None:
-        """Where it is."""
         node: str | None = self.about_task["node"]
         return node
 
     def compose(self) -> ComposeResult:
-        """A line about it, the lines, the keys."""
         yield self._state
         yield self.log_lines
         yield Input(compact=True)
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
-        """Begin to read."""
         self.set_focus(self.log_lines)
         self.run_worker(self._read, thread=True)
         self.set_interval(0.1, self._take)
         self._describe()
 
     def on_unmount(self) -> None:
-        """Stop reading, and saving."""
+        """Break off reading and saving."""
         self._breaker.break_off()
         self._text.close()
         self._saving.break_off()
 
-    def board_changed(self, changed: set[str]) -> None:
-        """Show how the task is now."""
+    def cluster_changed(self, changed: set[str]) -> None:
+        """Show the state of the task."""
         if "tasks" in changed:
             self._describe()
 
     def on_log_moved(self) -> None:
-        """Somebody has left the end, or come back to it."""
+        """Show whether it follows."""
         self._describe()
 
     def _read(self) -> None:
@@ -136,7 +133,7 @@ class LogScreen(Screen[None]):
         self._state.update(printable(" · ".join(parts)))
 
     def action_back(self) -> None:
-        """Leave the line, or the screen."""
+        """Leave the input line, or the screen."""
         line = self.query_one(Input)
         if line.has_class("-open"):
             line.remove_class("-open")
@@ -150,29 +147,28 @@ class LogScreen(Screen[None]):
         self._describe()
 
     def action_wrap(self) -> None:
-        """Show long lines on several, or cut."""
+        """Wrap long lines, or cut them."""
         self.log_lines.wraps = not self.log_lines.wraps
         self.log_lines.lay_out()
         self._describe()
 
     def action_only(self, stream: int) -> None:
-        """Show this stream only, or both."""
+        """Show only this stream, or both."""
         self.log_lines.only = None if self.log_lines.only == stream else stream
         self.log_lines.lay_out()
         self._describe()
 
     def action_next(self, by: int) -> None:
-        """Go to the next place, or the one before."""
+        """Go to the next match, or the one before."""
         if self.log_lines.sought and not self.log_lines.seek(by):
             self.notify(f"{self.log_lines.sought!r} not found in these lines", severity="warning", markup=False)
         self._describe()
 
     def action_search(self) -> None:
-        """Ask what to look for."""
         self._open("search", "Words to find", self.log_lines.sought)
 
     def action_save(self) -> None:
-        """Ask where to; in a browser that is the browser's business."""
+        """Ask for a path; a browser asks for it itself."""
         name = re.sub(r"[^\w.-]", "_", self.about_task["id"]) + ".log"
         if self.app.is_web:
             self.run_worker(partial(self._hand_out, name, self.log_lines.only), thread=True)
@@ -231,7 +227,7 @@ class LogScreen(Screen[None]):
             self.app.call_from_thread(self.app.deliver_binary, file, save_filename=name)
 
     def _fetch(self, into: IO[bytes], only: int | None) -> int | None:
-        """Write the log as it came, in a thread: how many bytes; None where it did not come whole, which is said."""
+        """Write the log in a thread; returns its bytes, or None after an error, which is shown."""
         size = 0
         try:
             with self._saving.watching():

@@ -4,39 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentless.tui.data.board import Row, natural
+from agentless.tui.data.cluster import Row, natural
 from agentless.tui.screens.view import View
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece
-from agentless.tui.widgets.table import Column
+from agentless.tui.widgets.table import TableColumn
 
 
 class Nodes(View):
-    """A line for each node."""
+    """A row for each node."""
 
     KINDS = frozenset({"nodes"})
 
-    def columns(self) -> Sequence[Column]:
-        """What it has, and what keeps it from being used."""
+    def columns(self) -> Sequence[TableColumn]:
         return (
-            Column("NODE", lambda node: node["name"], lambda node: natural(node["name"])),
-            Column("STATE", lambda node: (node["state"], look.style_of(node["state"]))),
-            Column("FREE", _free, lambda node: node["gpus_free"], right=True),
-            Column("TASKS", lambda node: look.of(node["tasks"], ""), lambda node: node["tasks"], right=True),
-            Column("CORES", lambda node: look.of(node["cores"], ""), lambda node: node["cores"], right=True, rank=1),
-            Column("MEMORY", lambda node: look.gib(node["memory_mib"]), lambda n: n["memory_mib"], right=True, rank=1),
-            Column("DOCKER", lambda node: node["docker"] or "-", rank=3),
-            Column("DRIVER", lambda node: node["driver"] or "-", rank=4),
-            Column("ADDRESS", lambda node: node["address"], rank=6),
-            Column("WHY", _why, flexible=True),
+            TableColumn("NODE", lambda node: node["name"], lambda node: natural(node["name"])),
+            TableColumn("STATE", lambda node: (node["state"], look.style_of(node["state"]))),
+            TableColumn("FREE", _free, lambda node: node["gpus_free"], right=True),
+            TableColumn("TASKS", lambda node: look.of(node["tasks"], ""), lambda node: node["tasks"], right=True),
+            TableColumn(
+                "CORES", lambda node: look.of(node["cores"], ""), lambda node: node["cores"], right=True, rank=1
+            ),
+            TableColumn(
+                "MEMORY", lambda node: look.gib(node["memory_mib"]), lambda n: n["memory_mib"], right=True, rank=1
+            ),
+            TableColumn("DOCKER", lambda node: node["docker"] or "-", rank=3),
+            TableColumn("DRIVER", lambda node: node["driver"] or "-", rank=4),
+            TableColumn("ADDRESS", lambda node: node["address"], rank=6),
+            TableColumn("WHY", _why, flexible=True),
         )
 
     def all_rows(self) -> list[Row]:
-        """By name."""
-        return self.board.ordered_nodes()
+        return self.cluster.ordered_nodes()
 
     def name_of(self, row: Row) -> object:
-        """Its name."""
         return row["name"]
 
     def task_of(self, _: Row) -> Row | None:
@@ -44,7 +45,6 @@ class Nodes(View):
         return None
 
     def node_of(self, row: Row) -> str | None:
-        """The node."""
         return str(row["name"])
 
 

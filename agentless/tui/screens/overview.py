@@ -1,4 +1,4 @@
-"""The overview: all GPUs, what waits and why, and what is wrong."""
+"""The overview: all GPUs, the problems, and the queue."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from textual.widgets import Static
 
 from agentless.client.words import ran, where
 from agentless.model.text import printable
-from agentless.tui.data.board import Board, Row
-from agentless.tui.screens.gpus import state_of, who
+from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Lines, Piece, fitted
 from agentless.tui.widgets.tiles import Tiles
 
 MOST = 3
-"""Lines that one piece of news takes at most."""
+"""The most lines of one piece of news."""
 LINES = 50
-"""Lines that all news take at most; the view of the queue has all that waits."""
+"""The most lines of all news; the view of the queue has every pending task."""
 WIDE = 130
-"""Columns from which on the news stand beside the GPUs, and not below."""
+"""The least width for the news beside the GPUs; else they are below."""
 
 
 class Overview(Container):
-    """Tiles, and the news."""
+    """The tiles of all GPUs, and the news."""
 
     KINDS = frozenset({"gpus", "nodes", "tasks", "controller"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -62,15 +61,14 @@ class Overview(Container):
     Overview.-wide > News { width: 52; height: 100%; max-height: 100%; border-left: solid $panel; }
     """
 
-    def __init__(self, board: Board, *, id: str) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, cluster: ClusterState, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self.board = board
-        self.tiles = Tiles(board)
-        self.news = News(board)
+        self.cluster = cluster
+        self.tiles = Tiles(cluster)
+        self.news = News(cluster)
         self._line = Static(markup=False)
 
     def compose(self) -> ComposeResult:
-        """The GPUs with a line about the chosen one, and the news."""
         with Vertical():
             yield self.tiles
             yield self._line
@@ -80,39 +78,35 @@ class Overview(Container):
     def about_task(self) -> Row | None:
         """The task of the chosen GPU."""
         gpu = self.tiles.chosen
-        return next(iter(self.board.holders(gpu)), None) if gpu else None
+        return next(iter(self.cluster.holders(gpu)), None) if gpu else None
 
     @property
     def about_node(self) -> str | None:
-        """The node of the chosen GPU."""
         return str(self.tiles.chosen["node"]) if self.tiles.chosen else None
 
     @property
     def chosen(self) -> Row | None:
-        """The chosen GPU."""
         return self.tiles.chosen
 
     @property
     def starting_focus(self) -> Widget:
-        """What takes the keys."""
         return self.tiles
 
     def update(self) -> None:
-        """Show what is known now."""
         self.tiles.update()
         self.news.update()
         self._describe()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Put the news where there is room."""
+        """Show the news beside the GPUs on a wide screen, else below."""
         self.set_class(event.size.width >= WIDE, "-wide")
 
     def on_tiles_chosen(self) -> None:
-        """Tell of another GPU."""
+        """Describe the chosen GPU."""
         self._describe()
 
     def action_news(self, by: int) -> None:
-        """Scroll the news by a screen of them."""
+        """Scroll the news by a page."""
         self.news.scroll_relative(y=by * max(1, self.news.size.height - 1), animate=False, force=True)
 
     def _describe(self) -> None:
@@ -121,21 +115,21 @@ class Overview(Container):
             self._line.update("")
             return
         numbers = f"{look.of(gpu['utilization_pct'], '%')} {look.memory(gpu)} {look.of(gpu['temperature_c'], 'C')}"
-        state, words = state_of(gpu, self.board)[0], who(gpu, self.board.holders(gpu))
+        state, words = look.state_of(gpu, self.cluster)[0], look.who(gpu, self.cluster.holders(gpu))
         about = f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  {numbers}  {state}  {words}"
         self._line.update(printable(about))
 
 
 class News(Lines, can_focus=False):
-    """What is wrong, then who waits."""
+    """The problems, then the pending tasks."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
         super().__init__()
-        self._board = board
+        self._cluster = cluster
         self._lines: list[list[Piece]] = []
 
     def update(self) -> None:
-        """Show what is known now; while it is hidden it has no width to wrap for."""
+        """Show what is known now; a hidden widget has no width to wrap for."""
         if not self.size.width:
             return
         before, self._lines = len(self._lines), self._wrapped(self.scrollable_content_region.width)
@@ -150,15 +144,13 @@ class News(Lines, can_focus=False):
         self.update()
 
     def length(self) -> int:
-        """Lines in all."""
         return len(self._lines)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's
-        """As many lines as there are at this width."""
+        """The number of lines at this width."""
         return len(self._wrapped(width))
 
     def draw(self, y: int) -> list[Piece]:
-        """One line."""
         return self._lines[y] if y < len(self._lines) else []
 
     def _wrapped(self, width: int) -> list[list[Piece]]:
@@ -168,14 +160,14 @@ class News(Lines, can_focus=False):
         return lines or [[("Queue empty, no problems", "dim")]]
 
     def _all(self, width: int) -> Iterator[list[Piece]]:
-        """The lines, wrapped one after the other as they are asked for."""
-        for about, words in self._board.problems():
+        """The lines, wrapped only as far as they are asked for."""
+        for about, words in self._cluster.problems():
             sign: Piece = ("! ", "bad")
             for line in wrap(printable(f"{about} {words}"), width - 2, max_lines=MOST, placeholder=" …"):
                 yield [sign, (line, "")]
                 sign = ("  ", "")
         waiting: dict[tuple[str, str], list[Row]] = {}
-        for task in self._board.queue():
+        for task in self._cluster.queue():
             waiting.setdefault((task["batch"], task["reason"] or ""), []).append(task)
         for (batch, reason), (task, *others) in waiting.items():
             place, when = look.of(task["position"], ""), ran(task)

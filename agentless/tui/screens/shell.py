@@ -1,4 +1,4 @@
-"""A shell in the container of a task: the terminal of the dashboard is lent to it until it ends."""
+"""A shell in the container of a task, which has the terminal of the dashboard until it ends."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from agentless.errors import AgentlessError
 from agentless.model.tasks.task_id import numbered
 from agentless.model.terminal import Size
 from agentless.model.text import printable
-from agentless.tui.data.board import Row
+from agentless.tui.data.cluster import Row
 
 
 class Opening(ModalScreen[ProgramStream | AgentlessError | None]):
-    """Gives the terminal with a shell in it, or why there is none; None when nobody waits for it any more."""
+    """Returns the terminal with a shell in it, or the error; None if the user has left before."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Cancel")]
     CSS = """
@@ -36,12 +36,10 @@ class Opening(ModalScreen[ProgramStream | AgentlessError | None]):
         self._client, self._row = client, task
 
     def compose(self) -> ComposeResult:
-        """What is waited for."""
         about = f"Opening a shell in task {self._row['id']} on {self._row['node']} … (Esc cancels)"
         yield Static(printable(about), markup=False)
 
     def on_mount(self) -> None:
-        """Begin."""
         size = Size(self.app.size.width, self.app.size.height)
         self.run_worker(lambda: self._open(size), thread=True)
 
@@ -61,9 +59,9 @@ class Opening(ModalScreen[ProgramStream | AgentlessError | None]):
 
 
 def run(app: App[None], terminal: ProgramStream, greeting: str) -> bool:
-    """Show it until the program has ended; whether somebody ended this instead, and the dashboard with it.
+    """Pass keys and output on until the program ends; returns whether something else ended it, and the dashboard.
 
-    Raises SuspendNotSupported for a terminal that cannot be lent, and what broke the program off.
+    Raises SuspendNotSupported for a terminal that cannot be given away, and the error that ended the program.
     """
     with terminal, app.suspend():
         window = _window(app._driver)  # noqa: SLF001 - Textual gives it no name
@@ -76,5 +74,5 @@ def run(app: App[None], terminal: ProgramStream, greeting: str) -> bool:
 
 
 def _window(driver: Driver | None) -> Window:
-    """The browser that a driver has lent, else this process' terminal."""
+    """The browser, if a driver gives it, else the terminal of this process."""
     return getattr(driver, "window", None) or standard()

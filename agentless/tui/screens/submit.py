@@ -1,11 +1,7 @@
-"""The form to submit a task, and beside it what would become of that task now."""
+"""The form to submit a task, with a preview of what would happen to it."""
 
 from __future__ import annotations
 
-import os
-import re
-import shlex
-import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar
@@ -21,34 +17,25 @@ from textual.widgets import Button, Footer, Input, Label, OptionList, Static, Te
 from textual.widgets.option_list import Option
 
 from agentless.client.client import Breaker, BrokenOff, Client
-from agentless.client.files.span_files import read_lines
 from agentless.errors import AgentlessError, UsageError
-from agentless.model.scheduling.needs import parse_target
 from agentless.model.text import lines_of, printable
-from agentless.model.units import short_size
-from agentless.rules.submit.options import Options, Outside, Submission, submission
-from agentless.tui.data.board import Board, Row
+from agentless.rules.submit.options import OPTIONS
+from agentless.rules.submit.submission import Submission
+from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.data.form import FIELDS, in_fields, request_of, submission_of
 from agentless.tui.screens.ask import Ask
-from agentless.tui.screens.details import Part, explained
-from agentless.tui.widgets.fields import FIELDS, Command, Field, Variables, in_fields
+from agentless.tui.screens.details.parts import Part, explained
+from agentless.tui.widgets.fields import CommandField, Field, Variables
 from agentless.tui.widgets.lines import content
 
 LOOK_AFTER = 0.25
-"""Seconds without a key after which it is asked what would become of the task."""
-
-_TAKEN = (
-    "mounts", "volumes", "uploads", "outputs", "workdir", "user", "network", "privileged", "stop_grace", "share",
-    "shm_size", "labels", "container", "image_id", "pull",
-)  # fmt: skip
-"""What the form has no field for, and a task like another one has as that has it; so are its terms."""
-_OWN_TERMS = ("priority", "time_limit", "retries", "start_at", "max_parallel")
-_NUMBERS: Mapping[str, type] = {"cores": float, "priority": int, "retries": int}
+"""Seconds without a key until the preview is asked for."""
 
 
 class SubmitForm(Screen[None]):
-    """What is wanted; it begins as `like` a task is, with its spec, or with these fields `given`.
+    """A form with the fields `given`, or for a copy of the task that has the spec `like`.
 
-    `busy`: it was sent, and there is no answer yet.
+    `busy`: the task was sent, and there is no answer yet.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -63,7 +50,7 @@ class SubmitForm(Screen[None]):
     SubmitForm #fields Label { width: 13; color: $text-muted; }
     SubmitForm #fields Input { width: 1fr; }
     SubmitForm #fields TextArea { height: 3; width: 1fr; padding: 0; }
-    SubmitForm #fields Command { height: auto; max-height: 3; }
+    SubmitForm #fields CommandField { height: auto; max-height: 3; }
     SubmitForm:ansi TextArea > .text-area--placeholder { text-style: dim; }
     SubmitForm OptionList { display: none; height: auto; max-height: 6; margin-left: 13; border: none; }
     SubmitForm OptionList.-open { display: block; }
@@ -75,17 +62,17 @@ class SubmitForm(Screen[None]):
     """
 
     class Submitted(Message):
-        """Something runs or waits now: its id."""
+        """A task was submitted: its id."""
 
         def __init__(self, task: str) -> None:
             self.task = task
             super().__init__()
 
     def __init__(
-        self, board: Board, client: Client, given: Mapping[str, str], like: Mapping[str, Any] | None = None
+        self, cluster: ClusterState, client: Client, given: Mapping[str, str], like: Mapping[str, Any] | None = None
     ) -> None:
         super().__init__()
-        self._board, self._client, self._given, self._like = board, client, given, like
+        self._cluster, self._client, self._given, self._like = cluster, client, given, like
         self._timer: Timer | None = None
         self._breaker = Breaker()
         self._opened: list[str] = []
@@ -93,7 +80,6 @@ class SubmitForm(Screen[None]):
         self._started = ""
 
     def compose(self) -> ComposeResult:
-        """A line for each field, and what would become of it."""
         with Container(id="sides"):
             with VerticalScroll(id="fields"):
                 for name, label, hint in FIELDS:
@@ -101,7 +87,7 @@ class SubmitForm(Screen[None]):
                     with Horizontal():
                         yield Label(label)
                         if name == "command":
-                            yield Command(given, tab_behavior="focus", placeholder=hint, id=name, compact=True)
+                            yield CommandField(given, tab_behavior="focus", placeholder=hint, id=name, compact=True)
                         else:
                             yield Field(given, placeholder=hint, id=name, compact=True)
                     if name == "image":
@@ -110,7 +96,7 @@ class SubmitForm(Screen[None]):
                     yield Label("Variables")
                     yield Variables(
                         self._given.get("env", ""),
-                        placeholder="one KEY=VALUE per line",
+                        placeholder=OPTIONS["env"].hint,
                         id="env",
                         tab_behavior="focus",
                         compact=True,
@@ -121,32 +107,30 @@ class SubmitForm(Screen[None]):
         yield Footer(compact=True)
 
     def on_mount(self) -> None:
-        """Begin where something is missing."""
+        """Focus the first field that is empty and needed."""
         self._opened = self._texts()
         missing = next((name for name in ("target", "command") if not self._given.get(name)), "target")
         self.set_focus(self.query_one(f"#{missing}"))
         self.call_after_refresh(self._look)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Put the verdict where there is room."""
+        """Show the preview beside the fields on a wide screen, else below."""
         self.set_class(event.size.width >= 120, "-wide")
 
     def on_input_changed(self) -> None:
-        """Look again, soon."""
+        """Ask for a new preview, after a pause."""
         if not self.busy:
             self._look_away()
             self._timer = self.set_timer(LOOK_AFTER, self._look)
 
     def on_text_area_changed(self) -> None:
-        """Likewise."""
         self.on_input_changed()
 
     def on_button_pressed(self) -> None:
-        """The button submits."""
         self.action_submit()
 
     def action_images(self) -> None:
-        """Show the images that are in use, to take one."""
+        """Open the list of images that are in use."""
         found = self.query_one(OptionList)
         if self.focused is not None and self.focused.id == "image" and found.option_count:
             found.add_class("-open")
@@ -155,13 +139,13 @@ class SubmitForm(Screen[None]):
             self.focus_next()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Take this image."""
+        """Take the chosen image."""
         self.query_one("#image", Input).value = event.option.id or ""
         self.query_one(OptionList).remove_class("-open")
         self.set_focus(self.query_one("#image"))
 
     def action_leave(self) -> None:
-        """Leave the images, or the form; ask first when something was typed."""
+        """Close the list of images, or the form; ask first if something was typed."""
         images = self.query_one(OptionList)
         if images.has_class("-open"):
             images.remove_class("-open")
@@ -180,12 +164,11 @@ class SubmitForm(Screen[None]):
             self.dismiss()
 
     def action_submit(self) -> None:
-        """Send it."""
         if self.busy:
             return
         self._look_away()
         try:
-            asked = self._asked(command=None)
+            asked = self._asked()
         except UsageError as error:
             self._tell([(f"{error}\n", "$text-error")])
             return
@@ -194,11 +177,11 @@ class SubmitForm(Screen[None]):
         self.run_worker(lambda: self._submit(asked), thread=True)
 
     def on_screen_resume(self) -> None:
-        """Leave when the answer came while another screen was on top."""
+        """Leave if the answer came while another screen was on top."""
         self._go()
 
     def on_unmount(self) -> None:
-        """Nobody waits for an answer any more."""
+        """Break off the requests; if the submit was under way, say so."""
         self._breaker.break_off()
         if self.busy:
             self.app.exit(message="The submit was under way; run agentless ps to see whether the task exists")
@@ -206,57 +189,23 @@ class SubmitForm(Screen[None]):
     # ------------------------------------------------------------------ inside
 
     def _images(self) -> list[Option]:
-        images = sorted({task["image"] for task in self._board.tasks.values() if task["image"]})
+        images = sorted({task["image"] for task in self._cluster.tasks.values() if task["image"]})
         return [Option(content(printable(image)), id=image) for image in images]
 
     def _texts(self) -> list[str]:
-        """All that is written in the form."""
+        """The contents of all fields."""
         return [field.value for field in self.query(Input)] + [area.text for area in self.query(TextArea)]
-
-    def _value(self, name: str) -> str:
-        return self.query_one(f"#{name}", Input).value.strip()
 
     def _text(self, name: str) -> str:
         return self.query_one(f"#{name}", TextArea).text
 
-    def _asked(self, command: tuple[str, ...] | None) -> Submission:
-        """What the fields say; `command` stands in for one that is not written yet. Raises UsageError."""
-        options = Options()
-        for name in ("image", "name", "memory", "time_limit"):
-            if value := self._value(name):
-                options[name] = value
-        for name, kind in _NUMBERS.items():
-            if value := self._value(name):
-                try:
-                    options[name] = kind(value)  # type: ignore[literal-required]
-                except ValueError:
-                    raise UsageError(f"{name}: {value!r} is not a number") from None
-        if nodes := self._value("node").split():
-            options["node"] = nodes
-        if env := [line.strip() for line in self._text("env").splitlines() if line.strip()]:
-            options["env"] = env
-        try:
-            words = self.query_one(Command).words or command
-        except ValueError as error:
-            raise UsageError(f"command: {str(error).lower()}") from None
-        if not words:
-            raise UsageError("Enter a command")
-        targets = self._value("target").split()
-        if not targets and not options.keys() & {"node", "cores", "memory"}:
-            raise UsageError("No resources requested: enter GPUs in Where, like node1::0 or 2xA100")
-        outside = Outside(time.time(), os.environ, read_lines)
-        return submission(words, targets, options, outside)
-
-    def _request(self, asked: Submission) -> Row:
-        request = asked.request()
-        if self._like:
-            wanted, had = request["spec"], self._like
-            own = {name: wanted["terms"][name] for name in _OWN_TERMS}
-            request["spec"] = wanted | {name: had[name] for name in _TAKEN} | {"terms": had["terms"] | own}
-        return request
+    def _asked(self, command: tuple[str, ...] = ()) -> Submission:
+        lines = {field.id or "": field.value for field in self.query(Input)}
+        areas = {area.id or "": area.text for area in self.query(TextArea)}
+        return submission_of(lines | areas, command)
 
     def _look_away(self) -> None:
-        """Take no answer any more to what was asked for a look."""
+        """Ignore the answer to the last preview."""
         if self._timer:
             self._timer.stop()
         self._breaker.break_off()
@@ -265,7 +214,7 @@ class SubmitForm(Screen[None]):
     def _look(self) -> None:
         if self.busy:
             return
-        if not (self._value("target") or self._text("command").strip()):
+        if not (self.query_one("#target", Input).value.strip() or self._text("command").strip()):
             self._tell([("A preview appears here as you type.\n", "dim")])
             return
         try:
@@ -278,7 +227,7 @@ class SubmitForm(Screen[None]):
     def _explain(self, asked: Submission, breaker: Breaker) -> None:
         parts: list[Part] = []
         for target in asked.targets or ("",):
-            request = self._request(asked) | {"targets": [target] if target else [], "sweep": []}
+            request = request_of(asked, self._like) | {"targets": [target] if target else [], "sweep": []}
             try:
                 with breaker.watching():
                     found: Any = self._client.post("/v1/explain", request)
@@ -301,7 +250,7 @@ class SubmitForm(Screen[None]):
     def _submit(self, asked: Submission) -> None:
         try:
             with self._breaker.watching():
-                starts: list[Row] = self._client.submit(self._request(asked))
+                starts: list[Row] = self._client.submit(request_of(asked, self._like))
         except BrokenOff:
             return
         except AgentlessError as error:
@@ -323,7 +272,7 @@ class SubmitForm(Screen[None]):
             self._go()
 
     def _go(self) -> None:
-        """Leave when it is done, once no other screen is on top."""
+        """Leave once a task was submitted and no other screen is on top."""
         if self._started and self.is_active:
             self.dismiss()
             self.app.post_message(self.Submitted(self._started))
@@ -331,37 +280,3 @@ class SubmitForm(Screen[None]):
     def _tell(self, parts: list[Part]) -> None:
         said = [(in_fields(part[0]), part[1]) if isinstance(part, tuple) else in_fields(part) for part in parts]
         self.query_one("#verdict", Static).update(content(*said))
-
-
-def fields_of(task: Row, spec: Row) -> dict[str, str]:
-    """The fields of a form for a task like this one."""
-    node, target = _places(task["target"])
-    return {
-        "target": target,
-        "node": node,
-        "command": shlex.join(re.sub(r"(\\*)span:", r"\1\1\\span:", word) for word in task["command"]),
-        "image": task["image"] or "",
-        "name": task["name"] or "",
-        "cores": "" if task["cores"] is None else f"{task['cores']:g}",
-        "memory": "" if task["memory_bytes"] is None else short_size(task["memory_bytes"]),
-        "time_limit": "" if task["time_limit"] is None else f"{task['time_limit']:g}s",
-        "priority": str(task["priority"] or ""),
-        "retries": str(task["retries"] or ""),
-        "env": "\n".join(f"{name}={value}" for name, value in spec["env"].items()),
-    }
-
-
-def _places(wanted: str) -> tuple[str, str]:
-    """The node and the target in what a task asks for: of `node1 8x exclusive` they are `node1` and `8x`."""
-    if wanted == "any node":
-        return "", ""
-    targets = []
-    for word in wanted.split()[:2]:
-        try:
-            targets.append(parse_target(word))
-        except UsageError:
-            break
-    first, second, *_ = (*wanted.split(), "", "")
-    if len(targets) == 2 and targets[0].nodes and not targets[1].nodes:
-        return first, second
-    return "", first if targets else ""

@@ -1,4 +1,4 @@
-"""The view of all tasks: those on the nodes, those that wait, those that have ended."""
+"""The view of tasks: live, pending, ended."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from agentless.client.words import ran, seconds, state, where, why, words
-from agentless.tui.data.board import ENDED, Board, Row
+from agentless.client.words import command_line, ran, state, unix_time, where, why
+from agentless.tui.data.cluster import ENDED, ClusterState, Row
 from agentless.tui.screens.view import TaskView
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Piece
-from agentless.tui.widgets.table import Column
+from agentless.tui.widgets.table import TableColumn
 
 _ON_NODES = ("running", "paused")
 
 
 class Tasks(TaskView):
-    """A line for each task that lives, and for the last ones that have ended."""
+    """A row for each live task, and for the last ones that have ended."""
 
     KINDS = frozenset({"nodes", "tasks"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -28,51 +28,50 @@ class Tasks(TaskView):
         Binding("a", "ended", "Ended", tooltip="hide or show tasks that have ended"),
     ]
 
-    def __init__(self, board: Board, *, id: str) -> None:  # noqa: A002 - Textual's name
-        super().__init__(board, id=id)
+    def __init__(self, cluster: ClusterState, *, id: str) -> None:  # noqa: A002 - Textual's name
+        super().__init__(cluster, id=id)
         self._only_mine = self._only_live = False
-        self._sizes: Counter[str] = Counter()  # of each batch
-        self._over: Counter[str] = Counter()  # of them have ended
+        self._sizes: Counter[str] = Counter()  # tasks of each batch
+        self._over: Counter[str] = Counter()  # ended tasks of each batch
 
-    def columns(self) -> Sequence[Column]:
-        """As `agentless ps` has them."""
+    def columns(self) -> Sequence[TableColumn]:
         return (
-            Column("ID", lambda task: task["id"]),
-            Column("STATE", self._state),
-            Column("WHERE", where),
-            Column("TIME", ran, _elapsed, right=True),
-            Column("OWNER", lambda task: task["owner"], rank=1),
-            Column("NAME", lambda task: task["name"] or "", rank=3),
-            Column("BATCH", self._batch, lambda task: task["batch"], right=True, rank=2),
-            Column("COMMAND", self._what, words, flexible=True),
+            TableColumn("ID", lambda task: task["id"]),
+            TableColumn("STATE", self._state),
+            TableColumn("WHERE", where),
+            TableColumn("TIME", ran, _elapsed, right=True),
+            TableColumn("OWNER", lambda task: task["owner"], rank=1),
+            TableColumn("NAME", lambda task: task["name"] or "", rank=3),
+            TableColumn("BATCH", self._batch, lambda task: task["batch"], right=True, rank=2),
+            TableColumn("COMMAND", self._what, command_line, flexible=True),
         )
 
     def all_rows(self) -> list[Row]:
-        """Those on the nodes, the newest first, then the queue, then those that have ended, the last one first."""
+        """The live ones, newest first; then the queue; then the ended ones, the last one first."""
         self._count()
-        tasks = self.board.tasks.values()
+        tasks = self.cluster.tasks.values()
         there = [task for task in tasks if task["ended_at"] is None and task["state"] not in ("pending", "scheduled")]
         ended = [task for task in tasks if task["ended_at"] is not None]
         rows = [
             *sorted(there, key=lambda task: task["id"], reverse=True),
-            *self.board.queue(),
+            *self.cluster.queue(),
             *sorted(ended, key=lambda task: (task["ended_at"], task["id"]), reverse=True),
         ]
         return [task for task in rows if not self._hidden(task)]
 
     def action_mine(self) -> None:
-        """Only mine, or everybody's."""
+        """Show only your tasks, or everybody's."""
         self._only_mine = not self._only_mine
         self.update()
 
     def action_ended(self) -> None:
-        """Also those that have ended, or only those that live."""
+        """Show ended tasks, or only live ones."""
         self._only_live = not self._only_live
         self.update()
 
     def notes(self) -> list[str]:
-        """Whose tasks are shown, and how many of those that have ended."""
-        ended = sum(task["ended_at"] is not None for task in self.board.tasks.values())
+        """Whose tasks are shown, and how many ended ones."""
+        ended = sum(task["ended_at"] is not None for task in self.cluster.tasks.values())
         notes = ["only your tasks (m shows all)"] if self._only_mine else []
         if self._only_live:
             notes.append(f"{ended:,} ended hidden (a shows them)")
@@ -84,15 +83,15 @@ class Tasks(TaskView):
         return (self._only_mine and not task["mine"]) or (self._only_live and task["ended_at"] is not None)
 
     def _count(self) -> None:
-        tasks = self.board.tasks.values()
+        tasks = self.cluster.tasks.values()
         self._sizes = Counter(task["batch"] for task in tasks if not task["retried_as"])
         self._over = Counter(task["batch"] for task in tasks if task["ended_at"] and not task["retried_as"])
 
     def _is_unsure(self, task: Row) -> bool:
-        return task["state"] in _ON_NODES and self.board.is_silent(task["node"])
+        return task["state"] in _ON_NODES and self.cluster.is_silent(task["node"])
 
     def _state(self, task: Row) -> Piece:
-        """Its state, or that it is about to end, which only its reason tells."""
+        """The state, or that the task is about to end, which only its reason says."""
         if self._is_unsure(task):
             return f"{task['state']}?", "dim"
         ends = task["state"] in _ON_NODES and why(task).startswith(("stopping", "being killed", "being ended"))
@@ -100,7 +99,7 @@ class Tasks(TaskView):
 
     def _what(self, task: Row) -> Piece:
         reason = why(task) or (f"{task['node']} does not answer" if self._is_unsure(task) else "")
-        return (f"[{reason}] " if reason else "") + words(task), "dim" if task["ended_at"] else ""
+        return (f"[{reason}] " if reason else "") + command_line(task), "dim" if task["ended_at"] else ""
 
     def _batch(self, task: Row) -> str:
         size = self._sizes[task["batch"]]
@@ -108,9 +107,9 @@ class Tasks(TaskView):
 
 
 def _elapsed(task: Row) -> float | None:
-    """The seconds that TIME shows, below 0 while they are to come."""
+    """The seconds in TIME, below 0 until the task starts."""
     if coming := task["scheduled_for"] or task["expected_start"]:
-        return time.time() - seconds(coming)
+        return time.time() - unix_time(coming)
     if task["started_at"] is None:
         return None
-    return (seconds(task["ended_at"]) if task["ended_at"] else time.time()) - seconds(task["started_at"])
+    return (unix_time(task["ended_at"]) if task["ended_at"] else time.time()) - unix_time(task["started_at"])

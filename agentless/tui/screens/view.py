@@ -1,4 +1,4 @@
-"""A view: a table of the board's rows, that can be sorted and filtered."""
+"""A view: a table of rows of the cluster that can be sorted and filtered."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from textual.containers import Vertical
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from agentless.tui.data.board import Board, Row
-from agentless.tui.widgets.table import Column, Table
+from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.widgets.table import Table, TableColumn
 
 
 class FilterLine(Input):
-    """Asks for the words of a filter. Enter goes back to the rows at once: the next key is theirs."""
+    """The input for a filter. Enter returns to the rows at once: the next key is theirs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "leave", show=False, priority=True)]
 
@@ -25,12 +25,11 @@ class FilterLine(Input):
         self._rows = rows
 
     def action_leave(self) -> None:
-        """Go back to the rows."""
         self.screen.set_focus(self._rows)
 
 
 class View(Vertical):
-    """The base of the views that are tables. `KINDS` are the kinds of rows that it is made from."""
+    """The base of the views that are tables. `KINDS` are the kinds of rows that it shows."""
 
     KINDS: ClassVar[frozenset[str]]
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -47,34 +46,33 @@ class View(Vertical):
     View > .notes.-open { display: block; }
     """
 
-    def __init__(self, board: Board, *, id: str) -> None:  # noqa: A002 - Textual's name
+    def __init__(self, cluster: ClusterState, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
-        self.board = board
+        self.cluster = cluster
         self.table = Table(self.columns(), self.name_of)
         self._words: list[str] = []
         self._notes = Static(markup=False, classes="notes")
-        self._sorted_by: Column | None = None
+        self._sorted_by: TableColumn | None = None
         self._reverse = False
         self._matches = ""
 
     def compose(self) -> ComposeResult:
-        """The table, and the line of the filter."""
         yield self.table
         yield self._notes
         yield FilterLine(self.table.body)
 
     # ------------------------------------------------------------ of each view
 
-    def columns(self) -> Sequence[Column]:
+    def columns(self) -> Sequence[TableColumn]:
         """The columns."""
         raise NotImplementedError
 
     def all_rows(self) -> list[Row]:
-        """The rows, in the order that they have by themselves."""
+        """The rows in their default order."""
         raise NotImplementedError
 
     def name_of(self, row: Row) -> object:
-        """What names a row."""
+        """What identifies a row."""
         raise NotImplementedError
 
     def task_of(self, row: Row) -> Row | None:
@@ -89,7 +87,7 @@ class View(Vertical):
 
     @property
     def starting_focus(self) -> Widget:
-        """What takes the keys."""
+        """The widget that gets the keys at first."""
         return self.table.body
 
     @property
@@ -99,16 +97,15 @@ class View(Vertical):
 
     @property
     def about_task(self) -> Row | None:
-        """The task that is meant by what is chosen."""
+        """The task of the chosen row."""
         return self.task_of(self.chosen) if self.chosen else None
 
     @property
     def about_node(self) -> str | None:
-        """The node that is meant by what is chosen."""
+        """The node of the chosen row."""
         return self.node_of(self.chosen) if self.chosen else None
 
     def update(self) -> None:
-        """Show what is known now."""
         every = self.all_rows()
         rows = [row for row in every if all(self._has(row, word) for word in self._words)]
         self._matches = f"{len(rows):,} of {len(every):,} rows match (Esc shows all)" if self._words else ""
@@ -118,15 +115,14 @@ class View(Vertical):
         self._describe()
 
     def notes(self) -> list[str]:
-        """Which rows are not shown, and how to see them."""
+        """Which rows are left out, and how to see them."""
         return []
 
     def on_table_laid_out(self) -> None:
-        """Tell which columns have no room."""
         self._describe()
 
     def _describe(self) -> None:
-        """Tell what is not shown."""
+        """Show which rows and columns are left out."""
         hidden = self.table.hidden
         columns = f"no room for {', '.join(hidden)} (Enter shows all of a row)" if hidden else ""
         words = " · ".join(filter(None, (self._matches, *self.notes(), columns)))
@@ -134,18 +130,16 @@ class View(Vertical):
         self._notes.set_class(bool(words), "-open")
 
     def set_filter(self, text: str) -> None:
-        """Show only rows that have all these words."""
+        """Show only rows that contain all these words."""
         self._words = text.lower().split()
         self.update()
 
     def action_filter(self) -> None:
-        """Ask for words."""
         line = self.query_one(Input)
         line.add_class("-open")
         self.screen.set_focus(line)
 
     def action_clear(self) -> None:
-        """Show all rows again."""
         line = self.query_one(Input)
         line.value = ""
         line.remove_class("-open")
@@ -153,34 +147,33 @@ class View(Vertical):
         self.screen.set_focus(self.table.body)
 
     def action_sort(self, by: int) -> None:
-        """Sort by the next column; after the last one as it was."""
-        columns: list[Column | None] = [None, *(column for column in self.table.columns if column.title)]
+        """Sort by the next column; after the last one, in the default order."""
+        columns: list[TableColumn | None] = [None, *(column for column in self.table.columns if column.title)]
         self._sort(columns[(columns.index(self._sorted_by) + by) % len(columns)])
 
     def action_reverse(self) -> None:
-        """Sort the other way round."""
         if self._sorted_by is not None:
             self._reverse = not self._reverse
             self._sort(self._sorted_by)
 
     def on_table_sorted_by(self, message: Table.SortedBy) -> None:
-        """Sort by the title that was clicked; twice: the other way round."""
+        """Sort by the title that was clicked; at the second click in reverse."""
         column = next(column for column in self.table.columns if column.title == message.title)
         self._reverse = not self._reverse if column is self._sorted_by else False
         self._sort(column)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while it is typed."""
+        """Filter at each key."""
         event.stop()
         self.set_filter(event.value)
 
     def on_descendant_blur(self) -> None:
-        """The line of the filter stays as long as it has words."""
+        """Close the input of the filter if it is empty."""
         line = self.query_one(Input)
         if not (line.value.strip() or line is self.screen.focused):
             line.remove_class("-open")
 
-    def _sort(self, column: Column | None) -> None:
+    def _sort(self, column: TableColumn | None) -> None:
         self._sorted_by = column
         self.table.sorted_by = ("▼" if self._reverse else "▲") + column.title if column else ""
         self.table.titles.refresh()
@@ -195,7 +188,7 @@ class View(Vertical):
         return any(word in column.piece(row)[0].lower() for column in self.table.columns)
 
 
-def _sorted(rows: list[Row], column: Column, *, reverse: bool) -> list[Row]:
+def _sorted(rows: list[Row], column: TableColumn, *, reverse: bool) -> list[Row]:
     key: Callable[[Row], Any] = column.key or (lambda row: column.piece(row)[0])
     known = [row for row in rows if key(row) is not None]
     return sorted(known, key=key, reverse=reverse) + [row for row in rows if key(row) is None]

@@ -1,1 +1,1 @@
-"""Tables, tiles and lines that the screens are made of."""
+"""The widgets of the screens: tables, tiles, lines, fields."""

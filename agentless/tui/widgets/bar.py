@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from textual.content import Content
 from textual.widgets import Static
 
-from agentless.tui.data.board import Board, count
+from agentless.tui.data.cluster import ClusterState, count
 from agentless.tui.widgets.lines import content
 
-ROOM = 74
-"""Columns that the name and all views have room in."""
+FULL = 74
+"""The width that fits the name and all views."""
 
 
 class Bar(Static):
@@ -25,17 +25,16 @@ class Bar(Static):
         self._shown = next(iter(views))
 
     def on_mount(self) -> None:
-        """Show the first."""
         self.show(self._shown)
 
     def on_resize(self) -> None:
-        """Show all views, also where there is little room."""
+        """Leave out the name and the gaps on a narrow screen."""
         self.show(self._shown)
 
     def show(self, name: str) -> None:
-        """Mark this one."""
+        """Mark a view as the current one."""
         self._shown = name
-        pad = " " if self.size.width >= ROOM else ""
+        pad = " " if self.size.width >= FULL else ""
         parts = ["[b]agentless[/b] "] if pad else []
         for at, (each, title) in enumerate(self._views.items(), 1):
             style = "reverse" if each == name else ""
@@ -44,27 +43,26 @@ class Bar(Static):
 
 
 class Summary(Static):
-    """What is wrong, how many tasks run and wait, how many GPUs are free: first what must not be cut."""
+    """The problems, the numbers of tasks and of free GPUs: first what must not be cut."""
 
     DEFAULT_CSS = "Summary { height: 1; }"
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
         super().__init__(markup=False)
-        self._board = board
+        self._cluster = cluster
 
     def update(self, *_: object) -> None:  # type: ignore[override]
-        """Count anew."""
         super().update(self._words())
 
     def _words(self) -> Content:
-        if gone := self._board.gone:
-            more = "; press S to start it" if self._board.stopped else ""
+        if gone := self._cluster.gone:
+            more = "; press S to start it" if self._cluster.stopped else ""
             return content((f" {gone}{more} ", "$text-error reverse"))
-        gpus, tasks = self._board.gpus.values(), self._board.tasks.values()
+        gpus, tasks = self._cluster.gpus.values(), self._cluster.tasks.values()
         parts: list[str | tuple[str, str]] = [" "]
         if self.app.read_only:  # type: ignore[attr-defined]
             parts += [("read only", "dim"), " │ "]
-        if problems := len(self._board.problems()):
+        if problems := len(self._cluster.problems()):
             parts += [(f"! {problems} problem{'s' * (problems != 1)}", "$text-error bold"), " │ "]
         runs, waits = count(tasks, "running", "assigning", "paused"), count(tasks, "pending", "scheduled")
         parts += [(f"{runs} run", "$text-success"), " ", (f"{waits} wait", "$text-warning" if waits else "")]

@@ -53,12 +53,12 @@ THEMES = (
     _changed("ansi-dark", _ON_ANY_BACKGROUND, accent="ansi_magenta", primary="ansi_cyan"),  # its blue is hard to read
     _changed("ansi-light", _ON_ANY_BACKGROUND),
 )
-"""In place of those of Textual: they have one colour for what is foreign and for a warning (the first two),
-or for what is foreign and what is free (the third)."""
+"""In place of Textual's own, which have the same colour for `foreign` and warnings (the first two), or for `foreign`
+and `free` (the third)."""
 
 
 def has_colours(environ: Mapping[str, str]) -> bool:
-    """Whether to use any: `NO_COLOR` asks for none, and some terminals have none. A page has all."""
+    """Whether to use colours: not if `NO_COLOR` is set, or the terminal has none. A browser has all."""
     if environ.get("NO_COLOR"):
         return False
     term = environ.get("TERM")
@@ -72,10 +72,9 @@ def has_colours(environ: Mapping[str, str]) -> bool:
 
 
 class Plain(LineFilter):
-    """No colours: what has a background of its own is reversed. Textual's NoColor loses such things as scrollbars."""
+    """A filter without colours: backgrounds are reversed. Textual's NoColor loses things like scrollbars."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002 - Textual's
-        """The same segments without colours."""
         return [Segment(text, style and _plain(style), control) for text, style, control in segments]
 
 

@@ -1,4 +1,4 @@
-"""The base of what is drawn line by line: only lines on the screen are made, and only what has changed is painted."""
+"""The base of widgets drawn line by line: only visible lines are made, only changes are painted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from textual.strip import Strip
 from agentless.model.text import printable, printable_lines
 
 Piece = tuple[str, str]
-"""A text, and the styles it is shown in: words of `Lines.COMPONENT_CLASSES`."""
+"""A text, and its styles: words of `Lines.COMPONENT_CLASSES`."""
 
 
 class Lines(ScrollView, can_focus=True):
-    """Draws what `draw` gives for each line; `redraw` paints where that has become different."""
+    """Paints what `draw` gives for each line; `redraw` paints only what has changed."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "good", "warn", "bad", "dim", "odd", "held", "strong", "chosen", "found", "stderr", "note",
@@ -52,15 +52,15 @@ class Lines(ScrollView, can_focus=True):
         self._drawn: dict[int, list[Piece]] = {}
 
     def draw(self, y: int) -> list[Piece]:
-        """The pieces of one line of the whole, from 0 on."""
+        """The pieces of a line, counted from 0."""
         raise NotImplementedError
 
     def length(self) -> int:
-        """How many lines there are."""
+        """The number of lines."""
         raise NotImplementedError
 
     def redraw(self) -> None:
-        """Paint what is different from what was painted last."""
+        """Paint what has changed since the last time."""
         size = Size(self.scrollable_content_region.width, self.length())
         if size != self.virtual_size:
             self.virtual_size = size
@@ -80,7 +80,6 @@ class Lines(ScrollView, can_focus=True):
             self.refresh(*changed)
 
     def render_line(self, y: int) -> Strip:
-        """One line of the screen."""
         line = y + self.scroll_offset.y
         if line not in self._drawn:
             self._drawn[line] = self._line(line)
@@ -93,20 +92,20 @@ class Lines(ScrollView, can_focus=True):
         self._drawn.clear()
 
     def watch_show_vertical_scrollbar(self) -> None:
-        """Lay out once more: Textual forgets the layout that it asks for within a layout, and the bar has no place.
+        """Lay out again: Textual ignores a request for a layout during a layout, and leaves no space for the bar.
 
-        And draw for the other width, of which Textual tells nobody.
+        Then draw for the new width, of which Textual sends no event.
         """
         self.call_later(self.refresh, layout=True)
         self.call_later(self.on_resize)
 
     def on_resize(self) -> None:
-        """Draw anew: another width is other lines."""
+        """Draw all lines for the new width."""
         self._drawn.clear()
         self.redraw()
 
     def _line(self, y: int) -> list[Piece]:
-        """A line as it may be painted: no text of it leaves its line, whatever a view makes of what others wrote."""
+        """A line that is safe to paint: no text of it leaves its line, whatever users wrote."""
         return [(printable(text), names) for text, names in self.draw(y)]
 
     def _style(self, names: str):  # type: ignore[no-untyped-def]  # noqa: ANN202 - rich's Style, whatever Textual makes it
@@ -114,14 +113,14 @@ class Lines(ScrollView, can_focus=True):
 
 
 def content(*parts: str | Piece) -> Content:
-    """Text for a widget of Textual's: none of it is markup, and of control characters our line breaks stay."""
+    """Text for a Textual widget: without markup, and without control characters but line breaks."""
     return Content.assemble(
         *(printable_lines(p) if isinstance(p, str) else (printable_lines(p[0]), p[1]) for p in parts)
     )
 
 
 def fitted(text: str, width: int, *, right: bool = False) -> str:
-    """The text in exactly so many columns of one line."""
+    """The text padded or cut to exactly `width` columns."""
     text = printable(text)
     length = cell_len(text)
     if length > width:
@@ -130,7 +129,7 @@ def fitted(text: str, width: int, *, right: bool = False) -> str:
 
 
 def _differences(before: list[Piece], after: list[Piece], width: int) -> list[tuple[int, int]]:
-    """Where two lines differ, as columns and widths; all of it where their pieces are not in the same places."""
+    """The columns and widths where two lines differ; everything if their pieces do not align."""
     widths = [cell_len(text) for text, _ in before]
     if widths != [cell_len(text) for text, _ in after]:
         return [(0, width)]

@@ -1,4 +1,4 @@
-"""The lines of a log on a screen: one stream or all, cut or wrapped, searched."""
+"""The lines of a log on the screen: one stream or both, cut or wrapped, searched."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from agentless.tui.data.log_text import Line
 from agentless.tui.widgets.lines import Lines, Piece, fitted
 
 KEPT = 100_000
-"""So many lines are kept, the last ones."""
+"""The number of lines that are kept, the last ones."""
 KEPT_BYTES = 32 * 2**20
-"""So much memory their texts may take."""
+"""The most bytes of their texts."""
 
 _Numbered = tuple[int, int, str]
-"""The number of a line, its stream, and its text or a part of it."""
+"""The number of a line, its stream, and its text or a part of that."""
 _number = itemgetter(0)
 
 
 class Log(Lines):
-    """Lines of both streams. `only` is the one stream that is shown, None: all."""
+    """The lines of both streams. `only` is the one stream that is shown, None: both."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "go(-1)", "Up", show=False),
@@ -42,7 +42,7 @@ class Log(Lines):
     """
 
     class Moved(Message):
-        """It follows now, or does not any more."""
+        """It began to follow, or stopped following."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Log(Lines):
         self.sought = ""
 
     def add(self, lines: list[Line], begun: list[Line]) -> None:
-        """Take in lines that have ended, and those that have not, in the place of those that had not before."""
+        """Add lines that have ended, and replace the unfinished ones."""
         del self._rows[bisect_left(self._rows, self._count, key=_number) :]
         new = [(self._count + at, stream, text) for at, (stream, text) in enumerate(lines)]
         self._count += len(new)
@@ -78,28 +78,27 @@ class Log(Lines):
         self._show(self.scroll_offset.y - gone)
 
     def lay_out(self) -> None:
-        """Make all rows anew: another stream, or another width. Who stands still goes on to see the same line."""
+        """Make all rows again, for another stream or width. Unless it follows, the same line stays in view."""
         y = self.scroll_offset.y
         top = self._rows[y][0] if y < len(self._rows) else self._count
         self._rows = self._laid_out([*self._kept, *self._numbered_begun()])
         self._show(bisect_left(self._rows, top, key=_number))
 
     def on_resize(self) -> None:
-        """Wrapped lines end elsewhere."""
+        """Wrap for the new width."""
         if self.wraps and self._width != self.scrollable_content_region.width:
             self.lay_out()
 
     def show_end(self) -> None:
-        """Go to the end, and stay there."""
+        """Go to the end, and follow."""
         self.follows = True
         self._show(0)
 
     def length(self) -> int:
-        """Lines on the screen and beyond."""
         return len(self._rows)
 
     def counts(self) -> tuple[int, int]:
-        """How many lines are kept of what is shown, and how many there have been."""
+        """How many of the shown lines are kept, and how many there were."""
         begun = sum(self.only in (None, stream) for stream, _ in self._begun)
         total, dropped = (
             count.total() if self.only is None else count[self.only] for count in (self._totals, self._dropped)
@@ -107,7 +106,6 @@ class Log(Lines):
         return total - dropped + begun, total + begun
 
     def draw(self, y: int) -> list[Piece]:
-        """One line."""
         if y >= len(self._rows):
             return []
         _, stream, text = self._rows[y]
@@ -124,7 +122,7 @@ class Log(Lines):
         return [*pieces, (text[at:], style)]
 
     def seek(self, by: int) -> bool:
-        """Go to the next line (1), or the one before (-1), that has what is sought; whether there is one."""
+        """Go to the next (1) or previous (-1) match; whether there is one."""
         words, here = self.sought.lower(), self.scroll_offset.y
         order = range(here + 1, len(self._rows)) if by > 0 else range(here - 1, -1, -1)
         for y in [*order, *(range(len(self._rows)) if by > 0 else range(len(self._rows) - 1, -1, -1))]:
@@ -135,7 +133,7 @@ class Log(Lines):
         return False
 
     def action_go(self, by: int) -> None:
-        """Further by so many lines; at the end it follows."""
+        """Scroll by lines; at the end it follows."""
         end = max(0, self.length() - self.size.height)
         y = max(0, min(self.scroll_offset.y + by, end))
         self.follows = y >= end and by > 0
@@ -143,7 +141,7 @@ class Log(Lines):
         self.post_message(self.Moved())
 
     def action_page(self, by: int) -> None:
-        """Further by so many screens."""
+        """Scroll by pages."""
         self.action_go(by * max(1, self.size.height - 1))
 
     def _numbered_begun(self) -> list[_Numbered]:
@@ -168,6 +166,6 @@ class Log(Lines):
         return rows
 
     def _show(self, y: int) -> None:
-        """Bring the screen to the rows: to the end, or to this one where somebody stands still."""
+        """Scroll to the end, or to this row if it does not follow."""
         self.redraw()
         self.scroll_to(y=self.length() if self.follows else max(0, y), animate=False, force=True)

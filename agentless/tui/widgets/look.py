@@ -1,11 +1,12 @@
-"""How things look: each state has a colour and a sign, so that it is readable without the colour."""
+"""The look of states and numbers: each state has a colour, and a sign that is readable without it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from agentless.client import words
-from agentless.tui.data.board import Row
+from agentless.client.words import command_line, idle
+from agentless.tui.data.cluster import ClusterState, Row
 from agentless.tui.widgets.lines import Piece
 
 STATES = {
@@ -19,9 +20,9 @@ STATES = {
 SIGNS = {
     "free": "·", "foreign": "F", "unhealthy": "!", "unknown": "?", "drained": "d", "excluded": "x", "reserved": "r",
 }  # fmt: skip
-"""What stands for a GPU that is not working for a task; one that does has the height of its utilisation."""
+"""The signs of GPUs without a task; one with a task shows the height of its utilisation."""
 UNMEASURED = "T"
-"""What stands for a GPU that works for a task and does not tell how hard."""
+"""The sign of a GPU that a task has and whose utilisation is unknown."""
 
 HOT = 85
 """Degrees Celsius from which on a GPU is shown as hot: most slow down a little above."""
@@ -30,12 +31,11 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def style_of(state: str) -> str:
-    """The style of a state."""
     return STATES.get(state, "")
 
 
 def bar(share: float | None, width: int, style: str) -> list[Piece]:
-    """A line of so many columns, thick up to a share from 0 to 1; dots when it is not known."""
+    """A line of `width` columns, thick up to a share from 0 to 1; dots if it is unknown."""
     if share is None:
         return [("·" * width, "dim")]
     halves = round(max(0.0, min(1.0, share)) * width * 2)
@@ -44,18 +44,31 @@ def bar(share: float | None, width: int, style: str) -> list[Piece]:
 
 
 def height(percent: float | None) -> str:
-    """One column as high as a percentage."""
+    """A column as high as a percentage."""
     return "?" if percent is None else _EIGHTHS[max(1, min(8, round(percent / 12.5)))]
 
 
 def spark(values: Iterable[float | None], width: int) -> str:
-    """The last values as columns, one each, the newest at the right; a gap where nothing is known."""
+    """The last values as columns, the newest at the right; a gap where a value is unknown."""
     last = list(values)[-width:] if width > 0 else []
     return "".join(" " if value is None else height(value) for value in last).rjust(width)
 
 
+def state_of(gpu: Row, cluster: ClusterState) -> Piece:
+    """The state of a GPU and its style; with a question mark if the node does not answer."""
+    silent = cluster.is_silent(gpu["node"])
+    return (f"{gpu['state']}?", "dim") if silent else (gpu["state"], style_of(gpu["state"]))
+
+
+def who(gpu: Row, tasks: Sequence[Row]) -> str:
+    """Who uses a GPU, or why it is not available; `tasks` are those that hold it."""
+    if tasks and gpu["state"] == "allocated":
+        return "; ".join(f"{task['owner']}  {task['name'] or command_line(task)}" for task in tasks) + idle(gpu)
+    return "; ".join(filter(None, (gpu["reason"], gpu["reserved"])))
+
+
 def sign(gpu: Row, *, silent: bool) -> str:
-    """One column for a GPU; `silent`: its node does not answer, and nothing is known of it."""
+    """A column for a GPU; `silent`: its node does not answer, and its state is unknown."""
     if silent:
         return SIGNS["unknown"]
     usage = gpu["utilization_pct"]
@@ -66,23 +79,23 @@ gib, memory = words.gib, words.memory_in_use
 
 
 def memory_share(gpu: Row) -> float | None:
-    """How much of its memory is in use, from 0 to 1."""
+    """The share of its memory that is in use, from 0 to 1."""
     used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
     return None if used is None or not total else used / total
 
 
 def model(gpu: Row) -> str:
-    """Its name without what all have."""
+    """The model without the words that all have."""
     return str(gpu["name"] or "-").removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
 def of(value: object, unit: str) -> str:
-    """The value with its unit, `-` when it is not known."""
+    """The value with its unit, `-` if it is unknown."""
     return "-" if value is None else f"{value:.0f}{unit}" if isinstance(value, float) else f"{value}{unit}"
 
 
 def plot(values: Sequence[float | None], width: int, rows: int, top: float) -> list[str]:
-    """A curve of two dots a column and four a row, from 0 to `top`, as lines from the top down; gaps stay empty."""
+    """A curve from 0 to `top`, two dots a column and four a row, as lines from the top; gaps stay empty."""
     dots = [[0] * width for _ in range(rows)]
     bits = ((0x40, 0x80), (0x04, 0x20), (0x02, 0x10), (0x01, 0x08))  # the dots of a Braille pattern, from below
     for x, value in enumerate(_spread(values, width * 2)):
@@ -94,7 +107,7 @@ def plot(values: Sequence[float | None], width: int, rows: int, top: float) -> l
 
 
 def _spread(values: Sequence[float | None], count: int) -> list[float | None]:
-    """So many values, each the mean of those that fall on it."""
+    """The values as `count` means."""
     found: list[float | None] = []
     for at in range(count):
         first = at * len(values) // count

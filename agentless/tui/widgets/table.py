@@ -1,4 +1,4 @@
-"""A table: a line of titles, and below it the rows, of which one is chosen."""
+"""A table: a line of titles, and rows, one of which has the cursor."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from textual.message import Message
 from textual.widget import Widget
 
 from agentless.model.text import printable
-from agentless.tui.data.board import Row
+from agentless.tui.data.cluster import Row
 from agentless.tui.widgets.lines import Lines, Piece, fitted
 
 GAP = 2
 LEAST = 26
-"""Columns that the flexible column keeps; others are left out before it gets less."""
+"""The least width of the flexible column; other columns are hidden before it gets less."""
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column: its title, and the pieces of its cell for a row; `key` is what rows are sorted by, None: as it looks.
+class TableColumn:
+    """A column: its title, and the piece of its cell for a row; `key` is the sort key, None: the text.
 
-    The flexible one takes the room that is left. Of columns that do not fit the one with the highest `rank` goes first.
+    The `flexible` one takes the rest of the width. If the columns do not fit, the one with the highest `rank` is
+    hidden first.
     """
 
     title: str
@@ -44,7 +45,7 @@ class Column:
 
 
 class Table(Vertical):
-    """Shows rows, `name_of` each of which is a name that it keeps when it changes."""
+    """Shows rows; `name_of` gives what identifies a row when it changes."""
 
     DEFAULT_CSS = "Table > Titles { height: 1; }"
 
@@ -52,10 +53,10 @@ class Table(Vertical):
         """Another row has the cursor."""
 
     class LaidOut(Message):
-        """Other columns may be shown."""
+        """The hidden columns may have changed."""
 
     class Opened(Message):
-        """Enter was pressed on a row, or it was clicked twice."""
+        """A row was opened, by Enter or a double click."""
 
     class SortedBy(Message):
         """The title of a column was clicked."""
@@ -64,7 +65,7 @@ class Table(Vertical):
             self.title = title
             super().__init__()
 
-    def __init__(self, columns: Sequence[Column], name_of: Callable[[Row], object]) -> None:
+    def __init__(self, columns: Sequence[TableColumn], name_of: Callable[[Row], object]) -> None:
         super().__init__()
         self.columns = columns
         self.name_of = name_of
@@ -74,34 +75,33 @@ class Table(Vertical):
         self.body = Body(self)
 
     def compose(self) -> ComposeResult:
-        """Both parts."""
         yield self.titles
         yield self.body
 
     @property
     def rows(self) -> Sequence[Row]:
-        """All rows, those on the screen and those beyond."""
+        """All rows, also those beyond the screen."""
         return self.body.rows
 
     @property
     def chosen(self) -> Row | None:
-        """The row that has the cursor; None after that row has gone, until another one is chosen."""
+        """The row with the cursor; None if it has gone, until another one is chosen."""
         return self.body.chosen
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show these rows; the cursor stays on its row, wherever that is now."""
+        """Show these rows; the cursor follows its row."""
         self.body.show(rows)
 
     def choose(self, name: object) -> None:
-        """Put the cursor on the row of this name, as soon as it is there."""
+        """Put the cursor on the row of this name, once there is one."""
         self.body.choose(name)
 
     def hold(self) -> None:
-        """Something is done to the chosen row: from now on the cursor is on no other one by itself."""
+        """Keep the cursor: an action is under way for the chosen row, and no other must take its place."""
         self.body.held = True
 
     def pieces(self, row: Row, style: str = "") -> list[Piece]:
-        """The line of a row, every cell in its place."""
+        """The cells of a row, padded to their columns."""
         cells = [column.piece(row) for column in self.columns]
         before = list(self._widths)
         self._widths = [
@@ -122,40 +122,38 @@ class Table(Vertical):
         return [*found, (" " * self.size.width, style)]
 
     def heading(self) -> list[tuple[str, int]]:
-        """The titles and their widths, as they are shown."""
+        """The titles and widths of the shown columns."""
         return [(self.columns[at].title, width) for at, width in self._layout()]
 
     @property
     def hidden(self) -> list[str]:
-        """The titles of columns that there is no room for."""
+        """The titles of the columns that do not fit."""
         shown = {at for at, _ in self._layout()}
         return [column.title for at, column in enumerate(self.columns) if self._widths[at] and at not in shown]
 
     def repaint(self) -> None:
-        """Paint all of it anew."""
         self.titles.refresh()
         self.body.repaint()
         self.post_message(self.LaidOut())
 
     def on_resize(self) -> None:
-        """Other columns have room."""
         self.post_message(self.LaidOut())
 
     def _layout(self) -> list[tuple[int, int]]:
-        """Which columns are shown, and how wide they are."""
+        """Choose the columns that are shown, and their widths."""
         shown = [at for at, column in enumerate(self.columns) if self._widths[at] or column.flexible]
-        room = self.size.width - 1
+        limit = self.size.width - 1
 
         def needed() -> int:
             fixed = (LEAST if self.columns[at].flexible else self._widths[at] for at in shown)
             return sum(fixed) + GAP * len(shown)
 
-        while needed() > room and len(shown) > 1:
+        while needed() > limit and len(shown) > 1:
             last = max(shown, key=lambda at: (self.columns[at].rank, at))
             if not self.columns[last].rank:
                 break
             shown.remove(last)
-        rest = max(1, LEAST + room - needed())
+        rest = max(1, LEAST + limit - needed())
         return [(at, rest if self.columns[at].flexible else self._widths[at]) for at in shown]
 
 
@@ -169,19 +167,17 @@ class Titles(Widget):
         self._table = table
 
     def render(self) -> str:
-        """The line."""
         marked = self._table.sorted_by
         return (" " * GAP).join(
             fitted(f"{title}{marked[0]}" if marked[1:] == title else title, width, right=column.right)
             for (title, width), column in zip(self._table.heading(), self._shown(), strict=True)
         )
 
-    def _shown(self) -> list[Column]:
+    def _shown(self) -> list[TableColumn]:
         titles = [title for title, _ in self._table.heading()]
         return [column for column in self._table.columns if column.title in titles]
 
     def on_click(self, event: events.Click) -> None:
-        """Sort by what was clicked."""
         x = 0
         for title, width in self._table.heading():
             x += width + GAP
@@ -191,7 +187,7 @@ class Titles(Widget):
 
 
 class Body(Lines):
-    """The rows. The keys are those of less, vi and any list."""
+    """The rows, with the keys of less, vi and common lists."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False),
@@ -209,28 +205,26 @@ class Body(Lines):
         self.rows: Sequence[Row] = ()
         self.cursor = 0
         self.held = False
-        self._chosen: object = None  # of the chosen row; None: none is chosen
+        self._chosen: object = None  # the name of the chosen row; None: none is chosen
         self._awaited: object = None
 
     @property
     def chosen(self) -> Row | None:
-        """The row that has the cursor."""
+        """The row with the cursor."""
         return self.rows[self.cursor] if self._chosen is not None else None
 
     def length(self) -> int:
-        """One line a row."""
         return len(self.rows)
 
     def draw(self, y: int) -> list[Piece]:
-        """The line of a row."""
         if y >= len(self.rows):
             return []
         return self._table.pieces(self.rows[y], "chosen" if y == self.cursor and self._chosen is not None else "")
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Take these rows. The cursor stays on its row wherever that is, and goes to no other one when that is gone.
+        """Show these rows. The cursor follows its row, and moves to no other one when that is gone.
 
-        Only as long as nobody has chosen a row it comes back to the first one.
+        It returns to the first row only as long as nobody has chosen one.
         """
         self.rows = rows
         if (at := self._find(self._awaited)) is not None:
@@ -248,7 +242,7 @@ class Body(Lines):
         self.redraw()
 
     def choose(self, name: object) -> None:
-        """Put the cursor on this row, as soon as it is there."""
+        """Put the cursor on this row, once there is one."""
         self._awaited = name
         self.show(self.rows)
 
@@ -256,7 +250,7 @@ class Body(Lines):
         self.cursor, self._chosen = 0, self._table.name_of(self.rows[0]) if self.rows else None
 
     def _find(self, name: object) -> int | None:
-        """Where the row of this name is."""
+        """The index of the row of this name."""
         if name is None:
             return None
         name_of = self._table.name_of
@@ -268,25 +262,23 @@ class Body(Lines):
         return self.scroll_offset.y <= at < self.scroll_offset.y + self.size.height
 
     def repaint(self) -> None:
-        """Paint all lines anew."""
         self._drawn.clear()
         self.refresh()
 
     def action_move(self, by: int) -> None:
-        """Move the cursor by so many rows; to where it is, when the row there is not chosen."""
+        """Move the cursor by rows; if its row has gone, choose the one in that place."""
         self._choose(self.cursor + by * (self._chosen is not None))
 
     def action_page(self, by: int) -> None:
-        """Move the cursor by so many screens."""
+        """Move the cursor by pages."""
         self._choose(self.cursor + by * max(1, self.size.height - 1))
 
     def action_open(self) -> None:
-        """Show more of the chosen row."""
         if self.rows:
             self.post_message(Table.Opened())
 
     def on_click(self, event: events.Click) -> None:
-        """Choose what was clicked; twice: open it."""
+        """Choose the clicked row; a double click opens it."""
         y = event.y + self.scroll_offset.y
         if y < len(self.rows):
             self._choose(y)
@@ -301,13 +293,13 @@ class Body(Lines):
         self.post_message(Table.Chosen())
 
     def on_resize(self) -> None:
-        """Draw anew, with the cursor still on the screen."""
+        """Draw again, with the cursor on the screen."""
         super().on_resize()
         if self.held:
             self._follow()
 
     def _follow(self) -> None:
-        """Keep the cursor on the screen; before there is one `on_resize` is waited for."""
+        """Scroll to the cursor; before there is a size, `on_resize` does it."""
         top, height = self.scroll_offset.y, self.size.height
         if not height:
             return

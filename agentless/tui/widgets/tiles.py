@@ -1,4 +1,4 @@
-"""All GPUs at one look, node by node: as tiles, as rows, or as signs, by how many there are for the room."""
+"""All GPUs by node: as tiles, as rows, or as signs, depending on how many fit."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from agentless.tui.data.board import Board, Row, is_bad
-from agentless.tui.screens.gpus import state_of, who
+from agentless.tui.data.cluster import ClusterState, Row, is_bad
 from agentless.tui.widgets import look
 from agentless.tui.widgets.lines import Lines, Piece, fitted
 
 TILE = 23
-"""Columns that a tile has at least, with the gap."""
+"""The least width of a tile, with the gap."""
 ROW = 72
-"""Columns that a GPU's row has at least, with the gap."""
+"""The least width of the row of a GPU, with the gap."""
 STRIP = 74
-"""Columns that a node's strip has at least."""
+"""The least width of the strip of a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +52,13 @@ class Tiles(Lines):
         """Another GPU has the cursor."""
 
     class Opened(Message):
-        """Enter was pressed on a GPU."""
+        """A GPU was opened."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
         super().__init__()
-        self._board = board
+        self._cluster = cluster
         self._gpus: list[Row] = []
-        self._by_node: dict[str, list[int]] = {}  # where its GPUs are among all
+        self._by_node: dict[str, list[int]] = {}  # the indices of its GPUs
         self._lines: list[_Line] = []
         self._cursor = 0
         self._across = 1
@@ -70,30 +69,27 @@ class Tiles(Lines):
         return self._gpus[self._cursor] if self._cursor < len(self._gpus) else None
 
     def update(self) -> None:
-        """Show what is known now; while it is hidden it has no size to lay out for."""
+        """Show what is known now; a hidden widget has no size to lay out for."""
         if not self.size:
             return
         before = self.chosen
-        self._gpus = self._board.ordered_gpus()
+        self._gpus = self._cluster.ordered_gpus()
         name = before and (before["node"], before["uuid"])
         names = [(gpu["node"], gpu["uuid"]) for gpu in self._gpus]
         self._cursor = names.index(name) if name in names else max(0, min(self._cursor, len(names) - 1))
-        self._by_node = {node["name"]: [] for node in self._board.ordered_nodes()}
+        self._by_node = {node["name"]: [] for node in self._cluster.ordered_nodes()}
         for at, gpu in enumerate(self._gpus):
             self._by_node.setdefault(gpu["node"], []).append(at)
         self._lines = self._layout()
         self.redraw()
 
     def on_resize(self) -> None:
-        """Lay out for this size."""
         self.update()
 
     def length(self) -> int:
-        """Lines in all."""
         return len(self._lines)
 
     def draw(self, y: int) -> list[Piece]:
-        """One line."""
         if y >= len(self._lines):
             return []
         line = self._lines[y]
@@ -138,13 +134,13 @@ class Tiles(Lines):
         return max(1, self.scrollable_content_region.width)
 
     def _name_width(self) -> int:
-        """Columns of the names before the strips."""
-        return min(max(map(cell_len, self._board.nodes), default=8), 20)
+        """The columns of the names before the strips."""
+        return min(max(map(cell_len, self._cluster.nodes), default=8), 20)
 
     # ------------------------------------------------------------------ pieces
 
     def _heading(self, name: str) -> list[Piece]:
-        node = self._board.nodes.get(name)
+        node = self._cluster.nodes.get(name)
         models = Counter(look.model(self._gpus[at]) for at in self._by_node[name])
         words = [f"{count} × {model}" for model, count in models.items()]
         if node is None:
@@ -163,7 +159,7 @@ class Tiles(Lines):
 
     def _tile(self, at: int, part: int) -> list[Piece]:
         gpu, width = self._gpus[at], self._width() // self._across - 1
-        state, style = state_of(gpu, self._board)
+        state, style = look.state_of(gpu, self._cluster)
         chosen = " chosen" if at == self._cursor else ""
         if part == 0:
             hot = (gpu["temperature_c"] or 0) >= look.HOT
@@ -175,11 +171,11 @@ class Tiles(Lines):
             return self._bar(None if value is None else value / 100, look.of(value, "%"), width, style)
         if part == 2:
             return self._bar(look.memory_share(gpu), look.memory(gpu), width, style)
-        return [(fitted(who(gpu, self._board.holders(gpu)), width), ""), (" ", "")]
+        return [(fitted(look.who(gpu, self._cluster.holders(gpu)), width), ""), (" ", "")]
 
     def _row(self, at: int) -> list[Piece]:
         gpu, width = self._gpus[at], self._width() // self._across - 1
-        state, style = state_of(gpu, self._board)
+        state, style = look.state_of(gpu, self._cluster)
         chosen = "chosen" if at == self._cursor else ""
         used, memory = gpu["utilization_pct"], look.memory_share(gpu)
         hot = (gpu["temperature_c"] or 0) >= look.HOT
@@ -191,29 +187,29 @@ class Tiles(Lines):
             (f"{look.memory(gpu):>10}", ""),
             (f"{look.of(gpu['temperature_c'], 'C'):>5}  ", "bad" if hot else ""),
         ]
-        words = who(gpu, self._board.holders(gpu)) or state
+        words = look.who(gpu, self._cluster.holders(gpu)) or state
         words = f"{state}: {words}" if state not in ("allocated", "free", "foreign") else words
-        room = max(0, width - sum(cell_len(text) for text, _ in pieces))
-        return [*pieces, (fitted(words, room) + " ", style if state != "allocated" else "")]
+        rest = max(0, width - sum(cell_len(text) for text, _ in pieces))
+        return [*pieces, (fitted(words, rest) + " ", style if state != "allocated" else "")]
 
     @staticmethod
     def _bar(share: float | None, words: str, width: int, style: str) -> list[Piece]:
-        room = max(0, width - 10)
-        return [*look.bar(share, room, style), (fitted(words, width - room, right=True), ""), (" ", "")]
+        rest = max(0, width - 10)
+        return [*look.bar(share, rest, style), (fitted(words, width - rest, right=True), ""), (" ", "")]
 
     def _strip(self, name: str, width: int) -> list[Piece]:
-        node = self._board.nodes.get(name, {"state": "unknown", "reason": "", "gpus": 0, "gpus_free": 0})
+        node = self._cluster.nodes.get(name, {"state": "unknown", "reason": "", "gpus": 0, "gpus_free": 0})
         pieces: list[Piece] = [(fitted(name, self._name_width()) + " ", "strong" if not is_bad(node) else "bad")]
         gpus = [(at, self._gpus[at]) for at in self._by_node[name]]
-        silent = self._board.is_silent(name)
+        silent = self._cluster.is_silent(name)
         for at, gpu in gpus:
             chosen = " chosen" if at == self._cursor else ""
             hot = "^" if (gpu["temperature_c"] or 0) >= look.HOT else " "
             memory = look.memory_share(gpu)
-            pieces.append((look.sign(gpu, silent=silent), state_of(gpu, self._board)[1] + chosen))
+            pieces.append((look.sign(gpu, silent=silent), look.state_of(gpu, self._cluster)[1] + chosen))
             pieces.append((look.height(None if memory is None else memory * 100), "dim" + chosen))
             pieces.append((hot, "bad"))
-        owners = Counter(task["owner"] for _, gpu in gpus for task in self._board.holders(gpu))
+        owners = Counter(task["owner"] for _, gpu in gpus for task in self._cluster.holders(gpu))
         words = ", ".join(f"{owner} {count}" for owner, count in owners.most_common())
         if node["state"] != "online":
             words = f"{node['state']}: {node['reason']}" if node["reason"] else node["state"]
@@ -228,11 +224,11 @@ class Tiles(Lines):
     # -------------------------------------------------------------------- keys
 
     def action_step(self, by: int) -> None:
-        """To the GPU before or after."""
+        """Choose the previous or next GPU."""
         self._choose(self._cursor + by)
 
     def action_row(self, by: int) -> None:
-        """To the row above or below, as it looks."""
+        """Choose the GPU above or below on the screen."""
         rows = self._rows()
         here = next((at for at, (_, row) in enumerate(rows) if self._cursor in row), 0)
         column = rows[here][1].index(self._cursor) if rows and self._cursor in rows[here][1] else 0
@@ -241,17 +237,16 @@ class Tiles(Lines):
             self._choose(row[min(column, len(row) - 1)])
 
     def action_page(self, by: int) -> None:
-        """Further by a screen."""
+        """Move by a page."""
         rows = self._rows()
         self.action_row(by * max(1, min(self.size.height // self._tall, len(rows) - 1)))
 
     def action_open(self) -> None:
-        """Show more of the chosen GPU."""
         if self.chosen:
             self.post_message(self.Opened())
 
     def on_click(self, event: events.Click) -> None:
-        """Choose what was clicked; twice: open it."""
+        """Choose the clicked GPU; a double click opens it."""
         y = event.y + self.scroll_offset.y
         if y < len(self._lines) and (at := self._at(self._lines[y], event.x)) is not None:
             self._choose(at)
@@ -271,7 +266,7 @@ class Tiles(Lines):
         return gpus[(x - first) // 3] if 0 <= (x - first) // 3 < len(gpus) else None
 
     def _rows(self) -> list[tuple[int, tuple[int, ...]]]:
-        """The rows of GPUs, each with the line on which it begins."""
+        """The rows of GPUs, each with its first line."""
         if any(line.kind == "strips" for line in self._lines):
             rows = [tuple(at for name in line.nodes for at in self._by_node[name]) for line in self._lines]
             return [(y, row) for y, row in enumerate(rows) if row]
@@ -279,7 +274,7 @@ class Tiles(Lines):
 
     @property
     def _tall(self) -> int:
-        """Lines of a row of GPUs."""
+        """The lines of a row of GPUs."""
         return 4 if any(line.kind == "tiles" for line in self._lines) else 1
 
     def _choose(self, wanted: int) -> None:

@@ -2,56 +2,56 @@
 
 import pytest
 
-from agentless.web.door import LIFETIME, Door, is_loopback, is_own_page
+from agentless.web.authentication import LIFETIME, Authentication, is_loopback, is_own_page
 
 
 def test_a_token_is_exchanged_for_a_session_that_is_in():
-    door = Door()
-    assert door.is_in(door.exchange(door.new_token(0), 0))
+    auth = Authentication()
+    assert auth.is_in(auth.exchange(auth.new_token(0), 0))
 
 
 def test_a_token_works_once():
-    door = Door()
-    token = door.new_token(0)
-    door.exchange(token, 0)
-    assert door.exchange(token, 0) is None
+    auth = Authentication()
+    token = auth.new_token(0)
+    auth.exchange(token, 0)
+    assert auth.exchange(token, 0) is None
 
 
 def test_a_token_works_until_its_time_is_up():
-    door = Door()
-    early, late = door.new_token(0), door.new_token(0)
-    assert [door.exchange(early, LIFETIME - 1) is None, door.exchange(late, LIFETIME) is None] == [False, True]
+    auth = Authentication()
+    early, late = auth.new_token(0), auth.new_token(0)
+    assert [auth.exchange(early, LIFETIME - 1) is None, auth.exchange(late, LIFETIME) is None] == [False, True]
 
 
 def test_a_session_outlives_the_time_of_its_token():
-    door = Door()
-    session = door.exchange(door.new_token(0), 0)
-    door.exchange("another", LIFETIME * 100)
-    assert door.is_in(session)
+    auth = Authentication()
+    session = auth.exchange(auth.new_token(0), 0)
+    auth.exchange("another", LIFETIME * 100)
+    assert auth.is_in(session)
 
 
 def test_a_new_token_leaves_the_one_before_as_it_is():
-    door = Door()
-    first, _ = door.new_token(0), door.new_token(1)
-    assert door.exchange(first, 2) is not None
+    auth = Authentication()
+    first, _ = auth.new_token(0), auth.new_token(1)
+    assert auth.exchange(first, 2) is not None
 
 
 @pytest.mark.parametrize("said", ["", "x", "é", "\udcff", "a" * 10_000])
 def test_whatever_else_is_said_neither_is_a_token_nor_a_session(said):
-    door = Door()
-    door.exchange(door.new_token(0), 0)
-    door.new_token(0)
-    assert (door.exchange(said, 0), door.is_in(said)) == (None, False)
+    auth = Authentication()
+    auth.exchange(auth.new_token(0), 0)
+    auth.new_token(0)
+    assert (auth.exchange(said, 0), auth.is_in(said)) == (None, False)
 
 
 def test_a_token_is_no_session_and_a_session_no_token():
-    door = Door()
-    session = door.exchange(door.new_token(0), 0)
-    assert (door.is_in(door.new_token(0)), door.exchange(session, 0)) == (False, None)
+    auth = Authentication()
+    session = auth.exchange(auth.new_token(0), 0)
+    assert (auth.is_in(auth.new_token(0)), auth.exchange(session, 0)) == (False, None)
 
 
-def test_two_doors_have_nothing_in_common():
-    one, other = Door(), Door()
+def test_two_servers_share_no_tokens_and_no_sessions():
+    one, other = Authentication(), Authentication()
     assert one.folder != other.folder
     assert other.exchange(one.new_token(0), 0) is None
 

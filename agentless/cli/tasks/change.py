@@ -1,123 +1,36 @@
-"""The verbs about given tasks: show, wait, retry, stop, kill, pause, resume, rm."""
+"""The verbs that change given tasks: retry, stop, kill, pause, resume, rm."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
 
 from agentless.cli.app import complain
-from agentless.cli.common import Json, TaskArgument, TaskArguments, client, print_json, print_line, say, tell_end
-from agentless.cli.submit.batch import BatchOption, chosen, members, show_results, wait_for_batch, worst
+from agentless.cli.arguments import Json, TaskArguments
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line, say
+from agentless.cli.tasks.batch import BatchOption, chosen, members
 from agentless.client.client import Client
-from agentless.client.words import local, process_words, ran, short, state, variables, where, words
+from agentless.client.words import state
 from agentless.errors import AgentlessError, UsageError
-from agentless.model.tasks.task_id import first_try, numbered
-from agentless.model.units import format_duration, format_size, parse_duration
+from agentless.model.tasks.task_id import first_try
+from agentless.model.units import format_duration, parse_duration
 
 _AT_ONCE = 32
 PATIENCE = 1.0
-"""Seconds after which somebody who waits is told what for."""
+"""Seconds until a message says what the command waits for."""
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verbs."""
-    app.command("show")(show_task)
-    app.command()(wait)
     app.command()(retry)
     app.command()(stop)
     app.command()(kill)
     app.command()(pause)
     app.command()(resume)
     app.command()(rm)
-
-
-def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
-    """Show all that is known of one task, and what happened to it."""
-    served = client(context)
-    found = served.get(f"/v1/tasks/{task}")
-    if as_json:
-        print_json(found)
-        return
-    from agentless.model.tasks.spec import Mount, Volume
-
-    asked = served.get(f"/v1/tasks/{found['id']}/spec")
-    memory, shm = found["memory_bytes"], asked["shm_size"]
-    lines = {
-        "id": found["id"],
-        "name": found["name"],
-        "state": state(found),
-        "reason": found["reason"],
-        "target": short(found["target"]),
-        "where": where(found) if found["gpu_uuids"] or found["container"] else None,
-        "gpus": ", ".join(found["gpu_uuids"]),
-        "image": found["image"],
-        "command": words(found),
-        "cores": found["cores"],
-        "memory": format_size(memory) if memory else None,
-        "shm size": format_size(shm) if shm else None,
-        "variables": ", ".join(variables(asked)),
-        "uploads": ", ".join(f"{each['source']}:{each['target']}" for each in asked["uploads"]),
-        "outputs": "; ".join(
-            f"{each['path']}: {each['words']}" + (f" in {each['local']}" if each["files"] else "")
-            for each in found["outputs"]
-        ),
-        "mounts": ", ".join(str(Mount(**mount)) for mount in asked["mounts"]),
-        "volumes": ", ".join(str(Volume(**volume)) for volume in asked["volumes"]),
-        "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
-        "batch": found["batch"],
-        "owner": found["owner"],
-        "queue": found["position"] and f"number {found['position']}" + (", moved by hand" if found["moved"] else ""),
-        "priority": found["priority"] or None,
-        "created": local(found["created_at"]),
-        "started": local(found["started_at"]),
-        "ended": local(found["ended_at"]),
-        "ran": ran(found) if found["started_at"] else None,
-        "time limit": None if found["time_limit"] is None else format_duration(found["time_limit"]),
-        "scheduled": local(found["scheduled_for"]),
-        "try": f"{found['attempt']} of {found['retries'] + 1}" if found["retries"] else None,
-        "went on as": found["retried_as"],
-        "exit code": found["exit_code"],
-        "container": found["container"] and found["container"][:12],
-        "intruders": "; ".join(map(process_words, found["intruders"])),
-    }
-    for key, value in lines.items():
-        if value not in (None, ""):
-            print_line(f"{key:>10}  {value}")
-    for event in served.get(f"/v1/tasks/{numbered(found['id'])}/events"):
-        when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
-        then = event["task"]
-        print_line(f"{when:>10}  {event['event']} → {then['state']}: {event['cause']}")
-
-
-def wait(context: typer.Context, tasks: TaskArguments = None, batch: BatchOption = None, as_json: Json = False) -> int:
-    """Wait until tasks have ended. The exit code is the task's own; of several, the first that is not 0."""
-    served = client(context)
-    if batch is not None and not tasks:
-        return _wait_for_batch(served, batch, as_json)
-    ended = []
-    for task in chosen(served, tasks, batch):
-        try:
-            ended.append(served.wait(task))
-        except KeyboardInterrupt:
-            say("", f"The task goes on. End it: agentless stop {task}")
-            raise
-        tell_end(ended[-1])
-    if as_json:
-        print_json(ended)
-    return worst(ended)
-
-
-def _wait_for_batch(served: Client, batch: str, as_json: bool) -> int:
-    ended = wait_for_batch(served, batch)
-    if as_json:
-        print_json(ended)
-    else:
-        show_results(ended)
-    return worst(ended)
 
 
 def retry(
@@ -218,7 +131,7 @@ def _each(
     word: str | None = None,
     waiting: Callable[[list[str]], None] = lambda _: None,
 ) -> int:
-    """Act on each task, all at the same time; each fails alone. `waiting` is told of those that take their time."""
+    """Act on all tasks at the same time; each fails alone. `waiting` is called with those that take longer."""
     from concurrent.futures import ThreadPoolExecutor
     from concurrent.futures import wait as wait_for
 

@@ -1,4 +1,4 @@
-"""What can be done to tasks and nodes, by which key, and when."""
+"""The actions on tasks and nodes: their keys, and when they apply."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentless.client.client import Client
-from agentless.client.words import state, where, words
+from agentless.client.words import command_line, state, where
 from agentless.model.tasks.task_id import numbered
-from agentless.tui.data.board import Row
+from agentless.tui.data.cluster import Row
 
 LIVE = frozenset({"running", "paused", "assigning", "pending", "scheduled", "lost"})
 WAITS = frozenset({"pending", "scheduled"})
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
-    """Something to do: its key, and what it is called in the line of keys and in the help.
+class Action:
+    """An action: its key, and its name in the line of keys and in the help.
 
-    `effect` is what it will do, in the question before it; None: it harms nobody, and nothing is asked. `reason`: it
-    takes one, in words. `changes` is whether it changes anything: a read-only dashboard does not offer it. `shown`: its
-    key stands in the line of keys, and not only in the help.
+    `effect` says what it will do, in the question before it; None: nothing is asked. `reason`: the question takes
+    one. `changes`: it changes something, and a read-only dashboard does not offer it. `shown`: its key is in the
+    line of keys, not only in the help.
     """
 
     name: str
@@ -36,26 +36,26 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is meant: the chosen task and node, as far as there are any."""
+    """The chosen task and node, as far as there are any."""
 
     task: Row | None
     node: Row | None
 
 
-ACTS = (
-    Act("submit", "n", "New", "submit a task"),
-    Act("again", "N", "Like this", "submit a copy of the task, changed as you like", shown=False),
-    Act("logs", "l", "Logs", "read and follow the output of the task", changes=False),
-    Act("shell", "s", "Shell", "open a shell in the container of the task"),
-    Act("describe", "d", "Details", "why the task waits, its events, its command", changes=False, shown=False),
-    Act(
+ACTIONS = (
+    Action("submit", "n", "New", "submit a task"),
+    Action("again", "N", "Like this", "submit a copy of the task, changed as you like", shown=False),
+    Action("logs", "l", "Logs", "read and follow the output of the task", changes=False),
+    Action("shell", "s", "Shell", "open a shell in the container of the task"),
+    Action("describe", "d", "Details", "why the task waits, its events, its command", changes=False, shown=False),
+    Action(
         "stop",
         "T",
         "Stop",
         "end the task gently: SIGTERM, then SIGKILL",
         "Sends SIGTERM, then SIGKILL if it still runs after its grace time.",
     ),
-    Act(
+    Action(
         "kill",
         "K",
         "Kill",
@@ -63,9 +63,9 @@ ACTS = (
         "Sends SIGKILL at once: the program cannot save anything.",
         shown=False,
     ),
-    Act("pause", "p", "Pause", "pause the task, or continue it", shown=False),
-    Act("retry", "R", "Retry", "submit the ended task again"),
-    Act(
+    Action("pause", "p", "Pause", "pause the task, or continue it", shown=False),
+    Action("retry", "R", "Retry", "submit the ended task again"),
+    Action(
         "remove",
         "x",
         "Remove",
@@ -73,8 +73,8 @@ ACTS = (
         "Deletes the task, its container and its log. This cannot be undone.",
         shown=False,
     ),
-    Act("top", "U", "To the top", "move the pending task to the top of the queue"),
-    Act(
+    Action("top", "U", "To the top", "move the pending task to the top of the queue"),
+    Action(
         "drain",
         "D",
         "Drain",
@@ -82,7 +82,7 @@ ACTS = (
         "Starts no new tasks on it. Its running tasks continue.",
         reason=True,
     ),
-    Act(
+    Action(
         "resume_node",
         "E",
         "Resume node",
@@ -93,7 +93,7 @@ ACTS = (
 
 
 def applies(act: str, target: Target) -> bool:
-    """Whether an act makes sense for what is chosen."""
+    """Whether an action makes sense for what is chosen."""
     now = target.task["state"] if target.task else ""
     node = target.node
     match act:
@@ -119,8 +119,8 @@ def applies(act: str, target: Target) -> bool:
             return node is not None and (node["drained"] or node["state"] != "online")
 
 
-def about(act: Act, target: Target) -> str:
-    """What it would be done to, by name; empty for what needs nothing chosen."""
+def about(act: Action, target: Target) -> str:
+    """The name of what it applies to; empty if that is nothing."""
     if act.name in _NODE and target.node:
         return f"node {target.node['name']}"
     if act.name == "submit" or target.task is None:
@@ -128,8 +128,8 @@ def about(act: Act, target: Target) -> str:
     return f"task {target.task['id']}" + (f" ({target.task['name']})" if target.task["name"] else "")
 
 
-def details(act: Act, target: Target) -> list[str]:
-    """More about that, to be sure that it is the one that is meant."""
+def details(act: Action, target: Target) -> list[str]:
+    """More about what it applies to, so that you can see that it is the right one."""
     task, node = target.task, target.node
     if act.name in _NODE and node:
         tasks = f"{node['tasks']} task{'s' * (node['tasks'] != 1)}"
@@ -137,11 +137,11 @@ def details(act: Act, target: Target) -> list[str]:
     if task is None:
         return []
     place = f" on {where(task)}" if task["node"] else ""
-    return [f"{state(task)}{place}, owner {task['owner']}", words(task)]
+    return [f"{state(task)}{place}, owner {task['owner']}", command_line(task)]
 
 
 def perform(client: Client, act: str, target: Target, reason: str = "") -> str:
-    """Ask the controller to do it, and say what has become of that; raises AgentlessError."""
+    """Ask the controller for it, and say what came of it; raises AgentlessError."""
     task, node = target.task, target.node
     if node is not None and act in _NODE:
         return _NODE[act](client, str(node["name"]), reason)
@@ -152,7 +152,7 @@ def perform(client: Client, act: str, target: Target, reason: str = "") -> str:
 
 
 def path_of(task: Row) -> str:
-    """Of the API, for this very try: the bare id of a first one means all of its tries."""
+    """The API path of exactly this try: the bare id of the first one means all tries."""
     return f"/v1/tasks/{numbered(task['id'])}"
 
 

@@ -1,4 +1,4 @@
-"""`--watch`: a table that is printed again, in its place, whenever something in it has changed."""
+"""`--watch`: a table that is printed again, in place, whenever something in it changes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator
 
 from agentless.client.client import TRIES, Client
 from agentless.errors import ControllerError, UsageError
-from agentless.tui.data.board import Board
+from agentless.tui.data.cluster import ClusterState
 
 
 class _Page(io.StringIO):
-    """What is printed, as if to the terminal."""
+    """Collects output as if it were the terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
-def watch(served: Client, show: Callable[[Board], None]) -> None:
-    """Show the board again at each change, until Ctrl-C, also over a controller that dies and comes back.
+def watch(served: Client, show: Callable[[ClusterState], None]) -> None:
+    """Show the cluster at each change until Ctrl-C, also after the controller was restarted.
 
     The terminal is left as it was.
     """
@@ -30,20 +30,20 @@ def watch(served: Client, show: Callable[[Board], None]) -> None:
         failures = 0
         while failures < TRIES:
             failures += 1
-            board = Board()
+            cluster = ClusterState()
             with contextlib.suppress(ControllerError):
                 for line in served.lines("/v1/watch"):
                     failures = TRIES if line.get("leaving") else 0
-                    board.apply(line)
-                    _print(board, show)
+                    cluster.apply(line)
+                    _print(cluster, show)
     raise ControllerError("the controller went away; what it had started runs on")
 
 
-def _print(board: Board, show: Callable[[Board], None]) -> None:
+def _print(cluster: ClusterState, show: Callable[[ClusterState], None]) -> None:
     page = _Page()
     with contextlib.redirect_stdout(page):
-        show(board)
-    # Each line over the one that was there: what stays the same does not flicker.
+        show(cluster)
+    # Overwrite line by line, without clearing first, so that nothing flickers.
     print("\033[H" + page.getvalue().replace("\n", "\033[K\n") + "\033[J", end="", flush=True)  # noqa: T201
 
 

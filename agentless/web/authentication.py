@@ -1,7 +1,7 @@
-"""Who may come in: links that work once, the sessions that they are exchanged for, and which requests are a page's own.
+"""Authentication: links that work once, the sessions that they give, and whether a request is our own page's.
 
-Loopback is open to every user of a machine, and to every page in a browser there, so neither the address nor the
-browser says who asks. No I/O: the time is an argument, and only chance is not.
+Loopback is open to every user of a machine and to every page in a browser there, so neither the address nor the browser
+says who asks. No I/O but random numbers; the time is an argument.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ import secrets
 from collections.abc import Iterable
 
 LIFETIME = 600.0
-"""Seconds after which a link that nobody has used works no more."""
+"""Seconds for which a link works."""
 
 _LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?")
 
 
-class Door:
-    """The links that may yet be used, and the sessions of those who are in. Both are nowhere but here.
+class Authentication:
+    """The unused links and the open sessions, both only in memory.
 
-    `folder` is the path below which all is served. A browser sends a cookie to every port of a host, so also to what
-    a colleague serves on another port of 127.0.0.1, unless that is not below the cookie's path: nobody can ask a
-    browser for a path that he cannot guess.
+    `folder` is the path below which everything is served. A browser sends a cookie to every port of a host, so also
+    to what another user serves on 127.0.0.1, unless that is outside of the cookie's path. Nobody can make a browser
+    ask for a path that they cannot guess.
     """
 
     def __init__(self) -> None:
@@ -30,13 +30,13 @@ class Door:
         self._sessions: set[str] = set()
 
     def new_token(self, now: float) -> str:
-        """The token of a new link; `now` in seconds of any clock that only goes forward."""
+        """The token of a new link; `now` is in seconds of a monotonic clock."""
         token = secrets.token_urlsafe(32)
         self._expiry[token] = now + LIFETIME
         return token
 
     def exchange(self, token: str, now: float) -> str | None:
-        """The value of a new session for a token that works, which then works no more; None for any other."""
+        """The value of a new session for a valid token, which is used up then; None for any other."""
         self._expiry = {known: expiry for known, expiry in self._expiry.items() if now < expiry}
         found = _find(token, self._expiry)
         if found is None:
@@ -47,25 +47,25 @@ class Door:
         return session
 
     def is_in(self, session: str) -> bool:
-        """Whether a token was exchanged for this session."""
+        """Whether this session was given for a token."""
         return _find(session, self._sessions) is not None
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the header Host names this machine itself, so that no foreign name was made to lead here (DNS rebinding).
+    """Whether the Host header names this machine: no foreign name resolves to it then (DNS rebinding).
 
-    Any port: behind `ssh -L` a browser has another one than the server.
+    Any port is allowed: behind `ssh -L` the browser's is another one than the server's.
     """
     return _LOOPBACK.fullmatch(host) is not None
 
 
 def is_own_page(origin: str | None, host: str) -> bool:
-    """Whether the page that asks came from the same address: every page may open a WebSocket to any."""
+    """Whether the page that asks has the same origin: any page may open a WebSocket to any address."""
     return origin == f"http://{host}"
 
 
 def _find(said: str, known: Iterable[str]) -> str | None:
-    """The one of the known that was said, in a time that says nothing of how much of it was right."""
+    """The known value that equals this one, compared in constant time."""
     said_bytes = said.encode(errors="replace")
     found = [one for one in known if secrets.compare_digest(one.encode(), said_bytes)]
     return found[0] if found else None

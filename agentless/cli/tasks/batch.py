@@ -1,4 +1,4 @@
-"""The tasks of one batch: which they are, how far they have come, and what has become of them."""
+"""The tasks of one batch: its members, its progress, its results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from agentless.cli import complete
-from agentless.cli.common import named, own_code, say
+from agentless.cli.arguments import path_words
+from agentless.cli.output import say
 from agentless.cli.table import Column, show
 from agentless.client.client import Client, coming
 from agentless.client.words import ran, state, where, why
@@ -19,34 +20,34 @@ from agentless.model.tasks.task_id import first_try
 from agentless.model.text import printable
 
 TURN = 1.0
-"""Seconds between two looks at a batch that somebody waits for."""
+"""Seconds between two requests while a batch is awaited."""
 
 BatchOption = Annotated[
     str | None,
     typer.Option(
-        "--batch", metavar="TASK", help="All tasks of its batch.", autocompletion=complete.tasks, callback=named
+        "--batch", metavar="TASK", help="All tasks of its batch.", autocompletion=complete.tasks, callback=path_words
     ),
 ]
 
 
 def members(served: Client, batch: str) -> list[dict[str, Any]]:
-    """The tasks of the batch that this task is in; of one that was tried again the last try."""
+    """The tasks of the batch that this task is in; of a retried one the last try."""
     found: list[dict[str, Any]] = served.asked("/v1/tasks", ended=True, batch=batch, limit=0)
     return [task for task in found if task["retried_as"] is None]
 
 
 def chosen(served: Client, tasks: list[str] | None, batch: str | None, *, live: bool = False) -> list[str]:
-    """The tasks that are named, or all of a batch; with `live` those of it that have not ended."""
+    """The named tasks, or all of a batch; with `live` only those of it that have not ended."""
     if bool(tasks) == bool(batch):
         raise UsageError("which tasks? Name them, or say --batch and one of it")
     if batch is None:
         return tasks or []
-    # Without the number of a try: it may be another one by now.
+    # Without the number of a try, since another one may run by now.
     return [first_try(task["id"]) for task in members(served, batch) if not live or task["ended_at"] is None]
 
 
 def wait_for_batch(served: Client, batch: str) -> list[dict[str, Any]]:
-    """The tasks of a batch once all have ended; on a terminal with a line that says how far it is."""
+    """The tasks of a batch once all have ended; shows the progress on a terminal."""
     try:
         return _wait(served, batch)
     except KeyboardInterrupt:
@@ -55,21 +56,21 @@ def wait_for_batch(served: Client, batch: str) -> list[dict[str, Any]]:
 
 
 def _wait(served: Client, batch: str) -> list[dict[str, Any]]:
-    told = ""
+    shown = ""
     while True:
         tasks = members(served, batch)
         live = [task for task in tasks if task["ended_at"] is None or coming(task)]
         if sys.stderr.isatty():
             line = progress(tasks)
-            print(f"\r{line:<{len(told)}}", end="" if live else "\n", file=sys.stderr, flush=True)  # noqa: T201
-            told = line
+            print(f"\r{line:<{len(shown)}}", end="" if live else "\n", file=sys.stderr, flush=True)  # noqa: T201
+            shown = line
         if not live:
             return tasks
         served.asked(f"/v1/tasks/{live[0]['id']}/wait", within=TURN)
 
 
 def progress(tasks: Sequence[dict[str, Any]]) -> str:
-    """How far a batch is: `4 of 6 ended: 3 completed, 1 failed; 2 running`."""
+    """`4 of 6 ended: 3 completed, 1 failed; 2 running`."""
     ended = Counter(task["state"] for task in tasks if task["ended_at"] is not None)
     live = Counter(task["state"] for task in tasks if task["ended_at"] is None)
     parts = [", ".join(f"{count} {word}" for word, count in each.items()) for each in (ended, live)]
@@ -78,7 +79,7 @@ def progress(tasks: Sequence[dict[str, Any]]) -> str:
 
 
 def show_results(tasks: Sequence[dict[str, Any]]) -> None:
-    """What has become of each, beside the values by which it differs from the others."""
+    """Print how each task ended, beside the parameters by which it differs from the others."""
     show([Column("ID", lambda task: task["id"]), *parameters_of(tasks), *_RESULTS], tasks)
 
 
@@ -88,13 +89,8 @@ def parameters_of(tasks: Sequence[dict[str, Any]]) -> list[Column]:
     return [Column(printable(name), _value(name)) for name in names]
 
 
-def worst(tasks: Sequence[dict[str, Any]]) -> int:
-    """The first of their exit codes that is not 0."""
-    return next(filter(None, map(own_code, tasks)), 0)
-
-
-def tell(tasks: Sequence[dict[str, Any]]) -> None:
-    """What was begun, to a person."""
+def announce_batch(tasks: Sequence[dict[str, Any]]) -> None:
+    """Print the id and the progress of a batch that was started, and what to do next."""
     say(f"batch {tasks[0]['batch']}: {progress(tasks)}")
     say(f"see it: agentless ps --batch {tasks[0]['batch']}    wait for it: agentless wait --batch {tasks[0]['batch']}")
 

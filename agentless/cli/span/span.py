@@ -1,4 +1,4 @@
-"""`agentless span`: one command with spans in it becomes many, which run on this machine."""
+"""`agentless span`: run a command on this machine once per combination of its spans."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from agentless.cli.common import say
-from agentless.cli.submit.command import WithCommand, command_of
-from agentless.cli.submit.local_runs import GRACE, LocalRuns, Run
+from agentless.cli.command import WithCommand, command_of
+from agentless.cli.output import say
+from agentless.cli.span.local_runs import GRACE, LocalRuns, Run
 from agentless.cli.table import Column, show
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
@@ -22,11 +22,10 @@ from agentless.model.units import format_duration
 from agentless.rules.submit.spans import Combination, expand
 
 _LONGEST_LABEL = 60
-_MOST = 256  # each has two pipes, and 1024 open files are usual
+_MOST = 256  # each has two pipes, and the usual limit is 1024 open files
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the verb."""
     app.command(cls=WithCommand)(span)
 
 
@@ -58,36 +57,36 @@ def span(
         return 0
     try:
         return _run(found, parallel, fail_fast=fail_fast)
-    except BrokenPipeError:  # the reader has had enough; typer would make it 1
+    except BrokenPipeError:  # the reader has closed the pipe; typer would return 1
         return 128 + signal.SIGPIPE
 
 
 def _run(found: Sequence[Combination], parallel: int, *, fail_fast: bool) -> int:
     runs = [Run(one.argv, _label(f"{number}/{len(found)}", one.parameters)) for number, one in enumerate(found, 1)]
     sys.stdout.flush()
-    ended_by = LocalRuns(runs, _Words(parallel), at_once=parallel, fail_fast=fail_fast).run()
+    ended_by = LocalRuns(runs, _Progress(parallel), at_once=parallel, fail_fast=fail_fast).run()
     rows = [{"run": run, "parameters": one.parameters} for run, one in zip(runs, found, strict=True)]
-    with contextlib.redirect_stdout(sys.stderr):  # stdout is the commands' own
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is for the commands' output
         show([*map(_parameter, found[0].parameters), _CODE, _TIME], rows)
     if ended_by is not None:
         return 128 + ended_by
     return next((run.code for run in runs if run.code), 0)
 
 
-class _Words:
-    """What is said on stderr while they run."""
+class _Progress:
+    """Prints on stderr what the runs do."""
 
     def __init__(self, parallel: int) -> None:
         self._in_turn = parallel == 1
         self._done = 0
 
     def began(self, run: Run) -> None:
-        """One at a time, this is what keeps the outputs apart."""
+        """With one run at a time, a heading keeps the outputs apart."""
         if self._in_turn:
             say(f"--- {run.label}")
 
     def ended(self, run: Run) -> None:
-        """Progress, for who looks on."""
+        """Print failures, and progress on a terminal."""
         self._done += 1
         if run.failure is not None:
             say(f"agentless: {run.label}: {run.argv[0]} cannot be run: {run.failure}")
@@ -95,7 +94,6 @@ class _Words:
             say(f"--- {run.label}: exit code {_code(run)} ({self._done} done)")
 
     def ending(self, live: int) -> None:
-        """What happens after Ctrl-C."""
         say("", f"Ending {live} running; SIGKILL follows in {GRACE:g} s, or with the next Ctrl-C.")
 
 
@@ -110,7 +108,7 @@ def _parameter(name: str) -> Column:
 
 
 def _code(run: Run) -> str:
-    """Its exit code, with the signal's name if that is what ended it."""
+    """The exit code, with the name of the signal if one ended it."""
     if run.code is None:
         return "not run"
     with contextlib.suppress(ValueError):

@@ -1,4 +1,4 @@
-"""The command after `--`: taken off word for word."""
+"""The command after `--`, taken exactly as it is typed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typer.core import TyperCommand
 
 
 class WithCommand(TyperCommand):
-    """A verb for which what comes after the first `--` is a command."""
+    """A verb that takes a command after the first `--`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take the command off before options are looked for."""
+        """Cut off the command before click looks for options."""
         if "--" in args:
             cut = args.index("--")
             ctx.meta["command"] = args[cut + 1 :]

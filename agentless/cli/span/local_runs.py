@@ -1,4 +1,4 @@
-"""Commands run on this machine, so many at once: their output kept apart, and all of them ended when we are."""
+"""Runs commands on this machine: some at a time, their outputs kept apart, all ended when we end."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from typing import BinaryIO, Protocol
 from agentless.signals import defaults_for_children
 
 GRACE = 10.0
-"""Seconds between SIGTERM and SIGKILL, when we are told to end."""
+"""Seconds between SIGTERM and SIGKILL after a signal to us."""
 
 _CHUNK = 1 << 16
 _LONGEST_LINE = 1 << 16
-_PIPE = 1 << 20  # bytes that a pipe holds at most
-_TURN = 0.05  # seconds between two looks at process groups that are to end
+_PIPE = 1 << 20  # the most bytes that a pipe holds
+_TURN = 0.05  # seconds between two checks of process groups that should end
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(slots=True)
 class Run:
-    """One command, and what became of it: its exit code (`None`: not started, 128 + n: signal n) and its seconds.
+    """A command and its result: the exit code (`None`: not started, 128 + n: signal n) and its seconds.
 
     `failure` is why it could not be started: its exit code is 127 if there is no such program, else 126.
     """
@@ -42,27 +42,28 @@ class Run:
 
 
 class Watcher(Protocol):
-    """Who is told what happens."""
+    """Is notified of starts and ends."""
 
     def began(self, run: Run) -> None:
-        """It is started now."""
+        """Called when a run has started."""
 
     def ended(self, run: Run) -> None:
-        """It has come to its end, or could not be started."""
+        """Called when a run has ended, or could not be started."""
 
     def ending(self, live: int) -> None:
-        """A signal has come; so many were asked to end."""
+        """Called after a signal, when `live` runs were asked to end."""
 
 
 class LocalRuns:
     """Runs commands, `at_once` of them at a time.
 
-    One at a time has our own stdout and stderr; of several, each line comes with the label of its run in front, and one
-    of more than 64 KiB is cut. Nothing else of the output is ever in memory. Their stdin is empty. Each is in a session
-    of its own: what is typed at the terminal reaches us alone. A command is over when its first process is.
+    A single one at a time has our own stdout and stderr. Of several, each line is prefixed with the label of its
+    run, and one of more than 64 KiB is cut; no other output is held in memory. Their stdin is empty. Each has a
+    session of its own, so keys typed at the terminal reach only us. A command has ended when its first process has.
 
-    With `fail_fast`, no more are started once one has failed. SIGINT, SIGTERM and SIGHUP end the ones that run (SIGTERM
-    to their process groups, SIGKILL after GRACE or at the second such signal), and so does output that nobody takes.
+    With `fail_fast`, no more are started after the first failure. SIGINT, SIGTERM and SIGHUP end the running ones
+    (SIGTERM to their process groups; SIGKILL after GRACE, or at the second such signal), and so does a closed
+    output.
     """
 
     def __init__(self, runs: Sequence[Run], watcher: Watcher, *, at_once: int, fail_fast: bool) -> None:
@@ -74,12 +75,12 @@ class LocalRuns:
         self._live: list[_Live] = []
         self._obeyed = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
         self._signal: int | None = None
-        self._kill_at = math.inf  # finite: we are ending
+        self._kill_at = math.inf  # finite once we are ending
 
     def run(self) -> int | None:
-        """Run them all. Returns the signal that ended it, None when they came to their ends.
+        """Run them all. Returns the signal that ended it, None if all came to their ends.
 
-        Raises OSError when what they, or the watcher, have to say cannot be written; they have ended then.
+        Raises OSError if their output or the watcher's cannot be written; they have ended then.
         """
         broken: OSError | None = None
         with _signals(self._obeyed) as signals, self._selector:
@@ -116,7 +117,7 @@ class LocalRuns:
                 self._selector.register(pipe, selectors.EVENT_READ, live)
 
     def _hear(self, signals: int) -> None:
-        """Wait until something happens: output, the end of a process, a signal to us."""
+        """Wait for output, the end of a process, or a signal."""
         if not self._live:
             return
         for key, _ in self._selector.select(None if self._kill_at == math.inf else _TURN):
@@ -147,7 +148,7 @@ class LocalRuns:
         self._watcher.ended(run)
 
     def _obey(self, number: int) -> None:
-        """End all that run; at once, if this is not the first time."""
+        """End all runs: gently at the first signal, at once at the second."""
         if self._kill_at != math.inf:
             self._kill_at = 0.0
             return
@@ -162,7 +163,7 @@ class LocalRuns:
             live.signal(signal.SIGTERM)
 
     def _hang_up(self) -> None:
-        """Nobody takes the output: so the commands are told, and end."""
+        """Nobody reads our output: close the pipes, so that the commands end."""
         for live in self._live:
             for pipe in live.pipes:
                 self._selector.unregister(pipe)
@@ -172,7 +173,7 @@ class LocalRuns:
 
 
 class _Live:
-    """A command that runs. Raises OSError or ValueError when it cannot be started."""
+    """A running command. Raises OSError or ValueError if it cannot be started."""
 
     def __init__(self, run: Run, *, piped: bool) -> None:
         self.run = run
@@ -187,7 +188,7 @@ class _Live:
         self.pipes = {pipe.fileno(): _Lines(label, out.buffer) for pipe, out in ours if pipe is not None}
 
     def copy(self, pipe: int) -> bool:
-        """Pass on what there is to read; False at the end of the pipe."""
+        """Pass on what can be read now; False at the end of the pipe."""
         data = os.read(pipe, _CHUNK)
         if data:
             self.pipes[pipe].feed(data)
@@ -196,20 +197,19 @@ class _Live:
         return bool(data)
 
     def hang_up(self) -> None:
-        """Close the pipes."""
         self.pipes.clear()
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
 
     def signal(self, number: int) -> None:
-        """To its whole process group, which may outlive its first process."""
+        """Send it to the whole process group, which may outlive its first process."""
         self._killed = self._killed or number == signal.SIGKILL
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, number)
 
     def is_over(self, *, with_group: bool) -> bool:
-        """Whether its process has ended, and `with_group` all that it had started, unless that is beyond us."""
+        """Whether the process has ended; `with_group`: and all that it started, as far as we may see it."""
         if self._process.poll() is None:
             return False
         if with_group and not self._killed:
@@ -219,7 +219,7 @@ class _Live:
         return True
 
     def finish(self) -> None:
-        """Note how it ended, and pass on what it left in its pipes: what it had started may hold them for ever."""
+        """Note how it ended, and pass on what is in its pipes: processes it started may hold them open."""
         code = self._process.returncode
         self.run.code = 128 - code if code < 0 else code
         self.run.seconds = time.monotonic() - self._began
@@ -233,7 +233,7 @@ class _Live:
 
 
 class _Lines:
-    """One stream of a command on its way to one of ours: whole lines, each with the label in front."""
+    """Copies a stream of a command to one of ours: whole lines, each prefixed with the label."""
 
     def __init__(self, label: bytes, out: BinaryIO) -> None:
         self._label = label
@@ -241,26 +241,26 @@ class _Lines:
         self._held = b""
 
     def feed(self, data: bytes) -> None:
-        """Write the lines that are whole now; keep the rest."""
+        """Write the complete lines; keep the rest."""
         *lines, self._held = (self._held + data).split(b"\n")
         if len(self._held) >= _LONGEST_LINE:
             lines.append(self._held)
             self._held = b""
         if lines:
             left = memoryview(b"".join(self._label + line + b"\n" for line in lines))
-            while left:  # unbuffered, a signal cuts a write short
+            while left:  # without a buffer, a signal may cut a write short
                 left = left[self._out.write(left) :]
             self._out.flush()
 
     def end(self) -> None:
-        """Write what is left, as a line."""
+        """Write the rest, as a line."""
         if self._held:
             self.feed(b"\n")
 
 
 @contextlib.contextmanager
 def _signals(wanted: Sequence[int]) -> Iterator[int]:
-    """A file descriptor to read the numbers of signals from; those that are `wanted` do nothing else."""
+    """A pipe to read the numbers of signals from. The `wanted` signals have no other effect meanwhile."""
     here, there = os.pipe()
     os.set_blocking(there, False)
     defaults_for_children()

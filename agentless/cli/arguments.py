@@ -1,0 +1,59 @@
+"""Arguments and options that several verbs have."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli import complete
+from agentless.errors import NotFound, UsageError
+
+
+def path_words(words: Any) -> Any:
+    """Check an argument whose words become parts of a URL path; raises NotFound for one that cannot.
+
+    Duplicates are dropped.
+    """
+    for word in [words] if isinstance(words, str) else words or ():
+        if not word or "/" in word:
+            raise NotFound(f"nothing is named {word!r}; agentless ps --all and agentless nodes show what there is")
+    return list(dict.fromkeys(words)) if isinstance(words, list) else words
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON with documented field names.")]
+TaskArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TASK",
+        help="Its id, a unique beginning of it, or its name.",
+        autocompletion=complete.tasks,
+        callback=path_words,
+    ),
+]
+TaskArguments = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TASK...",
+        help="Ids, unique beginnings of ids, or names.",
+        autocompletion=complete.tasks,
+        callback=path_words,
+    ),
+]
+
+NodeArgument = Annotated[str, typer.Argument(metavar="NODE", autocompletion=complete.nodes, callback=path_words)]
+ManyNodes = Annotated[
+    list[str] | None, typer.Argument(metavar="[NODE]...", autocompletion=complete.nodes, callback=path_words)
+]
+EnvArgument = Annotated[str, typer.Argument(metavar="NAME", help="The env.", autocompletion=complete.envs)]
+
+
+def moment(text: str, option: str) -> float:
+    """Unix seconds of a duration ago, or of a date; a date without a zone is local time."""
+    from agentless.model.moment import parse_past
+
+    try:
+        return parse_past(text, time.time())
+    except UsageError as error:
+        raise UsageError(f"{option} {error}") from None

@@ -1,0 +1,82 @@
+"""`agentless gpus`: all GPUs, who uses them, and how busy they are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli import complete
+from agentless.cli.arguments import Json
+from agentless.cli.client import client
+from agentless.cli.output import print_json, say
+from agentless.cli.table import Column, show
+from agentless.client.client import Client
+from agentless.client.words import idle, memory_in_use, or_dash, process_words
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command()(gpus)
+
+
+def gpus(
+    context: typer.Context,
+    node: Annotated[str | None, typer.Argument(metavar="[NODE]", autocompletion=complete.nodes)] = None,
+    free: Annotated[bool, typer.Option("--free", help="Only those that can be had now.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Stay, and show them as they change.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List all GPUs: which are free, and who uses the others."""
+    served = client(context)
+    if watch:
+        _watch_gpus(served, node, free=free)
+    found = [gpu for gpu in served.get("/v1/gpus", node=node) if gpu["state"] == "free" or not free]
+    if as_json:
+        print_json(found)
+        return
+    if found:
+        show(GPU_COLUMNS, found)
+    for each in served.get("/v1/nodes"):
+        if each["reason"] and node in (None, each["name"]):
+            from agentless.model.nodes.node import naming
+
+            say(naming(each["name"], each["reason"], f"{each['name']} is {each['state']}"))
+    for ill in dict.fromkeys(gpu["node"] for gpu in found if gpu["state"] == "unhealthy"):
+        say(f"unhealthy GPUs of {ill} stay out until: agentless nodes resume {ill} [--gpu N]")
+    if not found:
+        say("no free GPU" if free else "no GPU is known")
+
+
+def _watch_gpus(served: Client, node: str | None, *, free: bool) -> None:
+    from agentless.cli.nodes.watch import watch
+
+    if node is not None:
+        served.get(f"/v1/nodes/{node}")  # raises NotFound if there is none
+    watch(
+        served,
+        lambda cluster: show(
+            GPU_COLUMNS,
+            [g for g in cluster.ordered_gpus() if node in (None, g["node"]) and (g["state"] == "free" or not free)],
+        ),
+    )
+
+
+def _who(gpu: dict[str, Any]) -> str:
+    if not gpu["task"] or gpu["state"] == "unhealthy" or gpu["shares"] > 1:
+        return "; ".join(filter(None, (gpu["reason"], gpu["reserved"])))
+    beside = "".join(f" + {process_words(process)}" for process in gpu["intruders"][:1])
+    reserved = f"; {gpu['reserved']}" if gpu["reserved"] else ""
+    owner = "" if gpu["mine"] else f" {gpu['owner']}"
+    return f"{gpu['task']}{owner}{idle(gpu)}{beside}{reserved}"
+
+
+GPU_COLUMNS = [
+    Column("NODE", lambda gpu: gpu["node"]),
+    Column("GPU", lambda gpu: str(gpu["index"]), right=True),
+    Column("MODEL", lambda gpu: or_dash(gpu["name"] and gpu["name"].removeprefix("NVIDIA ").removeprefix("GeForce "))),
+    Column("STATE", lambda gpu: gpu["state"]),
+    Column("UTIL", lambda gpu: or_dash(gpu["utilization_pct"], "%"), right=True),
+    Column("MEMORY", memory_in_use, right=True),
+    Column("TEMP", lambda gpu: or_dash(gpu["temperature_c"], "C"), right=True),
+    Column("WHO", _who, wraps=True),
+]

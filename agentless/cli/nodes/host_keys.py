@@ -1,0 +1,81 @@
+"""`agentless nodes trust`: compare the host keys of nodes, and record them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from agentless.cli.app import complain
+from agentless.cli.arguments import ManyNodes
+from agentless.cli.client import client
+from agentless.cli.output import print_line, say
+from agentless.errors import NoAnswer, Refused, UsageError
+
+
+def trust(
+    context: typer.Context,
+    nodes: ManyNodes = None,
+    everyone: Annotated[bool, typer.Option("--all", help="All nodes of the inventory.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Record without asking (you have compared them).")] = False,
+) -> int:
+    """Look at the host keys of nodes, and record them.
+
+    A key that your ssh knows (~/.ssh/known_hosts) needs no recording. --all leaves out keys that have changed.
+    """
+    if bool(nodes) == everyone:
+        raise UsageError("name the nodes, or say --all")
+    served = client(context)
+    found = served.get("/v1/host-keys", node=nodes)
+    code, known = 0, "its host key is on record"
+    while True:
+        ask = []
+        for key in found:
+            problem, its_code = _untrustworthy(key, everyone)
+            if problem:
+                complain(problem)
+                code = code or its_code
+            elif key["trusted"]:
+                print_line(f"{key['node']}: {known}, and it can be reached")
+            else:
+                ask.append(key)
+        if not ask:
+            return code
+        _compare(ask, yes)
+        shown = {key["node"]: key["fingerprint"] for key in ask}
+        found, known = served.post("/v1/host-keys", shown), "recorded"
+        for key in found:
+            if key["fingerprint"] == shown[key["node"]]:
+                raise Refused(f"{key['node']}: its key was recorded and is refused all the same")
+
+
+def _untrustworthy(key: dict[str, Any], everyone: bool) -> tuple[str, int]:
+    """Why a key must not be recorded, and the exit code for that; empty if it may be."""
+    if key["error"]:
+        return key["error"], NoAnswer.exit_code
+    if key["revoked"]:
+        return f"{key['node']}: {key['host']} shows a host key that is marked as revoked; do not connect", 3
+    if key["recorded"] and everyone:
+        why = f"WARNING: {key['host']} shows another host key than the one on record; ask its admin"
+        return f"{key['node']}: {why}, then run: agentless nodes trust {key['node']}", 3
+    return "", 0
+
+
+def _compare(keys: list[dict[str, Any]], yes: bool) -> None:
+    """Show these keys and ask once whether they match; raises Refused unless they do."""
+    for key in {(key["host"], key["fingerprint"]): key for key in keys}.values():  # a jump host's is shared
+        print_line(f"{key['node']}: {key['host']} shows the host key {key['fingerprint']}")
+        if key["recorded"]:
+            say(
+                f"WARNING: on record is {', '.join(key['recorded'])}. Either the node was set up anew, or somebody "
+                "stands in between. Ask its admin before you go on."
+            )
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Refused("nobody is here to compare the fingerprints; compare them, then use --yes")
+    say("On the node this prints it: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")
+    question = "Is it the same? Record it" if len(keys) == 1 else f"Are they the same? Record all {len(keys)}"
+    if not typer.confirm(question, default=False, err=True):
+        raise Refused("nothing was recorded")

@@ -1,0 +1,45 @@
+"""Output for people, and for scripts."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from agentless.client.words import ending
+from agentless.model.text import printable
+
+
+def say(*lines: str) -> None:
+    """Print lines for a person on stderr. Control characters in names that others chose are made visible."""
+    for line in lines:
+        print(printable(line), file=sys.stderr)  # noqa: T201
+
+
+def print_line(text: str, *, flush: bool = False) -> None:
+    """Print a line of data for a person, with control characters made visible."""
+    print(printable(text), flush=flush)  # noqa: T201
+
+
+def print_end(task: dict[str, Any]) -> None:
+    """Print how an awaited task ended, unless it ended well: an exit code alone says too little."""
+    if line := ending(task):
+        say(line)
+    print_outputs(task)
+
+
+def print_outputs(task: dict[str, Any], *, here: bool = True) -> None:
+    """Print which outputs arrived; without `here` only those that did not."""
+    for output in task.get("outputs") or ():
+        if here or output["state"] != "here":
+            where = f" in {output['local']}" if output["files"] else ""
+            say(f"{task['id']}  {output['path']}: {output['words']}{where}")
+
+
+def print_json(value: Any, *, indent: int | None = 2, flush: bool = False) -> None:
+    """Print data for a script; invisible characters are written as JSON escapes."""
+    import json
+
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    if not text.replace("\n", "").isprintable():
+        text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+    print(text, flush=flush)  # noqa: T201

@@ -1,0 +1,1 @@
+"""The verb that runs sweeps on this machine."""

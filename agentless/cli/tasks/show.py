@@ -1,0 +1,81 @@
+"""`agentless show`: all that is known of one task."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import typer
+
+from agentless.cli.arguments import Json, TaskArgument
+from agentless.cli.client import client
+from agentless.cli.output import print_json, print_line
+from agentless.client.words import command_line, local, process_words, ran, short, state, variables, where
+from agentless.model.tasks.task_id import numbered
+from agentless.model.units import format_duration, format_size
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("show")(show_task)
+
+
+def show_task(context: typer.Context, task: TaskArgument, as_json: Json = False) -> None:
+    """Show all that is known of one task, and what happened to it."""
+    served = client(context)
+    found = served.get(f"/v1/tasks/{task}")
+    if as_json:
+        print_json(found)
+        return
+    spec = served.get(f"/v1/tasks/{found['id']}/spec")
+    for key, value in _described(found, spec).items():
+        if value not in (None, ""):
+            print_line(f"{key:>10}  {value}")
+    for event in served.get(f"/v1/tasks/{numbered(found['id'])}/events"):
+        when = datetime.fromtimestamp(event["at"]).strftime("%H:%M:%S")
+        then = event["task"]
+        print_line(f"{when:>10}  {event['event']} → {then['state']}: {event['cause']}")
+
+
+def _described(found: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
+    """The values to show, by label. Those without a value are left out."""
+    from agentless.model.tasks.spec import Mount, Volume
+
+    memory, shm = found["memory_bytes"], spec["shm_size"]
+    return {
+        "id": found["id"],
+        "name": found["name"],
+        "state": state(found),
+        "reason": found["reason"],
+        "target": short(found["target"]),
+        "where": where(found) if found["gpu_uuids"] or found["container"] else None,
+        "gpus": ", ".join(found["gpu_uuids"]),
+        "image": found["image"],
+        "command": command_line(found),
+        "cores": found["cores"],
+        "memory": format_size(memory) if memory else None,
+        "shm size": format_size(shm) if shm else None,
+        "variables": ", ".join(variables(spec)),
+        "uploads": ", ".join(f"{each['source']}:{each['target']}" for each in spec["uploads"]),
+        "outputs": "; ".join(
+            f"{each['path']}: {each['words']}" + (f" in {each['local']}" if each["files"] else "")
+            for each in found["outputs"]
+        ),
+        "mounts": ", ".join(str(Mount(**mount)) for mount in spec["mounts"]),
+        "volumes": ", ".join(str(Volume(**volume)) for volume in spec["volumes"]),
+        "labels": ", ".join(f"{key}={value}" for key, value in found["labels"].items()),
+        "batch": found["batch"],
+        "owner": found["owner"],
+        "queue": found["position"] and f"number {found['position']}" + (", moved by hand" if found["moved"] else ""),
+        "priority": found["priority"] or None,
+        "created": local(found["created_at"]),
+        "started": local(found["started_at"]),
+        "ended": local(found["ended_at"]),
+        "ran": ran(found) if found["started_at"] else None,
+        "time limit": None if found["time_limit"] is None else format_duration(found["time_limit"]),
+        "scheduled": local(found["scheduled_for"]),
+        "try": f"{found['attempt']} of {found['retries'] + 1}" if found["retries"] else None,
+        "went on as": found["retried_as"],
+        "exit code": found["exit_code"],
+        "container": found["container"] and found["container"][:12],
+        "intruders": "; ".join(map(process_words, found["intruders"])),
+    }

@@ -1,0 +1,127 @@
+"""The kinds of values that options take, and how each is read.
+
+A kind is `Annotated[TYPE, READER]`: the type that Python takes, and a function from a value and the option's flag,
+which its errors begin with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Annotated, TypeVar
+
+from agentless.errors import UsageError
+from agentless.model.files.task_files import Output, Upload
+from agentless.model.owner import check_owner
+from agentless.model.scheduling.needs import parse_gpu_types
+from agentless.model.tasks.spec import Mount, Volume, parse_mount, parse_volume
+from agentless.model.tasks.terms import parse_retry_on, parse_signal
+from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, parse_duration, parse_size
+from agentless.rules.files.task_files import parse_output, parse_upload
+
+Number = TypeVar("Number", int, float)
+
+
+def seconds(value: float | str | timedelta, option: str) -> float:
+    """Seconds: a number is seconds, a text is read by `parse_duration`."""
+    return value.total_seconds() if isinstance(value, timedelta) else _quantity(parse_duration, value, option)
+
+
+def _size(of: Sizes) -> Callable[[float | str, str], int]:
+    return lambda value, option: _quantity(lambda text: parse_size(text, of), value, option)
+
+
+def _quantity(parse: Callable[[str], Number], value: float | str, option: str) -> Number:
+    try:
+        return parse(str(value))
+    except UsageError as error:
+        raise UsageError(f"{option} {error}") from None
+
+
+def _gpu_types(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    return parse_gpu_types(",".join(texts(value, option)))
+
+
+def _text(value: str, option: str) -> str:
+    (found,) = texts((value,), option)
+    return found
+
+
+def _signal(value: str, option: str) -> str:
+    return parse_signal(_text(value, option))
+
+
+def _retry_on(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    return parse_retry_on(",".join(texts(value, option)))
+
+
+def _owner(value: str, option: str) -> str:
+    return check_owner(_text(value, option), option)
+
+
+def _policy(value: str, option: str) -> str:
+    return _text(value, option).replace("-", "_")
+
+
+def _mounts(value: str | Iterable[str], option: str) -> tuple[Mount, ...]:
+    return tuple(map(parse_mount, texts(value, option)))
+
+
+def _uploads(value: str | Iterable[str], option: str) -> tuple[Upload, ...]:
+    return tuple(map(parse_upload, texts(value, option)))
+
+
+def _outputs(value: str | Iterable[str], option: str) -> tuple[Output, ...]:
+    return tuple(map(parse_output, texts(value, option)))
+
+
+def _volumes(value: str | Iterable[str], option: str) -> tuple[Volume, ...]:
+    return tuple(map(parse_volume, texts(value, option)))
+
+
+def texts(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    """One text, or several; raises UsageError for anything else."""
+    found = (value,) if not isinstance(value, Iterable) or isinstance(value, str) else tuple(value)
+    for text in found:
+        if not isinstance(text, str):
+            raise UsageError(f"{option} takes a text, not {text!r}")
+    return found
+
+
+def _nodes(value: str | Iterable[str], option: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts(value, option)))
+
+
+def read_pairs(value: Mapping[str, str] | str | Iterable[str], option: str) -> dict[str, str]:
+    """The pairs of a mapping, or of texts like `KEY=VALUE`."""
+    if isinstance(value, Mapping):
+        texts((*value.keys(), *value.values()), option)
+        return dict(value)
+    found = dict[str, str]()
+    for text in texts(value, option):
+        key, equals, word = text.partition("=")
+        if not equals or not key:
+            raise UsageError(f"{option} {text!r}: write KEY=VALUE")
+        if found.setdefault(key, word) != word:
+            raise UsageError(f"{option} {key} is given twice, as {found[key]} and as {word}")
+    return found
+
+
+Time = Annotated[float | str | timedelta | None, seconds]
+"""Seconds, or a text like `8h`."""
+Memory = Annotated[int | str | None, _size(MEMORY)]
+"""A text like `16GiB`, or megabytes; so are the other sizes."""
+ShmSize = Annotated[int | str | None, _size(SHM)]
+GpuMemory = Annotated[int | str | None, _size(GPU_MEMORY)]
+GpuTypes = Annotated[str | Iterable[str] | None, _gpu_types]
+Signal = Annotated[str | None, _signal]
+Endings = Annotated[str | Iterable[str] | None, _retry_on]
+Policy = Annotated[str | None, _policy]
+Owner = Annotated[str | None, _owner]
+Nodes = Annotated[str | Iterable[str] | None, _nodes]
+Mounts = Annotated[str | Iterable[str] | None, _mounts]
+Uploads = Annotated[str | Iterable[str] | None, _uploads]
+Outputs = Annotated[str | Iterable[str] | None, _outputs]
+Volumes = Annotated[str | Iterable[str] | None, _volumes]
+Pairs = Annotated[Mapping[str, str] | str | Iterable[str] | None, read_pairs]
+"""A mapping, or texts like `rack=a`."""

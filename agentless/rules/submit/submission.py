@@ -1,0 +1,159 @@
+"""A submission: a command, its targets and its options, read and checked, as one request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from agentless.errors import UsageError
+from agentless.model.moment import check_future, parse_future
+from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.spec import TaskSpec, check_secrets, check_spec, on_targets, without_zeros
+from agentless.model.tasks.terms import Terms
+from agentless.model.units import parse_duration
+from agentless.rules.files.task_files import brought_to, located
+from agentless.rules.submit.kinds import read_pairs, seconds, texts
+from agentless.rules.submit.options import OPTIONS, Options
+from agentless.rules.submit.spans import Combination, expand
+from agentless.rules.views.nearest import nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a submit reads from its surroundings: Unix time, the environment, the lines of files in spans.
+
+    `folder` is the current one, which uploads and outputs are relative to.
+    """
+
+    now: float
+    environ: Mapping[str, str]
+    read_lines: Callable[[str], Iterable[str]]
+    folder: str = "/"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What is sent: the spec, the targets that add to its needs, the values of its secrets.
+
+    `sweep` has the commands: all combinations, or the one of the spec if it has no spans. `owner` None: the user
+    who asks.
+    """
+
+    spec: TaskSpec
+    targets: tuple[str, ...]
+    secrets: Mapping[str, str]
+    sweep: tuple[Combination, ...]
+    owner: str | None = None
+
+    def request(self, *, dry_run: bool = False) -> dict[str, Any]:
+        """The body of `POST /v1/tasks`."""
+        varied = [each for each in self.sweep if each.parameters]
+        return {
+            "targets": list(self.targets),
+            "sweep": [{"command": each.argv, "parameters": dict(each.parameters)} for each in varied],
+            "spec": asdict(self.spec),
+            "secrets": dict(self.secrets),
+            "dry_run": dry_run,
+            "owner": self.owner,
+        }
+
+
+def submission(command: Iterable[str], targets: Iterable[str], options: Options, outside: Outside) -> Submission:
+    """Read the options, and check all that can be checked without a cluster; raises UsageError."""
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    for name in given.keys() - OPTIONS.keys():
+        raise UsageError(f"there is no option {name!r}{nearest(name, OPTIONS)}")
+    wanted = texts(targets, "--target")
+    if "retry_on" in given and not given.get("retries"):
+        raise UsageError("--retry-on says when to try again; say how often, too: --retries 3")
+    words = tuple(command)
+    if not all(isinstance(word, str) for word in words):
+        raise UsageError(f"a command is words, one by one, like 'python', 'train.py', and not {words!r}")
+    zipped = OPTIONS["zipped"].read(given.pop("zipped", False))
+    sweep = expand(words, outside.read_lines, zipped=zipped)
+    secrets = _variables(given.pop("secret_env", ()), "--secret-env", outside.environ)
+    given["env"] = _variables(given.pop("env", ()), "--env", outside.environ)
+    start_at = _start_at(given.pop("at", None), given.pop("after", None), outside.now)
+    if OPTIONS["no_queue"].read(given.pop("no_queue", False)):
+        if "wait_for" in given:
+            raise UsageError("--no-queue is not to wait, and --wait-for to wait; leave one of them out")
+        given["wait_for"] = 0.0
+    whose = OPTIONS["owner"].read(given.pop("owner")) if "owner" in given else None
+    spec = replace(without_zeros(_spec(given)), command=sweep[0].argv, secret_env=tuple(sorted(secrets)))
+    if not (wanted or given.keys() & {"gpus", "node", "on"} or spec.cores or spec.memory or spec.needs.exclusive):
+        raise UsageError(
+            "what does it need? Name GPUs, like node1::0 or 2xA100, or say --gpus 1, or --gpus 0 for none; "
+            "agentless gpus shows what is free"
+        )
+    spec = replace(spec, terms=replace(spec.terms, start_at=start_at))
+    several = max(1, len(wanted)) * len(sweep) > 1
+    spec = replace(
+        spec,
+        uploads=tuple(located(each, outside.folder) for each in spec.uploads),
+        outputs=tuple(brought_to(each, outside.folder, several=several) for each in spec.outputs),
+    )
+    for each in on_targets(spec, wanted):
+        check_spec(each)
+    check_secrets(secrets)
+    if zipped and not sweep[0].parameters:
+        raise UsageError("--zip is about spans, and there is none in the command; write one, like 'span:{1..3}'")
+    if spec.terms.max_parallel is not None and len(wanted) < 2 and not sweep[0].parameters:
+        raise UsageError("--max-parallel is about several tasks, and this is one; leave it out, or write a span")
+    return Submission(spec, wanted, secrets, sweep, whose)
+
+
+def _start_at(at: str | datetime | None, after: float | str | timedelta | None, now: float) -> float | None:
+    if at is not None and after is not None:
+        raise UsageError("--at and --in say the same in two ways; leave one of them out")
+    if after is not None:
+        if isinstance(after, str) and _reads(lambda: parse_future(after, now)):
+            raise UsageError(f"--in {after!r} is a date; write --at {after}")
+        return now + seconds(after, "--in")
+    if at is None:
+        return None
+    if isinstance(at, datetime):
+        return check_future(at.timestamp(), now, f"{at}")
+    if not isinstance(at, str):
+        raise UsageError(f"--at takes a text or a datetime, not {at!r}")
+    if _reads(lambda: parse_duration(at)):
+        raise UsageError(f"--at {at!r} is a time from now; write --in {at}")
+    try:
+        return parse_future(at, now)
+    except UsageError as error:
+        raise UsageError(f"--at {error}") from None
+
+
+def _reads(read: Callable[[], object]) -> bool:
+    try:
+        read()
+    except UsageError:
+        return False
+    return True
+
+
+def _spec(given: Mapping[str, Any]) -> TaskSpec:
+    parts: dict[type, dict[str, Any]] = {TaskSpec: {}, Needs: {}, Terms: {}}
+    for name, value in given.items():
+        for part, values in parts.items():
+            known = {field.name for field in fields(part)}
+            for field in {name, f"{name}s"} & known:
+                values[field] = OPTIONS[name].read(value)
+    return TaskSpec((), **parts[TaskSpec], needs=Needs(**parts[Needs]), terms=Terms(**parts[Terms]))
+
+
+def _variables(
+    value: Mapping[str, str] | str | Iterable[str], option: str, environ: Mapping[str, str]
+) -> dict[str, str]:
+    if isinstance(value, Mapping):
+        return read_pairs(value, option)
+    found = {}
+    for text in texts(value, option):
+        name, equals, word = text.partition("=")
+        if not equals:
+            if name not in environ:
+                raise UsageError(f"{option} {name}: there is no such variable in your environment; write {name}=VALUE")
+            word = environ[name]
+        found[name] = word
+    return found

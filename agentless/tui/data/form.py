@@ -1,0 +1,128 @@
+"""What the submit form says: its fields, made from the options, and the submission that they ask for."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from agentless.client.files.span_files import read_lines
+from agentless.errors import UsageError
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.units import short_size
+from agentless.rules.submit.options import OPTIONS, Option, Options
+from agentless.rules.submit.submission import Outside, Submission, submission
+from agentless.tui.data.cluster import Row
+
+_OPTIONS = [OPTIONS[name] for name in ("image", "name", "node", "cores", "memory", "time_limit", "priority", "retries")]
+"""The options with a line in the form. The variables have an area of their own."""
+FIELDS = (
+    ("target", "Where", "node1::0, 2xA100:40G or 1x; several: one task each"),
+    ("command", "Command", "python train.py --lr 0.1; span:[0.1,0.01] makes a sweep"),
+    *((option.name, option.name.replace("_", " ").capitalize(), option.hint) for option in _OPTIONS),
+)
+"""The name of each line, its label, and the hint in the empty field."""
+_LABELS = {option.flag: option.name.replace("_", " ") for option in _OPTIONS} | {
+    "--target": "where",
+    "--command": "command",
+    "--env": "variables",
+}
+_OWN = {option.name for option in _OPTIONS} | {"command", "env", "secret_env", "parameters", "needs", "terms"}
+_TAKEN = [field.name for field in fields(TaskSpec) if field.name not in _OWN]
+"""The fields of a spec that the form lacks; a copy of a task takes them from it, and so its other terms."""
+_OWN_TERMS = ("priority", "time_limit", "retries", "start_at", "max_parallel")
+
+_QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
+_CONTINUED = re.compile(r"(\\[^\n])|\\\n")
+
+
+def submission_of(values: Mapping[str, str], command: tuple[str, ...] = ()) -> Submission:
+    """The submission that the fields ask for, a text by name each; raises UsageError.
+
+    `command` stands in for one that is not written yet.
+    """
+    options = Options()
+    for option in _OPTIONS:
+        if text := values[option.name].strip():
+            options[option.name] = _read(option, text)  # type: ignore[literal-required]
+    if env := [line.strip() for line in values["env"].splitlines() if line.strip()]:
+        options["env"] = env
+    words = _words(values["command"]) or command
+    if not words:
+        raise UsageError("Enter a command")
+    targets = values["target"].split()
+    if not targets and not options.keys() & {"node", "cores", "memory"}:
+        raise UsageError("No resources requested: enter GPUs in Where, like node1::0 or 2xA100")
+    return submission(words, targets, options, Outside(time.time(), os.environ, read_lines))
+
+
+def _read(option: Option, text: str) -> Any:
+    if option.many:
+        return text.split()
+    try:
+        return option.argument_type(text)
+    except ValueError:
+        raise UsageError(f"{option.name}: {text!r} is not a number") from None
+
+
+def _words(text: str) -> tuple[str, ...]:
+    """The words of a command as a shell reads them; a line that ends with a backslash continues."""
+    joined = _QUOTED.sub(lambda found: found[0] if found[0].startswith("'") else _CONTINUED.sub(r"\1", found[0]), text)
+    try:
+        return tuple(shlex.split(joined))
+    except ValueError as error:
+        raise UsageError(f"command: {str(error).lower()}") from None
+
+
+def request_of(asked: Submission, like: Mapping[str, Any] | None) -> Row:
+    """The request; what has no field is as in the spec of the task that the form is `like`."""
+    request = asked.request()
+    if like:
+        wanted = request["spec"]
+        own = {name: wanted["terms"][name] for name in _OWN_TERMS}
+        request["spec"] = wanted | {name: like[name] for name in _TAKEN} | {"terms": like["terms"] | own}
+    return request
+
+
+def in_fields(text: str) -> str:
+    """The text with the labels of fields in place of options such as `--time-limit`."""
+    return re.sub(r"(?<!\S)--[a-z-]+", lambda found: _LABELS.get(found[0], found[0]), text)
+
+
+def fields_of(task: Row, spec: Row) -> dict[str, str]:
+    """The fields of a form for a task like this one."""
+    node, target = _places(task["target"])
+    return {
+        "target": target,
+        "node": node,
+        "command": shlex.join(re.sub(r"(\\*)span:", r"\1\1\\span:", word) for word in task["command"]),
+        "image": task["image"] or "",
+        "name": task["name"] or "",
+        "cores": "" if task["cores"] is None else f"{task['cores']:g}",
+        "memory": "" if task["memory_bytes"] is None else short_size(task["memory_bytes"]),
+        "time_limit": "" if task["time_limit"] is None else f"{task['time_limit']:g}s",
+        "priority": str(task["priority"] or ""),
+        "retries": str(task["retries"] or ""),
+        "env": "\n".join(f"{name}={value}" for name, value in spec["env"].items()),
+    }
+
+
+def _places(wanted: str) -> tuple[str, str]:
+    """The node and the target in a task's request: of `node1 8x exclusive` they are `node1` and `8x`."""
+    if wanted == "any node":
+        return "", ""
+    targets = []
+    for word in wanted.split()[:2]:
+        try:
+            targets.append(parse_target(word))
+        except UsageError:
+            break
+    first, second, *_ = (*wanted.split(), "", "")
+    if len(targets) == 2 and targets[0].nodes and not targets[1].nodes:
+        return first, second
+    return "", first if targets else ""

@@ -1,0 +1,107 @@
+"""A GPU in full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agentless.client.words import command_line, local, process_words
+from agentless.model.text import printable
+from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.screens.details.base import Details
+from agentless.tui.screens.details.parts import Part, colour_of, labelled
+from agentless.tui.widgets import look
+
+
+class GpuDetails(Details):
+    """A GPU: its numbers, its users, and the last hour."""
+
+    SPAN = 3600.0
+    POINTS = 720
+    """Points of the last hour: more than there are columns."""
+    AGAIN = 60.0
+    """Seconds until the last hour is asked for again."""
+
+    def __init__(self, cluster: ClusterState, gpu: Row) -> None:
+        super().__init__(cluster)
+        self._gpu = gpu
+        self._hour: Any = None
+
+    def on_mount(self) -> None:
+        """Ask again from time to time."""
+        self.set_interval(self.AGAIN, self.ask)
+
+    def on_resize(self) -> None:
+        """Draw the curves for the new width."""
+        self.cluster_changed(set(self.KINDS))
+        self._show_asked(self._curves())
+
+    @property
+    def gpu(self) -> Row:
+        """The GPU in its present state."""
+        return self.cluster.gpus.get((self._gpu["node"], self._gpu["uuid"]), self._gpu)
+
+    @property
+    def about_task(self) -> Row | None:
+        return next(iter(self.cluster.holders(self.gpu)), None)
+
+    @property
+    def about_node(self) -> str | None:
+        return str(self.gpu["node"])
+
+    def known(self) -> list[Part]:
+        gpu = self.gpu
+        parts: list[Part] = [
+            (printable(f"{gpu['node']}::{gpu['index']}  {look.model(gpu)}  "), "bold"),
+            (gpu["state"], colour_of(gpu["state"])),
+            f"  {printable(gpu['reason'])}\n\n",
+        ]
+        power = f"{look.of(gpu['power_w'], ' W')} of {look.of(gpu['power_limit_w'], ' W')}"
+        parts += labelled(
+            [
+                ("UUID", gpu["uuid"]),
+                ("driver", gpu["driver"]),
+                ("utilisation", look.of(gpu["utilization_pct"], "%")),
+                ("memory", look.memory(gpu)),
+                ("temperature", look.of(gpu["temperature_c"], " C")),
+                ("power", power),
+                ("reserved", gpu["reserved"]),
+                ("idle since", local(gpu["idle_since"])),
+            ]
+        )
+        for task in self.cluster.holders(gpu):
+            parts += [
+                ("task         ", "dim"),
+                printable(f"{task['id']}  {task['owner']}  {command_line(task)}") + "\n",
+            ]
+        for process in gpu["processes"]:
+            parts += [("process      ", "dim"), f"{printable(process_words(process))}\n"]
+        trend = self.cluster.trends.get((gpu["node"], gpu["uuid"]), ())
+        parts += [
+            ("\nUtilisation, the last two minutes\n", "bold"),
+            (look.spark(trend, self._curve_width()) + "\n", "$text-primary"),
+        ]
+        return parts
+
+    def asked(self) -> list[Part]:
+        name = f"{self.gpu['node']}::{self.gpu['index']}"
+        self._hour = self.get("/v1/history", since=self.SPAN, points=self.POINTS, gpu=name)
+        return self._curves()
+
+    def _curves(self) -> list[Part]:
+        gpu, found = self.gpu, self._hour
+        if not found or isinstance(found, str) or not found["gpus"]:
+            return [f"\n{found}\n"] if isinstance(found, str) else []
+        total = gpu["memory_total_mib"] or 1
+        curves = (("Utilisation", "utilization_pct", 100.0, "%"), ("Memory", "memory_used_mib", float(total), " MiB"),
+                  ("Temperature", "temperature_c", 100.0, " C"),
+                  ("Power", "power_w", float(gpu["power_limit_w"] or 1000), " W"))  # fmt: skip
+        parts: list[Part] = []
+        for title, field, top, unit in curves:
+            values = found["gpus"][0][field]
+            last = next((value for value in reversed(values) if value is not None), None)
+            parts.append((f"\n{title}, the last hour, 0 to {top:g}{unit}; now {look.of(last, unit)}\n", "bold"))
+            parts += [(line + "\n", "$text-primary") for line in look.plot(values, self._curve_width(), 4, top)]
+        return parts
+
+    def _curve_width(self) -> int:
+        return max(10, self.size.width - 4)

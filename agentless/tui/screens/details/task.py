@@ -1,0 +1,105 @@
+"""A task in full."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from agentless.client.words import command_line, local, process_words, ran, state, where
+from agentless.model.text import printable
+from agentless.model.units import format_duration
+from agentless.tui.data.actions import path_of
+from agentless.tui.data.cluster import ClusterState, Row
+from agentless.tui.screens.details.base import Details
+from agentless.tui.screens.details.parts import Part, colour_of, explained, labelled
+from agentless.tui.widgets import look
+
+
+class TaskDetails(Details):
+    """A task: its request, why it is pending, its events, and its script."""
+
+    def __init__(self, cluster: ClusterState, task: Row) -> None:
+        super().__init__(cluster)
+        self._row = task
+
+    @property
+    def about_task(self) -> Row:
+        """The task in its present state."""
+        return self.cluster.tasks.get(self._row["id"], self._row)
+
+    @property
+    def about_node(self) -> str | None:
+        node: str | None = self.about_task["node"]
+        return node
+
+    def cluster_changed(self, changed: set[str]) -> None:
+        """Show it again, and ask again if the task has changed."""
+        before, self._row = self._row, self.about_task
+        super().cluster_changed(changed)
+        if before["state"] != self._row["state"] or before["position"] != self._row["position"]:
+            self.ask()
+
+    def known(self) -> list[Part]:
+        task = self.about_task
+        gpus = ", ".join(task["gpu_uuids"])
+        fields = [
+            ("owner", task["owner"]),
+            ("wants", task["target"]),
+            ("where", where(task) if task["node"] else ""),
+            ("GPUs", gpus),
+            ("time", ran(task)),
+            ("command", command_line(task)),
+            ("image", task["image"]),
+            ("variables", ", ".join(task["env_names"])),
+            ("cores", task["cores"]),
+            ("memory", look.gib(task["memory_bytes"] / 2**20) if task["memory_bytes"] else None),
+            ("time limit", format_duration(task["time_limit"]) if task["time_limit"] else None),
+            ("priority", task["priority"] or None),
+            ("batch", task["batch"] if task["batch"] != task["id"] else None),
+            ("parameters", ", ".join(f"{key}={value}" for key, value in task["parameters"].items())),
+            ("labels", ", ".join(f"{key}={value}" for key, value in task["labels"].items())),
+            ("try", f"{task['attempt']} of {task['retries'] + 1}" if task["retries"] else None),
+            ("created", local(task["created_at"])),
+            ("started", local(task["started_at"])),
+            ("ended", local(task["ended_at"])),
+            ("expected start", local(task["expected_start"])),
+            ("container", task["container"]),
+            ("reason", task["reason"]),
+        ]
+        title = printable(f"{task['id']}  {task['name'] or ''}")
+        parts: list[Part] = [(f"{title.strip()}  ", "bold"), (state(task), colour_of(task["state"])), "\n\n"]
+        parts += labelled(fields)
+        for process in task["intruders"]:
+            parts += [("intruder  ", "$text-error"), f"{printable(process_words(process))}\n"]
+        return parts
+
+    def asked(self) -> list[Part]:
+        task = self.about_task
+        parts: list[Part] = []
+        if task["state"] in ("pending", "scheduled"):
+            parts += [("\nWhy it waits\n", "bold"), *explained(self.get(f"{path_of(task)}/explain"))]
+        parts += [("\nEvents\n", "bold"), *_events(self.get(f"{path_of(task)}/events"))]
+        parts += [("\nScript, as the node's sh runs it\n", "bold"), *_script(self.get(f"{path_of(task)}/script"))]
+        return parts
+
+
+def _events(found: Any) -> list[Part]:
+    if isinstance(found, str):
+        return [f"  {found}\n"]
+    parts: list[Part] = []
+    for event in found:
+        when = datetime.fromtimestamp(event["at"], UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        parts += [
+            (f"  {when}  ", "dim"),
+            (f"{event['event']} → {event['task']['state']}", colour_of(event["task"]["state"])),
+            f"  {printable(event['cause'])}\n",
+        ]
+    return parts
+
+
+def _script(found: Any) -> list[Part]:
+    if isinstance(found, str):
+        return [f"  {found}\n"]
+    # Values in it may have line breaks: the bar marks what belongs to the script.
+    lines = "".join(f"  │ {line}\n" for line in found["script"].split("\n"))
+    return [(f"  # {found['node']}, {found['address']}\n", "dim"), lines]
