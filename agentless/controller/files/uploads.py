@@ -7,12 +7,11 @@ import contextlib
 import logging
 import posixpath
 import secrets
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
+from agentless.controller.files.packing import packed
 from agentless.controller.nodes.conversation import NoMark, until_mark
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
@@ -21,7 +20,6 @@ from agentless.engines.docker.engine import ImageMissing
 from agentless.engines.docker.files import FilesImage, ImageFacts, parse_helpers, parse_listing
 from agentless.engines.docker.volumes import LOCAL_TEMP
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError, Timeout, UsageError
-from agentless.formats import tar_writing
 from agentless.model.files.task_files import Entry, Prepared
 from agentless.model.nodes.cluster import Observation
 from agentless.model.tasks.task import Task
@@ -59,9 +57,6 @@ BEFORE_TASKS = 3.0
 """Seconds by which uploaded files are older than their upload."""
 TELL_EVERY = 3.0
 """Seconds between two words about how far an upload is."""
-_PIECE = 1 << 20
-_SENT = 1 << 18
-_SAMPLES, _SAMPLE = 8, 1 << 15
 
 _log = logging.getLogger(__name__)
 
@@ -296,59 +291,6 @@ def upload_time(now: float, observation: Observation) -> int:
     `docker diff` passes over a changed file whose size and second are the same.
     """
     return int(now + (observation.engine.clock if observation.engine else 0.0) - BEFORE_TASKS)
-
-
-def packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
-    """The tree as a tar archive for `/`, packed by gzip; raises StateError when a content cannot be read."""
-    ready = bytearray()
-    for data in _packed(tree, owner, content, now):
-        ready += data
-        if len(ready) >= _SENT:
-            yield bytes(ready)
-            ready.clear()
-    yield bytes(ready)
-
-
-def _packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
-    packer = zlib.compressobj(_level(tree, content), zlib.DEFLATED, 31)
-    for path, entry in sorted(tree.items()):
-        yield packer.compress(_header(path, entry, owner, now))
-        if entry.kind == "file":
-            left = entry.size
-            try:
-                with content(entry.content).open("rb") as file:
-                    while data := file.read(_PIECE):
-                        left -= len(data)
-                        yield packer.compress(data)
-            except OSError as error:
-                raise StateError(f"what was uploaded cannot be read any more: {error.strerror}") from None
-            if left:
-                raise StateError(f"what was uploaded as {path} is damaged; submit it again")
-            yield packer.compress(tar_writing.padding(entry.size))
-    yield packer.compress(tar_writing.END) + packer.flush()
-
-
-def _level(tree: Tree, content: Callable[[str], Path]) -> int:
-    """How hard to pack: not at all where most of it cannot be packed, by what the largest files begin with."""
-    largest = sorted((e for e in tree.values() if e.kind == "file"), key=lambda entry: -entry.size)[:_SAMPLES]
-    sample = b""
-    for entry in largest:
-        with contextlib.suppress(OSError), content(entry.content).open("rb") as file:
-            sample += file.read(_SAMPLE)
-    return int(len(sample) < _SAMPLE or len(zlib.compress(sample, 1)) < 0.9 * len(sample))
-
-
-def _header(path: str, entry: Entry, owner: Owner, now: int) -> bytes:
-    is_link = entry.kind == "link"
-    return tar_writing.header(
-        path.lstrip("/"),
-        entry.kind,
-        entry.size if entry.kind == "file" else 0,
-        mode=0o777 if is_link else entry.mode,
-        mtime=now,
-        link=entry.content if is_link else "",
-        owner=(owner.uid, owner.gid),
-    )
 
 
 def _check_seen(tree: Tree, tops: Iterable[str], what: str) -> None:
