@@ -36,8 +36,12 @@ SIGNER = Signer("c1", b"a key of nobody's")
 """The controller that has started what `container` gives."""
 
 
+RUN = ""
+"""What the UUIDs end with, see `own_gpus`."""
+
+
 def uuid(node: str, index: int) -> str:
-    return f"GPU-{node}-{index}"
+    return f"GPU-{node}-{index}{RUN}"
 
 
 def reading(node: str, index: int, **changes: Any) -> GpuReading:

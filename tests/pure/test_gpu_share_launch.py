@@ -17,6 +17,8 @@ from tests.pure.test_gpu_share import GIB, shares
 from tests.pure.test_launch_script import Node, in_each_shell, node, process
 from tests.pure.test_plan import wish
 
+pytestmark = pytest.mark.usefixtures("own_gpus")
+
 __all__ = ["node"]  # a fixture
 
 
@@ -51,7 +53,7 @@ def test_the_node_lets_nobody_in_whose_floor_does_not_fit(node: Node) -> None:
 
 @in_each_shell
 def test_a_claim_that_is_seen_in_two_places_is_one_share(node: Node) -> None:
-    gpu, container = uuid("node1", 5), "a1" * 32  # a GPU that no other test has: all see these processes
+    gpu, container = uuid("node1", 5), "a1" * 32
     with (
         process("conmon", "-c", container, "-n", f"agentless-t9.ann..2.{GIB}.{gpu}"),
         process("sh", f"agentless-claim={container}|x|Up|{gpu}||2|{GIB}|t9|ann"),

@@ -27,7 +27,9 @@ from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from tests.pure.build import SIGNER, placement, spec, task
+from tests.pure.build import SIGNER, placement, spec, task, uuid
+
+pytestmark = pytest.mark.usefixtures("own_gpus")
 
 FAKE = Path(__file__).parent / "data" / "docker" / "fake_docker.py"
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
@@ -662,5 +664,5 @@ def test_a_stranger_to_the_placement_is_named_by_its_uuid(node: Node) -> None:
     node.launch(assigning("t1"))
     unplaced = replace(assigning("t2"), status=task(state="pending").status)
     result = node.result(node.start(assigning("t2")))
-    with pytest.raises(Refused, match="GPU GPU-node1-0 is held by task t1"):
+    with pytest.raises(Refused, match=f"GPU {uuid('node1', 0)} is held by task t1"):
         node.engine.parse_launch(unplaced, result)

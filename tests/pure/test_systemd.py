@@ -24,7 +24,9 @@ from agentless.model.tasks.spec import Mount, check_spec
 from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from tests.pure.build import NOW, SIGNER, placement, spec, task
+from tests.pure.build import NOW, SIGNER, placement, spec, task, uuid
+
+pytestmark = pytest.mark.usefixtures("own_gpus")
 
 STANDINS = Path(__file__).parents[2] / "agentless" / "demo" / "bin"
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
@@ -295,7 +297,7 @@ def test_a_launch_starts_the_unit_and_says_its_name(node: Node) -> None:
         assert word in node.ran
     for word in ("CPUQuota=50.00%", f"MemoryMax={1 << 20}", "MemorySwapMax=0", "KillMode=control-group"):
         assert f"--property={word}" in node.ran
-    assert node.ran[-1] == "agentless-claim=agentless-t1.service|agentless-t1|Up|GPU-node1-0||||t1|me@here"
+    assert node.ran[-1] == f"agentless-claim=agentless-t1.service|agentless-t1|Up|{uuid('node1', 0)}||||t1|me@here"
 
 
 @as_root
@@ -313,7 +315,7 @@ def test_the_program_gets_every_value_as_it_was_and_a_secret_is_in_no_argument(n
     node.launch(of, {"live": secret})
     assert not any("it's" in word for word in node.ran)
     done = node.run(node.program, "-c", 'eval "`cat`"')
-    assert (done.exit_code, done.out) == (7, f"{secret}|{plain}|GPU-node1-0|a  'b'\n$")
+    assert (done.exit_code, done.out) == (7, f"{secret}|{plain}|{uuid('node1', 0)}|a  'b'\n$")
 
 
 @as_root
@@ -329,7 +331,7 @@ def test_the_command_does_not_ignore_what_a_background_job_does(node: Node) -> N
 @in_each_shell
 @pytest.mark.parametrize("holder", ["container", "process"])
 def test_a_gpu_that_is_held_by_whatever_is_refused_and_nothing_is_run(node: Node, holder: str) -> None:
-    claim = "x|agentless-t9|Up|GPU-node1-6||||t9|bob@there"  # a GPU that no other test has: all see this process
+    claim = f"x|agentless-t9|Up|{uuid('node1', 6)}||||t9|bob@there"
     process = None
     if holder == "container":
         node.live.write_text(f"|{claim}\n")
