@@ -1,7 +1,7 @@
 """agentless: one big computer out of the GPU machines you can already ssh into.
 
-Nothing runs on a node but SSH and Docker. Start reading at `docs/architecture.md`; the way of a submit
-through this package is `cli/submit` → `client` → `controller/submit` → `rules/scheduling` → `engines/docker` → `remote`.
+Nothing runs on a node but SSH and Docker. Start reading at `docs/architecture.md`. The way of a submit through this
+package is `cli/submit` → `client` → `controller/submit` → `rules/scheduling` → `engines/docker` → `remote`.
 From Python it begins with `Cluster`, see `docs/python.md`.
 """
 
