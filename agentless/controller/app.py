@@ -50,16 +50,19 @@ from agentless.controller.tasks.submission import Intake
 from agentless.controller.usage.samples import Samples
 from agentless.controller.usage.scrape import scrape
 from agentless.controller.usage.usage import Usage
-from agentless.engines.docker.engine import Docker
-from agentless.engines.node_files import NodeFiles
-from agentless.engines.podman.engine import Podman
+from agentless.engines.docker.dialect import DOCKER
+from agentless.engines.docker.engine import DockerEngine
+from agentless.engines.podman.dialect import PODMAN
 from agentless.engines.systemd.engine import Systemd
 from agentless.errors import ControllerError, InventoryError, Refused, StateError
-from agentless.gpus.nvidia.probe import Nvidia
+from agentless.gpus.nvidia.vendor import Nvidia
+from agentless.gpus.vendors import GpuVendors
 from agentless.inventory.inventory import Inventory, load, stamp_of
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.signature import Signer
 from agentless.model.view import ControllerView
+from agentless.ports import GpuVendor
+from agentless.remote.node_files import NodeFiles
 from agentless.remote.session import Session
 from agentless.remote.transports import SshFiles
 from agentless.render import Renderer
@@ -82,6 +85,8 @@ from agentless.stores.state.volumes import VolumeStore
 LEAVE_AFTER = 15 * 60.0
 """Seconds without a live task and without a request after which a controller that was started on demand leaves."""
 TICK = 5.0
+VENDORS: tuple[GpuVendor, ...] = (Nvidia(),)
+"""Whose GPUs a node may have."""
 
 _log = logging.getLogger(__name__)
 
@@ -305,12 +310,14 @@ class Controller:
     def _link(self, node: NodeConfig) -> Link:
         files = SshFiles(home=Path.home(), known_hosts=self._known_hosts)
         transport = plugins.load("remote.transports", node.connection).make(node, files)
+        vendors = GpuVendors(VENDORS)
+        speaking = self._renderer, self._signer, vendors, PODMAN if node.has_podman else DOCKER
         return Link(
             node,
             Session(transport, node.name),
-            Nvidia(),
-            (Podman if node.has_podman else Docker)(node, self._renderer, self._signer),
-            Systemd(node, self._renderer, self._signer),
+            vendors,
+            DockerEngine(node, *speaking),
+            Systemd(node, *speaking),
             self._clock,
             self.core.node_changed,
             self.core.sighted,

@@ -24,6 +24,16 @@ def warnings_before(answer: str, lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+class AsItIs:
+    """A reading of what is the task's output as it is."""
+
+    place = None
+
+    def __call__(self, fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
+        """That."""
+        return ((fd, data),)
+
+
 class WithoutWarnings:
     """A reading that leaves out these lines where standard error begins with them."""
 

@@ -9,9 +9,7 @@ from dataclasses import replace
 
 from agentless.controller.app import SystemClock
 from agentless.controller.nodes.connection import Link
-from agentless.engines.docker.engine import Docker
-from agentless.engines.systemd.engine import Systemd
-from agentless.gpus.nvidia.probe import Nvidia
+from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import Command
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.node import EngineFacts
@@ -26,6 +24,7 @@ from agentless.render import Renderer
 from agentless.rules.tasks.reconcile import container_of, reconcile
 from tests.bench.houses import real_nodes, session_to
 from tests.bench.measure import Row, paired, ratio
+from tests.engines import docker_engine, systemd_engine
 from tests.lab import IMAGE, Node, requirements
 
 ENDED, LIVE = 190, 10
@@ -44,8 +43,10 @@ def bench(runs: int) -> list[Row]:
         _fill(lab.nodes["node1"])
         session, config = session_to(lab, "node1")
         parts = config, Renderer([template_dir()]), SIGNER
-        docker = Docker(*parts)
-        link = Link(config, session, Nvidia(), docker, Systemd(*parts), SystemClock(), lambda _: None, lambda *_: None)
+        docker = docker_engine(*parts)
+        link = Link(
+            config, session, Nvidia(), docker, systemd_engine(*parts), SystemClock(), lambda _: None, lambda *_: None
+        )
         runner.run(session.connect())
 
         def ours() -> float:

@@ -15,9 +15,9 @@ import pytest
 from agentless.demo.fleet import Fleet, NodePlan
 from agentless.demo.node import Moment
 from agentless.demo.processes.guard import belonging
-from agentless.engines.docker.engine import LogQuery
 from agentless.errors import RuntimeFailed
 from agentless.model.command import Command, Result, join_sections, split_sections
+from agentless.model.tasks.log_query import LogQuery
 from tests.fleet.client import IMAGE, PATIENCE, Client, connect, gone, proc, until
 
 

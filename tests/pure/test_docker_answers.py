@@ -9,19 +9,20 @@ from typing import Any
 
 import pytest
 
-from agentless.engines.docker.engine import Docker
+from agentless.engines.docker.engine import DockerEngine
 from agentless.model.command import Result, Section, join_sections, split_sections
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.container import Container
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.engines import docker_engine
 from tests.pure.build import NOW, SIGNER, container, task
 
 DATA = Path(__file__).parent / "data" / "docker"
 
 
-def docker(program: str = "docker") -> Docker:
-    return Docker(NodeConfig("node1", "h", user="ann", docker=(program,)), Renderer([template_dir()]), SIGNER)
+def docker(program: str = "docker") -> DockerEngine:
+    return docker_engine(NodeConfig("node1", "h", user="ann", docker=(program,)), Renderer([template_dir()]), SIGNER)
 
 
 # --------------------------------------------------------------------------------------------------------- containers

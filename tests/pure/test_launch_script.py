@@ -18,15 +18,14 @@ from typing import Any
 
 import pytest
 
-from agentless.engines.docker import engine
-from agentless.engines.docker.engine import Docker, ImageMissing
-from agentless.errors import AgentlessError, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed
+from agentless.errors import AgentlessError, ImageMissing, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.engines import docker_engine
 from tests.pure.build import SIGNER, placement, spec, task
 
 FAKE = Path(__file__).parent / "data" / "docker" / "fake_docker.py"
@@ -41,7 +40,7 @@ class Node:
         self.state.mkdir()
         self.bin.mkdir()
         self.program("docker", f'exec {sys.executable} -SE {FAKE} "$@"')
-        self.engine = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
+        self.engine = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
 
     def program(self, name: str, body: str) -> None:
         (self.bin / name).write_text(f"#!/bin/sh\n{body}\n")
@@ -370,7 +369,7 @@ def test_a_node_without_flock_gets_the_fix_and_runs_nothing(node: Node) -> None:
 def test_the_lock_is_the_root_folders_and_nothing_is_run_while_it_stays_held(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "LOCK_WAIT", 1)
+    monkeypatch.setattr("agentless.engines.docker.engine.LOCK_WAIT", 1)
     root = os.open("/", os.O_RDONLY)
     try:
         fcntl.flock(root, fcntl.LOCK_EX)
@@ -552,7 +551,7 @@ def test_two_in_one_script_do_not_get_the_same_gpu(node: Node) -> None:
 
 
 def test_where_the_lock_is_not_to_be_had_all_are_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "LOCK_WAIT", 1)
+    monkeypatch.setattr("agentless.engines.docker.engine.LOCK_WAIT", 1)
     root = os.open("/", os.O_RDONLY)
     try:
         fcntl.flock(root, fcntl.LOCK_EX)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from agentless.controller.envs.envs import Envs, Tell
+from agentless.controller.envs.envs import Envs, Tell, envs_of
 from agentless.controller.images.distribution import Sync
 from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.conversation import conversed
@@ -137,7 +137,7 @@ class Moves:
 
     async def _archive(self, link: Link, image: str) -> AsyncIterator[tuple[int, bytes]]:
         said = b""
-        async with link.stream(link.runtime.envs.export(image)) as stream:
+        async with link.stream(envs_of(link).export(image)) as stream:
             async for fd, data in stream:
                 if fd == 1:
                     yield 1, data
@@ -145,7 +145,7 @@ class Moves:
                     said = (said + data)[-4000:]
         if stream.exit_code != 0:
             words = said.decode("utf-8", "replace")
-            raise RuntimeFailed(f"{link.node.name}: {link.runtime.envs.complaint(words)}")
+            raise RuntimeFailed(f"{link.node.name}: {envs_of(link).complaint(words)}")
 
     async def take_in(
         self, name: str | None, node: str | None, by: str, archive: AsyncIterable[bytes], tell: Tell
@@ -162,7 +162,7 @@ class Moves:
         envs.check_free(link, name or "import")
         mark = secrets.token_hex(8)
         passing = EnvRef(name or "import", None)
-        words = link.runtime.envs
+        words = envs_of(link)
         tell({"kind": "say", "text": f"to {link.node.name}"})
         async with link.session.dialogue(words.load(words.passing(passing, mark), mark)) as shell:
             loaded = words.parse_loaded(await conversed(shell, mark, archive))
@@ -172,7 +172,7 @@ class Moves:
     async def _named(
         self, link: Link, passing: EnvRef, loaded: ImageFacts, mark: str, name: str | None, by: str
     ) -> dict[str, Any]:
-        envs, words = self._envs, link.runtime.envs
+        envs, words = self._envs, envs_of(link)
         try:
             name = check_name(name or loaded.labels.get(ENV) or "")
         except UsageError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentless.controller.envs.envs import Envs, Tell
+from agentless.controller.envs.envs import Envs, Tell, envs_of
 from agentless.controller.envs.moves import Moves
 from agentless.controller.nodes.connection import Link
 from agentless.errors import AgentlessError, Refused
@@ -58,11 +58,11 @@ class Tidy:
             await self._untag(link, EnvRef(name, number).image, removed, stays)
 
     async def _untag(self, link: Link, image: str, removed: list[dict[str, str]], stays: list[dict[str, str]]) -> None:
-        result = await link.run(link.runtime.envs.remove_image(image))
+        result = await link.run(envs_of(link).remove_image(image))
         if result.ok or "no such image" in result.err.lower():
             removed.append({"node": link.node.name, "what": image})
         else:
-            stays.append({"node": link.node.name, "what": image, "why": link.runtime.envs.complaint(result.err)})
+            stays.append({"node": link.node.name, "what": image, "why": envs_of(link).complaint(result.err)})
 
     async def prune(self, by: str, *, dry_run: bool) -> dict[str, Any]:
         """Remove versions before the current one that nobody needs, and what was left of what broke off."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.registry import Core
-from agentless.engines.node_files import NodeFiles
 from agentless.errors import CopyFailed, Refused, Unreachable, UsageError
 from agentless.formats.tar import BadArchive, Fed, Tar
 from agentless.model.command import Command
 from agentless.model.files.location import Kind, Way, split
 from agentless.model.nodes.node import unreachable
 from agentless.model.text import shown
+from agentless.remote.node_files import NodeFiles
 from agentless.remote.session import Pipe
 
 _KINDS: dict[str, Kind] = {"folder": "folder", "other": "other"}
@@ -63,7 +63,9 @@ class Files:
         if container is not None:
             if way == "rsync":
                 raise UsageError("there is no rsync in a container; copy by a tar stream")
-            return link.runtime.copy(container, path if way == "send" else _inner_folder(path), into=way == "receive")
+            return link.runtime.files.copy(
+                container, path if way == "send" else _inner_folder(path), into=way == "receive"
+            )
         if way == "rsync":
             return self._files.rsync(path, arguments, is_folder=is_folder)
         if way == "send":
@@ -100,7 +102,7 @@ class Files:
 
     async def _first_member(self, link: Link, container: str, path: str) -> tuple[Kind | None, str]:
         words, first = b"", Fed(Tar().next())
-        async with link.session.stream(link.runtime.copy(container, path, into=False)) as stream:
+        async with link.session.stream(link.runtime.files.copy(container, path, into=False)) as stream:
             async for fd, data in stream:
                 if fd == 2:
                     words = (words + data)[-2000:]

@@ -222,7 +222,7 @@ class Outputs:
     async def _fetched(
         self, link: Link, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
     ) -> Brought:
-        files, container = link.runtime.workspace, task.container_ref
+        files, container = link.runtime.files, task.container_ref
         result = await link.run(files.folder(container))
         if not result.ok:
             if files.says_missing(result.err):
@@ -296,7 +296,9 @@ class Outputs:
         packed: bool = False,
     ) -> Arrival | None:
         runtime, container = link.runtime, task.container_ref
-        command = runtime.copy_packed(container, path) if packed else runtime.copy(container, path, into=False)
+        command = (
+            runtime.files.copy_packed(container, path) if packed else runtime.files.copy(container, path, into=False)
+        )
         feed = _Feed(unpacking)
         words = b""
         try:
@@ -316,7 +318,7 @@ class Outputs:
         finally:
             await feed.close()
         said = words.decode("utf-8", "replace")
-        if runtime.workspace.says_missing(said):
+        if runtime.files.says_missing(said):
             return None
         raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(said)}")
 

@@ -8,9 +8,9 @@ import re
 
 from agentless.controller.images.layer_spool import CHUNK, Depot
 from agentless.errors import Timeout
+from agentless.model.images.image import Image
 from agentless.remote.session import Stream
 from agentless.rules.images import compressed, layers
-from agentless.rules.images.layers import Image
 
 WHOLE = "archive"
 """What a whole archive is called in a depot."""

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 from agentless.controller.images.upload import Job
 from agentless.controller.nodes.connection import Link
-from agentless.engines.docker.images import short
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Timeout, TooMuch
 from agentless.model.command import ANSWER, Command, Result
+from agentless.model.images.image import short
 from agentless.model.images.transfer import Progress, Sent
 from agentless.remote.session import Stream
 from agentless.rules.images import layers

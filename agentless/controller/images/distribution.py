@@ -18,11 +18,10 @@ from agentless.controller.images.upload import Delivery, Job
 from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.link_speed import Speeds
 from agentless.controller.nodes.registry import Core
-from agentless.engines.docker.images import LayerMissing, Place, short
-from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed
+from agentless.errors import AgentlessError, LayerMissing, NoAnswer, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
+from agentless.model.images.image import Image, ImagePresence, short
 from agentless.model.images.transfer import Progress, Sent, Via
-from agentless.rules.images.layers import Image
 
 AT_ONCE = 8
 """Nodes that are sent to at the same time, in all."""
@@ -91,9 +90,11 @@ class Sync:
             found |= {
                 name: _present(job, name, place, asyncio.get_running_loop().time() - began)
                 for name, place in places.items()
-                if isinstance(place, Place) and place.present
+                if isinstance(place, ImagePresence) and place.present
             }
-            lacking = {name: place for name, place in places.items() if isinstance(place, Place) and not place.present}
+            lacking = {
+                name: place for name, place in places.items() if isinstance(place, ImagePresence) and not place.present
+            }
             sent = await self._round(job, way, waiting, lacking, whole)
             again = {name for name, outcome in sent.items() if isinstance(outcome, LayerMissing) and left}
             whole |= again if left == 1 else set()
@@ -115,8 +116,8 @@ class Sync:
             self._known[key] = found
         return self._known[key]
 
-    async def _look(self, job: Job, links: Mapping[str, Link]) -> dict[str, Place | AgentlessError]:
-        async def look(link: Link) -> Place | AgentlessError:
+    async def _look(self, job: Job, links: Mapping[str, Link]) -> dict[str, ImagePresence | AgentlessError]:
+        async def look(link: Link) -> ImagePresence | AgentlessError:
             images = link.runtime.images
             try:
                 place = images.parse_look(job.image, await _run(link, images.look(job.image, job.tags)))
@@ -132,7 +133,7 @@ class Sync:
     # ------------------------------------------------------------------ sending
 
     async def _round(
-        self, job: Job, way: _Way, links: Mapping[str, Link], places: Mapping[str, Place], whole: set[str]
+        self, job: Job, way: _Way, links: Mapping[str, Link], places: Mapping[str, ImagePresence], whole: set[str]
     ) -> Outcomes:
         """Send to those that lack something. Who is being sent the same by another request is waited for instead."""
         busy = [self._going[job.image.id, name] for name in places if (job.image.id, name) in self._going]
@@ -151,7 +152,12 @@ class Sync:
         return sent
 
     async def _send(
-        self, job: Job, way: _Way, links: Mapping[str, Link], places: Mapping[str, Place], kept: Mapping[str, int]
+        self,
+        job: Job,
+        way: _Way,
+        links: Mapping[str, Link],
+        places: Mapping[str, ImagePresence],
+        kept: Mapping[str, int],
     ) -> Outcomes:
         """By the way that was asked for, or the best one."""
         targets, least = [links[name] for name in places], min(kept.values())
@@ -206,11 +212,11 @@ async def _run(link: Link, command: Command) -> Result:
     return await link.run(command)
 
 
-def _present(job: Job, node: str, place: Place, seconds: float) -> Sent:
+def _present(job: Job, node: str, place: ImagePresence, seconds: float) -> Sent:
     return Sent(node, job.image.id, 0, place.size or job.image.size, 0, len(job.image.layers), seconds, "current")
 
 
-def _packer(image: Image, places: Mapping[str, Place], speed: float) -> str | None:
+def _packer(image: Image, places: Mapping[str, ImagePresence], speed: float) -> str | None:
     """What both ends have, and what is faster than the network: zstd is faster than any."""
     everyone = image.packers.intersection(*(place.packers for place in places.values()))
     if "zstd" in everyone:
@@ -222,7 +228,7 @@ def _unlucky(job: Job, node: str) -> Refused:
     return Refused(f"others were sending image {short(job.image.id)} to {node}, and did not end it; try again")
 
 
-def _other_store(job: Job, link: Link, place: Place) -> RuntimeFailed:
+def _other_store(job: Job, link: Link, place: ImagePresence) -> RuntimeFailed:
     source, target = job.source.node.name, link.node.name
     one, other = (target, source) if place.containerd else (source, target)
     return RuntimeFailed(

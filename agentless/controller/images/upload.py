@@ -13,9 +13,9 @@ from agentless.controller.images.layer_spool import Depot
 from agentless.controller.nodes.connection import Link
 from agentless.errors import AgentlessError, Timeout
 from agentless.model.command import Result
+from agentless.model.images.image import Image
 from agentless.model.images.transfer import Progress, Sent
 from agentless.rules.images import compressed, layers
-from agentless.rules.images.layers import Image
 
 STEP = 96 << 20
 """Bytes of layers after which those sent so far are made an image: a broken link does not cost them."""

@@ -11,8 +11,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass, replace
 
 from agentless.controller.nodes.shared_streams import Reader, SharedStreams
-from agentless.engines.docker.engine import Docker, is_container_id
-from agentless.engines.systemd.engine import Systemd
 from agentless.errors import (
     AgentlessError,
     AuthFailed,
@@ -28,12 +26,12 @@ from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import Breakdown, EngineFacts, NodeConfig, unreachable
 from agentless.model.tasks.claim import claim_of
-from agentless.model.tasks.container import Container
+from agentless.model.tasks.container import Container, is_container_id
 from agentless.model.tasks.task import Task
-from agentless.ports import Clock, Probe, Runtime
+from agentless.ports import Clock, ContainerEngine, Engine, HostEngine, Probe
 from agentless.remote import host_facts
 from agentless.remote.session import Allowance, Session, Stream, backoff
-from agentless.rules.nodes import breakdown
+from agentless.rules.nodes import breakdown, container_limits
 from agentless.rules.nodes.exclusion import recognised
 
 SAMPLE_EVERY = 2.0
@@ -123,8 +121,8 @@ class Link:
         node: NodeConfig,
         session: Session,
         probe: Probe,
-        runtime: Docker,
-        units: Systemd,
+        runtime: ContainerEngine,
+        units: HostEngine,
         clock: Clock,
         on_change: Callable[[Link], None],
         on_sighting: Callable[[Link, Sighting], None],
@@ -152,7 +150,7 @@ class Link:
         self._listed_at: float | None = None  # the engine has last said so
         self._shared = SharedStreams(self.stream)
 
-    def runtime_of(self, task: Task) -> Runtime:
+    def runtime_of(self, task: Task) -> Engine:
         """What runs this task here."""
         return self.units if task.spec.on_node_itself else self.runtime
 
@@ -241,7 +239,7 @@ class Link:
     async def pull(self, image: str) -> None:
         """Have the node fetch a plain image; raises RuntimeFailed or NoAnswer."""
         said = b""
-        async with self.stream(self.runtime.pull(image)) as stream:
+        async with self.stream(self.runtime.images.pull(image)) as stream:
             async for _, data in stream:
                 said = (said + data)[-4000:]
         if stream.exit_code != 0:
@@ -276,7 +274,7 @@ class Link:
     def _set_broken(self, broken: Breakdown | None) -> None:
         self._observe(replace(self.observation, broken=broken))
 
-    async def look(self, task: str, runtime: Runtime | None = None) -> None:
+    async def look(self, task: str, runtime: Engine | None = None) -> None:
         """Ask for the container of one task and report it, as present or absent. None: the engine's."""
         runtime = runtime or self.runtime
         async with self._asking:
@@ -285,7 +283,7 @@ class Link:
             runtime.check(result)
             engine = self.observation.engine
             found = runtime.parse_containers(result, engine.clock if engine else 0.0)
-            if problem := self.runtime.excess((*self.containers, *found)):
+            if problem := container_limits.excess((*self.containers, *found)):
                 raise RuntimeFailed(f"{self.node.name}: {problem}")
             self._listed_at = self._clock.now()
             self._remember(task, found)
@@ -306,9 +304,9 @@ class Link:
             if len(answer) < len(sections) and (said := result.err.strip()):
                 raise Unreachable(f"{self.node.name}: {self.runtime.complaint(said)}")
             engine = await self._inspect(self.runtime.parse_facts(answer, asked, self._clock.now()))
-            units = self.units.parse_facts(answer, engine.clock)
-            if units is None and (problem := self.units.excess(answer)):
-                engine = replace(engine, error=engine.error or problem)
+            beside = self.units.parse_facts(answer, asked, self._clock.now())
+            engine = replace(engine, error=engine.error or beside.error)
+            units = beside.containers and tuple(replace(unit, clock=engine.clock) for unit in beside.containers)
             if engine.containers is not None:
                 last = tuple(container for container in self.containers if container.on_node_itself)
                 engine = replace(engine, containers=(*engine.containers, *(last if units is None else units)))
@@ -323,7 +321,7 @@ class Link:
                     host=host_facts.parse(answer),
                     engine=engine,
                     topology=self._probe.parse_topology(answer) or seen.topology,
-                    xids=self._probe.parse_xids(answer),
+                    faults=self._probe.parse_faults(answer),
                 )
             )
             if engine.containers is not None:
@@ -342,11 +340,11 @@ class Link:
         try:
             async for more in self._described([each for each in engine.listed if each not in known], engine.clock):
                 found += more
-                if problem := self.runtime.excess(found):
+                if problem := container_limits.excess(found):
                     return replace(engine, error=problem)
         except RuntimeFailed as error:
             return replace(engine, error=str(error))
-        return replace(engine, containers=tuple(found), error=engine.error or self.runtime.endless(found))
+        return replace(engine, containers=tuple(found), error=engine.error or container_limits.endless(found))
 
     async def _described(self, containers: Sequence[str], clock: float) -> AsyncIterator[tuple[Container, ...]]:
         """What the engine knows of them, of some at a time; of fewer where that is more than an answer may be.
@@ -560,7 +558,7 @@ class Link:
             for task in sorted({*ids.values(), *filter(None, map(_task_of, found))}):
                 others = (c for c in self.containers if _task_of(c) == task and c.id not in ids)
                 these = (*others, *(c for c in found if _task_of(c) == task))
-                if problem := self.runtime.excess((*self.containers, *these)):
+                if problem := container_limits.excess((*self.containers, *these)):
                     raise RuntimeFailed(f"{self.node.name}: {problem}")
                 self._remember(task, these)
                 self._on_sighting(self, Sighting(these, asked, task))

@@ -56,7 +56,7 @@ class Gate:
         if gpu is not None and all(gpu != known.reading.index for known in record.gpus.values()):
             raise Refused(f"GPU {gpu} is not there; agentless gpus {node} lists those of {node}")
         there = seen.sample if seen.error is None else None
-        after, lifted = resumed(record, gpu, there, seen.xids, self.policy)
+        after, lifted = resumed(record, gpu, there, seen.faults, self.policy)
         if lifted:
             self._keep(node, after)
         if gpu is None and (broken := link.mended()):
@@ -83,7 +83,7 @@ class Gate:
         before = core.records.get(node, NodeRecord())
         own = tuple(reading for reading in seen.sample.gpus if core.homes.get(reading.uuid, node) == node)
         sample = seen.sample if len(own) == len(seen.sample.gpus) else replace(seen.sample, gpus=own)
-        after = looked(core.records, node, sample, seen.xids, core.clock.now(), self.policy)
+        after = looked(core.records, node, sample, seen.faults, core.clock.now(), self.policy)
         if after is before:
             return ()
         core.records[node] = after  # kept out at once, whether or not the disk has room

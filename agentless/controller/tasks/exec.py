@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.registry import Core
-from agentless.engines.client_warnings import WithoutWarnings
-from agentless.engines.docker.engine import AsItIs
 from agentless.errors import Refused, RuntimeFailed, Timeout, TooMuch, Unreachable
 from agentless.model.command import escaped
 from agentless.model.tasks.task import Running
 from agentless.model.terminal import Size
-from agentless.ports import Shell, Terminal
+from agentless.ports import Reading, Shell, Terminal
 from agentless.remote.session import GREETING
 
 BEGIN_WITHIN = 20.0
@@ -26,14 +24,14 @@ BEGIN_WITHIN = 20.0
 class Program:
     """One that runs, on a terminal or without one. Its exit code is `wait()`.
 
-    `warnings` are what the engine's command says at every call: they are none of its words.
+    `reading` makes its own words of what comes, which may have words of the engine's in it.
     """
 
-    def __init__(self, shell: Shell, terminal: Terminal | None = None, warnings: Iterable[str] = ()) -> None:
+    def __init__(self, shell: Shell, reading: Reading, terminal: Terminal | None = None) -> None:
         self._shell = shell
         self._terminal = terminal
         self._printed: deque[tuple[int, bytes]] = deque()
-        self._own = WithoutWarnings(AsItIs(), warnings)
+        self._own = reading
         self.wait = shell.wait
 
     async def begin(self, mark: str) -> bytes | None:
@@ -92,7 +90,7 @@ class Terminals:
         link = self._core.links.get(task.status.placement.node)
         if link is None:
             raise Unreachable(f"{task.node} is not in the inventory any more; add it again to reach its tasks")
-        if task.spec.on_node_itself:
+        if link.runtime_of(task).terminal is None:
             gpus = ",".join(task.status.placement.gpu_uuids)
             raise Refused(
                 f"task {task.id} has no container to open a shell in (--container NULL): it runs on {link.node.name} "
@@ -110,15 +108,16 @@ async def started(link: Link, container: str, command: Sequence[str], size: Size
     if not link.online:
         raise Unreachable(f"{link.node.name} cannot be reached: {link.observation.error}")
     mark = secrets.token_hex(16)
-    script = link.runtime.shell(container, command, mark, terminal=size is not None)
+    commands, typed = link.runtime.terminal, size is not None
+    script, reading = commands.shell(container, command, mark, terminal=typed), commands.reading(terminal=typed)
     if size is None:
         async with link.session.dialogue(script) as shell:
-            program = Program(shell, warnings=link.runtime.warnings)
+            program = Program(shell, reading)
             await _begin(link, program, mark)
             yield program
     else:
         async with link.session.terminal(script, size) as terminal:
-            program = Program(terminal, terminal)
+            program = Program(terminal, reading, terminal)
             await _begin(link, program, mark)
             yield program
 

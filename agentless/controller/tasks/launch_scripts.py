@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from agentless.controller.nodes.connection import Link
 from agentless.model.command import Command, Result
 from agentless.model.tasks.launch import Launch
-from agentless.ports import Runtime
+from agentless.ports import Engine
 
 PACE = 0.05
 """Seconds between two launch scripts of one node: those that come meanwhile are one. The first goes at once."""
@@ -22,7 +22,7 @@ class _Wanted:
     """A launch that waits, the script of it alone, and where its answer goes."""
 
     link: Link
-    runtime: Runtime
+    runtime: Engine
     launch: Launch
     alone: Command
     answer: asyncio.Future[Result]
@@ -41,7 +41,7 @@ class Launches:
         self._sending: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
 
-    async def run(self, link: Link, runtime: Runtime, launch: Launch) -> Result:
+    async def run(self, link: Link, runtime: Engine, launch: Launch) -> Result:
         """The answer to a launch. Raises NoAnswer, or what is wrong with the launch itself."""
         alone = runtime.launches([launch])  # here, since what is wrong with it concerns no other
         wanted = _Wanted(link, runtime, launch, alone, asyncio.get_running_loop().create_future())

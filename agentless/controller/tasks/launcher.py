@@ -15,16 +15,19 @@ from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.registry import Core
 from agentless.controller.state.group_commit import Together
 from agentless.controller.tasks.launch_scripts import Launches
-from agentless.engines.docker.engine import FilesMissing, Held, ImageMissing, Unseen
 from agentless.errors import (
     AgentlessError,
+    FilesMissing,
+    Held,
     IllegalMove,
+    ImageMissing,
     NoAnswer,
     NodeBroken,
     NodeUnfit,
     Refused,
     RuntimeFailed,
     TemplateError,
+    Unseen,
 )
 from agentless.model.images.env import EnvRef, is_ours, parse_ref
 from agentless.model.images.transfer import Progress
@@ -32,7 +35,7 @@ from agentless.model.tasks.event import Event, Launched, LaunchFailed, Step, Unp
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Assigning, Lost, Pending, Task
 from agentless.model.units import format_duration, format_size
-from agentless.ports import Runtime
+from agentless.ports import Engine
 from agentless.rules.explain.obstacles import never
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 
@@ -317,7 +320,7 @@ def in_words(progress: Progress, ref: EnvRef) -> str:
     return f"{begun}, {format_size(progress.done)}{of}{rate}{left}"
 
 
-async def _look(link: Link, task: str, runtime: Runtime) -> None:
+async def _look(link: Link, task: str, runtime: Engine) -> None:
     await link.ready()
     try:
         await link.look(task, runtime)

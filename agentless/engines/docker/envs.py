@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
 
-from agentless.engines.docker.complaints import explain
 from agentless.engines.times import seconds
 from agentless.errors import Refused, RuntimeFailed
+from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result
 from agentless.model.images.env import (
     AT,
@@ -61,16 +61,17 @@ _PASSING = re.compile(rf"{NAMESPACE}[^:]+:{FRESH}[0-9a-f]{{16}}(?:-2)?")
 SECOND = "-2"
 """Ends the passing name of what is made of something that has a passing name already."""
 _TAKEN = 75
-_GPUS = "NVIDIA_VISIBLE_DEVICES"
-_SEES_GPUS = (_GPUS, "CUDA_VERSION")
-"""Variables of an image for which NVIDIA's runtime, where it is the usual one, gives a container all GPUs."""
 
 
-class EnvWords:
+class DockerEnvs:
     """What is said to one node's engine about envs, and how its answers are read."""
 
-    def __init__(self, node: NodeConfig, renderer: Renderer) -> None:
+    def __init__(
+        self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str], vendors: GpuVendors
+    ) -> None:
         self._node = node
+        self.complaint = complaint
+        self._vendors = vendors
         self._docker = list(node.docker)
         self._renderer = renderer
 
@@ -162,7 +163,7 @@ class EnvWords:
             old=old,
             image=image.id,
             entrypoint=bool(image.entrypoint),
-            blind=any(variable.partition("=")[0] in _SEES_GPUS for variable in image.env),
+            blind=self._vendors.hiding(variable.partition("=")[0] for variable in image.env),
         )
 
     def parse_create(self, result: Result) -> str:
@@ -190,7 +191,7 @@ class EnvWords:
             "env-save.sh.j2",
             container=container,
             unlabelled=None,
-            changes=[*_as_before(base), *_labelled(labels)],
+            changes=[*self._as_before(base), *_labelled(labels)],
             fresh=self.passing(ref, mark),
             image=ref.image,
             lock_wait=LOCK_WAIT,
@@ -271,9 +272,15 @@ class EnvWords:
 
     # ------------------------------------------------------------------ inside
 
-    def complaint(self, words: str) -> str:
-        """What the engine complains of, as a sentence with the fix."""
-        return explain(words, self._node)
+    def _as_before(self, base: ImageFacts) -> list[str]:
+        """Changes by which the image of a build container is run as the image that it was made from."""
+        command = list(base.command) or ([] if base.entrypoint else ["sh"])
+        changes = [f"CMD {json.dumps(command)}"]
+        if base.entrypoint:
+            changes.append(f"ENTRYPOINT {json.dumps(list(base.entrypoint))}")
+        variables = dict(variable.partition("=")[::2] for variable in base.env)
+        hidden = self._vendors.hiding(variables)
+        return [*changes, *(f"ENV {name}={_quoted(value)}" for name, value in variables.items() if name in hidden)]
 
     def _check(self, result: Result) -> None:
         if not result.ok:
@@ -312,19 +319,6 @@ def _facts(found: Mapping[str, Any]) -> ImageFacts:
         tuple(found["volumes"] or ()),
         found["labels"] or {},
     )
-
-
-def _as_before(base: ImageFacts) -> list[str]:
-    """Changes by which the image of a build container is run as the image that it was made from."""
-    command = list(base.command) or ([] if base.entrypoint else ["sh"])
-    changes = [f"CMD {json.dumps(command)}"]
-    if base.entrypoint:
-        changes.append(f"ENTRYPOINT {json.dumps(list(base.entrypoint))}")
-    for variable in base.env:
-        name, _, value = variable.partition("=")
-        if name == _GPUS:
-            changes.append(f"ENV {_GPUS}={_quoted(value)}")
-    return changes
 
 
 def _labelled(labels: Mapping[str, str]) -> list[str]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import orjson
 
-from agentless.errors import AgentlessError, RuntimeFailed
+from agentless.errors import AgentlessError, ImageGone, LayerMissing, RuntimeFailed
 from agentless.model.command import Command, Result, escaped
+from agentless.model.images.image import UTC, Image, ImagePresence, short
 from agentless.model.nodes.node import NodeConfig
 from agentless.render import Renderer
 from agentless.rules.images.compressed import PACKERS
-from agentless.rules.images.layers import PARTIAL, UTC, Image, common
+from agentless.rules.images.layers import PARTIAL, common
 
 LOOK_WITHIN = 60.0
 LOAD_WITHIN = 12 * 3600.0
@@ -37,26 +38,7 @@ _GONE = re.compile(r"no such image|reference does not exist|failed to get digest
 _LACKS = re.compile(r"(no such file or directory|not found).*|content digest .* not found", re.IGNORECASE | re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What a node has of an image. `present`: all of it, with its tags now; else so many layers, from the bottom."""
-
-    present: bool
-    size: int = 0
-    kept: int = 0
-    packers: frozenset[str] = frozenset()
-    containerd: bool = False
-
-
-class ImageGone(RuntimeFailed):
-    """The image is not on the node it was to come from."""
-
-
-class LayerMissing(RuntimeFailed):
-    """The engine wants a layer that was left out; it may have lost it meanwhile."""
-
-
-class Images:
+class DockerImages:
     """The images of one node."""
 
     def __init__(self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str]) -> None:
@@ -104,19 +86,24 @@ class Images:
             layers_format=_LAYERS,
         )
 
-    def parse_look(self, image: Image, result: Result) -> Place:
+    def parse_look(self, image: Image, result: Result) -> ImagePresence:
         """What it has; raises RuntimeFailed."""
         if not result.ok:
             raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err or result.out)}")
         lines = result.out.splitlines()
         for line in lines:
             if line.startswith("image "):
-                return Place(True, size=_size(line), kept=len(image.layers))
+                return ImagePresence(True, size=_size(line), kept=len(image.layers))
         chains = [orjson.loads(line[7:]) for line in lines if line.startswith("layers [")]
         kept = min(common(image.layers, chains), len(image.layers))
-        return Place(False, 0, kept, _tools(result), _CONTAINERD in result.out)
+        return ImagePresence(False, 0, kept, _tools(result), _CONTAINERD in result.out)
 
     # ------------------------------------------------------------------- moving
+
+    def pull(self, image: str) -> Command:
+        """Have the node fetch an image from its registry."""
+        words = self._renderer.words("docker-pull.j2", docker=list(self._node.docker), image=image)
+        return Command(shlex.join(words) + "\n")
 
     def save(self, image: str, skip: Sequence[str], packer: str | None) -> Command:
         """Read the image once; the output is of parcels, see the template."""
@@ -219,11 +206,6 @@ class Images:
     def _script(self, template: str, timeout: float = LOOK_WITHIN, /, **values: object) -> Command:
         docker = list(self._node.docker)
         return Command(self._renderer.script(template, docker=docker, **values) + "\n", timeout=timeout)
-
-
-def short(image: str) -> str:
-    """An id as people write it."""
-    return image.removeprefix("sha256:")[:12]
 
 
 def _held(image: str) -> str:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shlex
 from collections.abc import Callable
+from dataclasses import replace
 
+from agentless.engines.docker.dialect import Dialect
 from agentless.errors import Refused, RuntimeFailed, UsageError
 from agentless.model.command import Command, Result
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.claim import OWNER, TASK, VOLUME
-from agentless.model.tasks.spec import Mount, TaskSpec, Volume
+from agentless.model.tasks.spec import LOCAL_TEMP, Mount, TaskSpec, Volume
 from agentless.model.units import parse_size
 from agentless.render import Renderer
 
-LOCAL_TEMP = "/local_temp"
-"""Where a task sees the node's own `local_temp`."""
 MARK = f'{{{{index .Labels "{VOLUME}"}}}}'
 """What a volume of ours is marked by: its own name."""
 STRANGE = 80
@@ -30,13 +29,14 @@ def strange(name: str) -> str:
     return f"there is a volume {name} that agentless has not made, and does not touch; choose another name"
 
 
-class VolumeWords:
+class DockerVolumes:
     """The volumes of one node's engine. `complaint` makes a sentence of what that complains of."""
 
-    def __init__(self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str]) -> None:
+    def __init__(self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str], dialect: Dialect) -> None:
         self._node = node
         self._renderer = renderer
         self._complaint = complaint
+        self._dialect = dialect
 
     def mounts(self, spec: TaskSpec, owner: str) -> list[str]:
         """All that a container sees of the node, as words of `--mount`.
@@ -49,14 +49,14 @@ class VolumeWords:
 
     def all(self) -> Command:
         """Ask for our volumes, and which tasks have a container that is part of them."""
-        listing, users = f"{{{{.Name}}}}|{self._label(OWNER)}", self._label(TASK)
+        label = self._dialect.formats.label
+        listing, users = f"{{{{.Name}}}}|{label % OWNER}", label % TASK
         return self._script("docker-volumes.sh.j2", label=VOLUME, listing=listing, users=users)
 
     def sizes(self) -> Command:
         """Ask how large all volumes are, for which the engine counts everything that it has: that takes its time."""
-        form = "{{range .Volumes}}{{.Name}}|{{.Size}}\n{{end}}"
-        words = self._renderer.words("docker-volume-sizes.j2", docker=list(self._node.docker), format=form)
-        return Command(shlex.join(words) + "\n", timeout=SIZES_WITHIN)
+        template = self._dialect.template("docker-volume-sizes.j2")
+        return replace(self._script(template, format=self._dialect.formats.volume_sizes), timeout=SIZES_WITHIN)
 
     def parse(self, result: Result) -> list[tuple[str, str, tuple[str, ...]]]:
         """Of each volume its name, its owner, and the tasks with a container that is part of it."""
@@ -97,14 +97,14 @@ class VolumeWords:
         if not result.ok:
             raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err.strip())}")
 
-    def _label(self, label: str) -> str:
-        """A label in the format of a listing."""
-        return f'{{{{.Label "{label}"}}}}'
-
     def _volume(self, volume: Volume, owner: str) -> str:
         """A volume as the word of `--mount`; the labels are for the case that it is not there yet."""
         fields = ["type=volume", f"source={volume.name}", f"target={volume.target}"]
-        labels = [f"volume-label={VOLUME}={volume.name}", f"volume-label={OWNER}={owner}"]
+        labels = (
+            []
+            if self._dialect.makes_volumes
+            else [f"volume-label={VOLUME}={volume.name}", f"volume-label={OWNER}={owner}"]
+        )
         return record([*fields, *labels], read_only=volume.read_only)
 
     def _one(self, name: str, labels: list[str]) -> Command:

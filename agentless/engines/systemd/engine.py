@@ -1,4 +1,4 @@
-"""systemd: a task that runs on the node itself, as a transient service. No I/O, like `engines/docker/engine`.
+"""systemd: a task that runs on the node itself, as a transient service. No I/O, like `engines/docker`.
 
 The unit `agentless-<task id>.service` is what a container is elsewhere. The labels that a container carries are in its
 environment, packed; its claim is an argument of its main process, which lives as long as the command, so that whoever
@@ -18,17 +18,26 @@ from datetime import UTC, datetime
 
 import orjson
 
-from agentless.engines.docker import container_limits, other_engines
-from agentless.engines.docker import engine as docker
+from agentless.engines import other_engines
 from agentless.engines.docker.complaints import blame, explain, without_words_of
-from agentless.engines.podman import engine as podman
+from agentless.engines.docker.dialect import DOCKER, Dialect
+from agentless.engines.launch_script import (
+    LOCK_WAIT,
+    UNLISTED,
+    WITHIN,
+    check_claims,
+    check_secrets,
+    launch_failure,
+)
 from agentless.engines.systemd.journal import JournalReading
 from agentless.errors import NoAnswer, RuntimeFailed
+from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result, Section
 from agentless.model.files.task_files import Prepared
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.scheduling.sharing import ALONE
 from agentless.model.tasks.claim import labels_of
+from agentless.model.tasks.complaint import Blame
 from agentless.model.tasks.container import Container, ContainerState
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
@@ -38,6 +47,7 @@ from agentless.model.tasks.terms import SIGNALS
 from agentless.model.text import printable
 from agentless.ports import Reading
 from agentless.render import Renderer
+from agentless.rules.nodes import container_limits
 
 LABELS = "AGENTLESS_LABELS"
 _MAX_LABELS = container_limits.SPEC + 16 * container_limits.WORDS
@@ -81,12 +91,21 @@ _STATUSES = {
 
 
 class Systemd:
-    """The service managers of one node, the system's and the user's own; a `ports.Runtime`."""
+    """The service managers of one node, the system's and the user's own; a `ports.HostEngine`.
+
+    `dialect` is that of the node's container engine, whose containers hold GPUs, too.
+    """
 
     at_once = 1
+    keeps_envs = False
+    images = volumes = files = envs = terminal = None
 
-    def __init__(self, node: NodeConfig, renderer: Renderer, signer: Signer) -> None:
+    def __init__(
+        self, node: NodeConfig, renderer: Renderer, signer: Signer, vendors: GpuVendors, dialect: Dialect = DOCKER
+    ) -> None:
         self._node = node
+        self._vendors = vendors
+        self._dialect = dialect
         self._signer = signer
         self._renderer = renderer
 
@@ -96,18 +115,15 @@ class Systemd:
         """All our units on the node, as a section."""
         return (Section(_SECTION, self._units(None), _LISTED),)
 
-    def parse_facts(self, sections: Mapping[str, Result], clock: float) -> tuple[Container, ...] | None:
-        """The units in the answer, None when they could not be asked for."""
+    def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
+        """The units in the answer; `error` says that there are more than can be kept track of."""
+        del asked, answered  # its clock is the engine's
         answer = sections.get(_SECTION)
-        return self._units_in(answer, clock) if answer and answer.ok else None
-
-    def excess(self, sections: Mapping[str, Result]) -> str | None:
-        """Why it has more units than can be kept track of, None when `parse_facts` gave None for another reason."""
-        answer = sections.get(_SECTION)
-        if answer is None or not (answer.ok or len(answer.stdout) >= _LISTED):
-            return None
-        return (
-            "it has too many services of agentless, or too much is written on them; on the node, see: systemctl "
+        units = self._units_in(answer, 0.0) if answer and answer.ok else None
+        if units is not None or answer is None or not (answer.ok or len(answer.stdout) >= _LISTED):
+            return EngineFacts(containers=units)
+        return EngineFacts(
+            error="it has too many services of agentless, or too much is written on them; on the node, see: systemctl "
             "list-units --all 'agentless-*'"
         )
 
@@ -170,9 +186,8 @@ class Systemd:
         Raises RuntimeFailed when the value of a secret is gone.
         """
         del prepared, engine  # a task without a container has no files of its own, and claims by a process
-        other = podman if self._node.has_podman else docker
         spec = task.spec
-        docker.check_secrets(spec, secrets)
+        check_secrets(spec, secrets)
         name, user = task.container_name, (spec.user or "").partition(":")
         program = self._renderer.script(
             "systemd-task.sh.j2",
@@ -180,8 +195,7 @@ class Systemd:
                 "AGENTLESS_TASK_ID": task.id,
                 "AGENTLESS_NODE": placement.node,
                 "AGENTLESS_GPUS": ",".join(map(str, placement.gpus)),
-                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-                "CUDA_VISIBLE_DEVICES": ",".join(placement.gpu_uuids),
+                **self._vendors.injection("systemd", placement.devices).environment,
                 **spec.env,
             },
             signals=SIGNALS,
@@ -190,17 +204,17 @@ class Systemd:
         )
         script = self._renderer.script(
             "systemd-launch.sh.j2",
-            docker=["unlocked", *self._node.docker] if self._node.has_podman else list(self._node.docker),
-            lock_wait=docker.LOCK_WAIT,
-            live="podman-live.sh.j2" if self._node.has_podman else "docker-live.sh.j2",
-            live_format=f"{other.SIGNED}|{other.LIVE}",
+            docker=[*self._dialect.under_lock, *self._node.docker],
+            lock_wait=LOCK_WAIT,
+            live=self._dialect.template("docker-live.sh.j2"),
+            live_format=f"{self._dialect.signed}|{self._dialect.formats.live}",
             unit=f"{name}.service",
             name=name,
             gpu_uuids=placement.gpu_uuids,
             exclusive=spec.needs.exclusive,
             sharing=spec.needs.sharing,
             gpu_total=placement.gpu_total,
-            **other_engines.claims(placement.gpu_uuids, self._node, docker.LIVE),
+            **other_engines.claims(placement.gpu_uuids, self._node, DOCKER.formats.live),
             properties=[*_properties(task, placement, user[2]), f"--setenv={LABELS}={self._packed(task, placement)}"],
             user=user[0],
             controllers=[*["cpu"] * (spec.cores is not None), *["memory"] * (spec.memory is not None)],
@@ -208,7 +222,7 @@ class Systemd:
             program=program,
             claim=_claim(task, placement),
         )
-        return Command(script + "\n", secrets=dict(secrets), timeout=docker.LOCK_WAIT + 100.0)
+        return Command(script + "\n", secrets=dict(secrets), timeout=WITHIN)
 
     def launches(self, wanted: Sequence[Launch]) -> Command:
         """That of a single one: systemd-run takes no time."""
@@ -230,13 +244,13 @@ class Systemd:
             if ids := _UNIT.findall(result.out):
                 return str(ids[-1])
             raise NoAnswer(f"{self._node.name} said nothing about the service it started")
-        docker.check_claims(task, self._node, result)
+        check_claims(task, self._node, result)
         if result.exit_code == _UNSUITABLE:
             kind, _, what = result.out.strip().splitlines()[-1].partition("|")
             raise RuntimeFailed(f"{self._node.name}: {self._unsuitable(task, kind, what)}")
         said = result.err.strip()
-        reason = "engine" if result.exit_code == docker.UNLISTED else blame(without_words_of(task.spec, said))
-        raise docker.launch_failure(f"{self._node.name}: {self.complaint(said)}", reason)
+        reason = "engine" if result.exit_code == UNLISTED else self._blame(task, said)
+        raise launch_failure(f"{self._node.name}: {self.complaint(said)}", reason)
 
     def signal(self, container: str, signal: str) -> Command:
         """Send its first process a signal, by its name without SIG; KILL goes to all of them."""
@@ -261,7 +275,7 @@ class Systemd:
 
     def complaint(self, words: str) -> str:
         """What systemd complains of, as a sentence with the fix."""
-        return explain(words, self._node)
+        return explain(words, self._node, self._vendors.complaints(self._dialect.name))
 
     # ---------------------------------------------------------- a log that is kept
 
@@ -283,6 +297,9 @@ class Systemd:
         )
 
     # ------------------------------------------------------------------ inside
+
+    def _blame(self, task: Task, said: str) -> Blame:
+        return blame(without_words_of(task.spec, said), self._vendors.complaints(self._dialect.name))
 
     def _script(self, template: str, **values: object) -> Command:
         return Command(self._renderer.script(template, **values) + "\n")

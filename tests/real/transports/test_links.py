@@ -10,12 +10,11 @@ import pytest
 from agentless.controller.app import SystemClock
 from agentless.controller.nodes import connection as links
 from agentless.controller.nodes.connection import Link
-from agentless.engines.docker.engine import Docker
-from agentless.engines.systemd.engine import Systemd
-from agentless.gpus.nvidia.probe import Nvidia
+from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.tasks.signature import Signer
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.engines import docker_engine, systemd_engine
 from tests.real.transports.nodes import node_of
 from tests.real.transports.relay import relayed
 from tests.real.transports.sshd import WAIT, until
@@ -30,8 +29,8 @@ async def linked(node):
         node.config,
         node.session(),
         Nvidia(),
-        Docker(*parts),
-        Systemd(*parts),
+        docker_engine(*parts),
+        systemd_engine(*parts),
         SystemClock(),
         lambda link: heard.append(link.observation.error),
         lambda *_: None,

@@ -1,0 +1,168 @@
+"""Engines: ways to run tasks on a node. What one is asked is a command, what it answers is parsed. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from agentless.model.command import Command, Result, Section
+from agentless.model.files.task_files import Prepared
+from agentless.model.nodes.node import EngineFacts
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.launch import Launch
+from agentless.model.tasks.log_query import LogQuery
+from agentless.model.tasks.task import Placement, Task
+from agentless.ports.engine_parts import (
+    EnvCommands,
+    FileCommands,
+    ImageCommands,
+    Reading,
+    TerminalCommands,
+    VolumeCommands,
+)
+
+
+class Engine(Protocol):
+    """What docker, podman and systemd have in common; what not every engine has is a part, None where it is missing.
+
+    `container` is what `parse_launch` gave, or the name that the task's container has. `at_once` is how many launches
+    are one script.
+    """
+
+    at_once: int
+
+    @property
+    def images(self) -> ImageCommands | None:
+        """Images from its registry, and from other nodes."""
+
+    @property
+    def volumes(self) -> VolumeCommands | None:
+        """Volumes that outlive a task."""
+
+    @property
+    def files(self) -> FileCommands | None:
+        """Files into containers, and out of them."""
+
+    @property
+    def envs(self) -> EnvCommands | None:
+        """Environments, as images of ours."""
+
+    @property
+    def terminal(self) -> TerminalCommands | None:
+        """Programs in containers that somebody types to."""
+
+    @property
+    def keeps_envs(self) -> bool:
+        """Whether `envs` is there."""
+
+    def facts(self) -> tuple[Section, ...]:
+        """Ask for the engine, and for all that there is of our tasks."""
+
+    def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
+        """The engine as it answered between two moments of ours (Unix seconds); `error` is what it could not do."""
+
+    def launch(
+        self,
+        task: Task,
+        placement: Placement,
+        secrets: Mapping[str, str],
+        prepared: Prepared | None = None,
+        engine: EngineFacts | None = None,
+    ) -> Command:
+        """Under the node's lock: see that nobody holds its GPUs, and start it. The same task is never started twice.
+
+        `prepared` has the files of a task that has some, `engine` is what the node has last said of its engine.
+        """
+
+    def launches(self, wanted: Sequence[Launch]) -> Command:
+        """Likewise several, `at_once` at most, that have the same secrets."""
+
+    def answers(self, count: int, result: Result) -> list[Result]:
+        """The answers to so many launches in one script, each as if it had been alone."""
+
+    def parse_launch(self, task: Task, result: Result) -> str:
+        """What has been started. Raises Refused or RuntimeFailed when nothing of it is there, or NoAnswer."""
+
+    def containers(self, task: str) -> Command:
+        """Ask for what there is of one task."""
+
+    def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
+        """What an answer names; `clock` is by how many seconds the node's clock is ahead of ours."""
+
+    def logs(self, container: str, query: LogQuery) -> Command:
+        """Its log, as a stream that `reading` understands."""
+
+    def reading(self, query: LogQuery) -> Reading:
+        """What makes the task's output of that stream."""
+
+    def log_sizes(self, container: str) -> Command:
+        """The bytes of its two streams, each number on its stream."""
+
+    def log_ends(self, container: str, out: int, err: int) -> Command:
+        """The last `out` bytes of its standard output and the last `err` bytes of its standard error."""
+
+    def signal(self, container: str, signal: str) -> Command:
+        """Send its first process a signal, by its name without SIG."""
+
+    def pause(self, container: str) -> Command:
+        """Freeze."""
+
+    def resume(self, container: str) -> Command:
+        """Thaw."""
+
+    def remove(self, container: str, *, force: bool = False) -> Command:
+        """Remove it, by force also while it lives."""
+
+    def check(self, result: Result) -> None:
+        """Raise RuntimeFailed with the complaint unless the command worked."""
+
+    def complaint(self, words: str) -> str:
+        """What is complained of, as a sentence with the fix."""
+
+
+class ContainerEngine(Engine, Protocol):
+    """The engine of a node that runs containers: it lists them, is asked for each by its id, and tells of changes."""
+
+    @property
+    def images(self) -> ImageCommands:
+        """Images from its registry, and from other nodes."""
+
+    @property
+    def volumes(self) -> VolumeCommands:
+        """Volumes that outlive a task."""
+
+    @property
+    def files(self) -> FileCommands:
+        """Files into containers, and out of them."""
+
+    @property
+    def terminal(self) -> TerminalCommands:
+        """Programs in containers that somebody types to."""
+
+    def inspect(self, containers: Sequence[str]) -> Command:
+        """Ask for containers by their ids; one that is gone meanwhile is left out of the answer, which then fails."""
+
+    def says_gone(self, result: Result, missing: Iterable[str]) -> bool:
+        """Whether an answer of `inspect` says of all these containers that they are gone, and not merely nothing."""
+
+    def has_ended_so(self, container: Container, status: str) -> bool:
+        """Whether this is what `EngineFacts.listed` says of a container that has ended as we know it."""
+
+    def events(self, since: float) -> Command:
+        """The stream of changes to our containers since then (Unix seconds by the node's clock).
+
+        Each is a line: what has happened, the container's id, the task's.
+        """
+
+    def reap(self, container: str) -> Command:
+        """Remove a container that was never started, unless it has been meanwhile."""
+
+
+class HostEngine(Engine, Protocol):
+    """What runs tasks on the node itself, beside its container engine: both tell of changes in one stream."""
+
+    def watch(self, beside: Command) -> Command:
+        """A stream that says what happens to its tasks, see `parse_watched`, and all that another one says."""
+
+    def parse_watched(self, line: str) -> tuple[str, str] | None:
+        """`live`, `over` or `gone`, and the task's id; None for a line of the other stream."""
