@@ -25,6 +25,7 @@ from agentless.controller.nodes import connection as links
 from agentless.controller.nodes.connection import Link, Sighting
 from agentless.controller.nodes.conversation import conversed
 from agentless.controller.tasks.exec import Program
+from agentless.engines.client_warnings import AsItIs
 from agentless.engines.docker.complaints import explain
 from agentless.engines.podman.complaints import explain as podman_explain
 from agentless.engines.systemd.journal import JournalReading
@@ -267,7 +268,7 @@ async def test_a_script_that_never_says_its_mark_is_given_up(fd: int) -> None:
     with pytest.raises(TooMuch):
         await conversed(Endless(fd), "mark", nothing())  # type: ignore[arg-type]
     with pytest.raises(TooMuch):
-        await Program(Endless(fd)).begin("mark")  # type: ignore[arg-type]
+        await Program(Endless(fd), AsItIs()).begin("mark")  # type: ignore[arg-type]
 
 
 async def test_a_script_that_does_not_end_after_its_mark_is_given_up() -> None:

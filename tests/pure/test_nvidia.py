@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from agentless.gpus.nvidia.probe import in_its_mode
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import Result, split_sections
 from agentless.model.nodes.gpu import GpuProcess, GpuReading, GpuSample
@@ -167,7 +168,7 @@ def rows(draw: st.DrawFn, index: int) -> tuple[str, GpuReading]:
         "compute_mode": ("Default", "Default"),
     }
     row = ", ".join(text for text, _ in cells.values())
-    return row, GpuReading(**{field: value for field, (_, value) in cells.items()})
+    return row, in_its_mode(GpuReading(**{field: value for field, (_, value) in cells.items()}, vendor="nvidia"))
 
 
 @st.composite
