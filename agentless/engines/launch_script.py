@@ -38,7 +38,7 @@ def check_claims(task: Task, node: NodeConfig, result: Result) -> None:
         raise NoAnswer(f"{node.name} may have started task {task.id}, or not: the launch was interrupted")
 
 
-def launch_failure(sentence: str, reason: Blame) -> AgentlessError:
+def failure(sentence: str, reason: Blame) -> AgentlessError:
     """The error for a launch that has failed and left nothing on the node."""
     if reason == "task":
         return RuntimeFailed(sentence)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from agentless.engines import launch_script
 from agentless.errors import AgentlessError, ImageMissing, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
 from agentless.model.nodes.node import NodeConfig
@@ -369,7 +370,7 @@ def test_a_node_without_flock_gets_the_fix_and_runs_nothing(node: Node) -> None:
 def test_the_lock_is_the_root_folders_and_nothing_is_run_while_it_stays_held(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentless.engines.docker.engine.LOCK_WAIT", 1)
+    monkeypatch.setattr(launch_script, "LOCK_WAIT", 1)
     root = os.open("/", os.O_RDONLY)
     try:
         fcntl.flock(root, fcntl.LOCK_EX)
@@ -551,7 +552,7 @@ def test_two_in_one_script_do_not_get_the_same_gpu(node: Node) -> None:
 
 
 def test_where_the_lock_is_not_to_be_had_all_are_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentless.engines.docker.engine.LOCK_WAIT", 1)
+    monkeypatch.setattr(launch_script, "LOCK_WAIT", 1)
     root = os.open("/", os.O_RDONLY)
     try:
         fcntl.flock(root, fcntl.LOCK_EX)

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from agentless.engines import other_engines
+from agentless.engines import launch_script, other_engines
 from agentless.engines.client_warnings import AsItIs, WithoutWarnings, warnings_before
 from agentless.engines.docker.complaints import without_words_of
 from agentless.engines.docker.dialect import DOCKER, Asked, Dialect
@@ -23,16 +23,6 @@ from agentless.engines.docker.images import DockerImages
 from agentless.engines.docker.terminal import DockerTerminal
 from agentless.engines.docker.timestamps import StampedReading
 from agentless.engines.docker.volumes import MARK, STRANGE, DockerVolumes, strange
-from agentless.engines.launch_script import (
-    LOCK_WAIT,
-    OTHER_IMAGE,
-    UNCLEAR,
-    UNLISTED,
-    WITHIN,
-    check_claims,
-    check_secrets,
-    launch_failure,
-)
 from agentless.errors import FilesMissing, ImageMissing, NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import SECTION, Command, Result, Section
@@ -234,7 +224,7 @@ class DockerEngine:
             )
         secrets = wanted[0].secrets
         for each in wanted:
-            check_secrets(each.task.spec, each.secrets)
+            launch_script.check_secrets(each.task.spec, each.secrets)
         docker = self._docker
         if secrets and docker[0].rpartition("/")[2] == "sudo":
             docker = [docker[0], f"--preserve-env={','.join(sorted(secrets))}", *docker[1:]]
@@ -251,7 +241,7 @@ class DockerEngine:
         script = self._renderer.script(
             "docker-launch.sh.j2",
             docker=self._locked,
-            lock_wait=LOCK_WAIT,
+            lock_wait=launch_script.LOCK_WAIT,
             live=self._dialect.template("docker-live.sh.j2"),
             live_format=f"{self._dialect.signed}|{self._dialect.formats.live}",
             **other_engines.claims(list(gpus), self._node, DOCKER.formats.live),
@@ -262,7 +252,7 @@ class DockerEngine:
             start=self._renderer.script("docker-start.sh.j2", docker=self._docker, **engine),
             **engine,
         )
-        return Command(script, secrets=dict(secrets), timeout=WITHIN)
+        return Command(script, secrets=dict(secrets), timeout=launch_script.WITHIN)
 
     def _creation(self, wanted: Launch, docker: list[str]) -> dict[str, Any]:
         """What the script has to know of one launch; `docker` are the words that create its container."""
@@ -336,7 +326,7 @@ class DockerEngine:
             return [result] * count
         texts = ["\n".join(lines).encode() for lines in words]
         # One that says nothing any more, after others have answered, has broken off.
-        return [Result(codes.get(at, UNCLEAR), text, text) for at, text in enumerate(texts)]
+        return [Result(codes.get(at, launch_script.UNCLEAR), text, text) for at, text in enumerate(texts)]
 
     def parse_launch(self, task: Task, result: Result) -> str:
         """The id of the started container.
@@ -350,20 +340,20 @@ class DockerEngine:
             if ids:
                 return str(ids[-1])
             raise NoAnswer(f"{self._node.name} said nothing about the container it started")
-        check_claims(task, self._node, result)
+        launch_script.check_claims(task, self._node, result)
         if result.exit_code == STRANGE:
             name = result.out.strip().rpartition("volume|")[2]
             raise RuntimeFailed(f"{self._node.name}: {strange(name)}")
         complaint = _AFTER_START.sub("", result.err).strip()
-        if result.exit_code == OTHER_IMAGE:
+        if result.exit_code == launch_script.OTHER_IMAGE:
             raise ImageMissing(f"{task.spec.image} is not on {self._node.name}, or is another image there")
         if f"{NAME}/" in complaint and "image" in complaint:
             raise FilesMissing(f"the files of task {task.id} are not on {self._node.name} any more")
         if any(words in complaint for words in self._dialect.image_missing):
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
         # Who has what is listed before anything of the task is looked at.
-        reason = "engine" if result.exit_code == UNLISTED else self._blame(task, complaint)
-        raise launch_failure(f"{self._node.name}: {self.complaint(complaint)}", reason)
+        reason = "engine" if result.exit_code == launch_script.UNLISTED else self._blame(task, complaint)
+        raise launch_script.failure(f"{self._node.name}: {self.complaint(complaint)}", reason)
 
     def signal(self, container: str, signal: str) -> Command:
         """Send the container's first process a signal, by its name without SIG."""
@@ -386,7 +376,7 @@ class DockerEngine:
         return self._script(
             "docker-reap.sh.j2",
             docker=self._locked,
-            lock_wait=LOCK_WAIT,
+            lock_wait=launch_script.LOCK_WAIT,
             format=self._dialect.formats.state,
             container=container,
         )

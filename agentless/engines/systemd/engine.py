@@ -18,17 +18,9 @@ from datetime import UTC, datetime
 
 import orjson
 
-from agentless.engines import other_engines
+from agentless.engines import launch_script, other_engines
 from agentless.engines.docker.complaints import blame, explain, without_words_of
 from agentless.engines.docker.dialect import DOCKER, Dialect
-from agentless.engines.launch_script import (
-    LOCK_WAIT,
-    UNLISTED,
-    WITHIN,
-    check_claims,
-    check_secrets,
-    launch_failure,
-)
 from agentless.engines.systemd.journal import JournalReading
 from agentless.errors import NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
@@ -187,7 +179,7 @@ class Systemd:
         """
         del prepared, engine  # a task without a container has no files of its own, and claims by a process
         spec = task.spec
-        check_secrets(spec, secrets)
+        launch_script.check_secrets(spec, secrets)
         name, user = task.container_name, (spec.user or "").partition(":")
         program = self._renderer.script(
             "systemd-task.sh.j2",
@@ -205,7 +197,7 @@ class Systemd:
         script = self._renderer.script(
             "systemd-launch.sh.j2",
             docker=[*self._dialect.under_lock, *self._node.docker],
-            lock_wait=LOCK_WAIT,
+            lock_wait=launch_script.LOCK_WAIT,
             live=self._dialect.template("docker-live.sh.j2"),
             live_format=f"{self._dialect.signed}|{self._dialect.formats.live}",
             unit=f"{name}.service",
@@ -222,7 +214,7 @@ class Systemd:
             program=program,
             claim=_claim(task, placement),
         )
-        return Command(script + "\n", secrets=dict(secrets), timeout=WITHIN)
+        return Command(script + "\n", secrets=dict(secrets), timeout=launch_script.WITHIN)
 
     def launches(self, wanted: Sequence[Launch]) -> Command:
         """That of a single one: systemd-run takes no time."""
@@ -244,13 +236,13 @@ class Systemd:
             if ids := _UNIT.findall(result.out):
                 return str(ids[-1])
             raise NoAnswer(f"{self._node.name} said nothing about the service it started")
-        check_claims(task, self._node, result)
+        launch_script.check_claims(task, self._node, result)
         if result.exit_code == _UNSUITABLE:
             kind, _, what = result.out.strip().splitlines()[-1].partition("|")
             raise RuntimeFailed(f"{self._node.name}: {self._unsuitable(task, kind, what)}")
         said = result.err.strip()
-        reason = "engine" if result.exit_code == UNLISTED else self._blame(task, said)
-        raise launch_failure(f"{self._node.name}: {self.complaint(said)}", reason)
+        reason = "engine" if result.exit_code == launch_script.UNLISTED else self._blame(task, said)
+        raise launch_script.failure(f"{self._node.name}: {self.complaint(said)}", reason)
 
     def signal(self, container: str, signal: str) -> Command:
         """Send its first process a signal, by its name without SIG; KILL goes to all of them."""
