@@ -13,7 +13,7 @@ from agentless.errors import Held
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.claim import GPUS, task_of
 from agentless.model.tasks.spec import TaskSpec
-from agentless.rules.views.publish import gpu_view
+from agentless.rules.views.publish import checks, gpu_view
 from tests.fleet.acme import PROGRAM, Acme
 from tests.fleet.client import until
 
@@ -63,6 +63,7 @@ async def test_a_vendor_that_a_test_adds_is_seen_placed_and_claimed(desk):
         assert container(desk).labels[GPUS] == "ACME-b"
         assert container(desk).env["ACME_VISIBLE_DEVICES"] == "ACME-b"
         assert container(desk).devices == ["/dev/acme/ACME-b"]
+        assert [check.ok for check in checks(controller.core.cluster().nodes["n3"])] == [True] * 4
 
 
 async def test_its_gpus_are_given_once_by_whomever(desk):

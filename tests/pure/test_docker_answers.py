@@ -167,7 +167,8 @@ def test_the_engine_is_described_from_its_answer(file: Path) -> None:
     sections = {name: Result(case[name][0], case[name][1].encode()) for name in ("docker.info", "docker.containers")}
     facts = docker().parse_facts(sections, NOW, NOW + 1)
     containers = None if facts.listed is None else len(facts.listed)
-    found = {"version": facts.version, "nvidia": facts.nvidia, "error": facts.error, "containers": containers}
+    nvidia = facts.toolkits["nvidia"].ready if facts.toolkits else None
+    found = {"version": facts.version, "nvidia": nvidia, "error": facts.error, "containers": containers}
     assert found | {"lacks": sorted(facts.lacks)} == {"lacks": [], **case["expected"]}
 
 

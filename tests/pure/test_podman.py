@@ -113,8 +113,8 @@ ROOTLESS = INFO.replace("false", "true").replace("v1", "v2")
 
 
 def test_root_s_podman_with_a_cdi_file_hands_out_gpus() -> None:
-    found = facts(INFO, "now 2026-11-22T18:54:04Z", "cdi /etc/cdi/nvidia.yaml", "no linger")
-    assert (found.version, found.nvidia, found.error, found.clock, len(found.listed)) == (
+    found = facts(INFO, "now 2026-11-22T18:54:04Z", "cdi nvidia.com/gpu /etc/cdi/nvidia.yaml", "no linger")
+    assert (found.version, found.toolkits["nvidia"].ready, found.error, found.clock, len(found.listed)) == (
         "podman 4.3.1",
         True,
         None,

@@ -36,7 +36,7 @@ some = st.lists(values, min_size=1, max_size=3)
 keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,8}", fullmatch=True)
 maybe = st.none() | values
 injections = st.builds(Injection, lists.map(tuple), st.dictionaries(keys, values, max_size=2))
-toolkits = st.lists(st.builds(Toolkit, values, some.map(tuple), values), max_size=2)
+toolkits = st.lists(st.builds(Toolkit, values, values, some.map(tuple), values), max_size=2)
 ways = st.lists(st.lists(values, max_size=3).map(lambda words: ["ssh", *words]), min_size=1, max_size=3)
 
 Case = tuple[dict[str, Any], Callable[[dict[str, Any]], list[str]]]

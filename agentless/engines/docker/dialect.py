@@ -9,7 +9,7 @@ from typing import Any, Protocol, get_args
 from agentless.engines.docker.complaints import blame, explain
 from agentless.engines.docker.inspection import container_of_fields, inspected
 from agentless.engines.times import ahead, seconds
-from agentless.model.nodes.device import EngineName, Toolkit
+from agentless.model.nodes.device import EngineName, Toolkit, ToolkitFacts
 from agentless.model.nodes.node import Control, EngineFacts, NodeConfig
 from agentless.model.tasks.claim import TASK
 from agentless.model.tasks.complaint import Blame, Known
@@ -37,15 +37,21 @@ class Asked:
     """What an engine has said of itself, and when we asked and had the answer (Unix seconds by our clock).
 
     `fields` are those of its answer, `lines` the others of the section, `listed` its containers with their states.
+    `needed` are the toolkits without which it hands out no GPUs.
     """
 
     node: NodeConfig
     fields: Mapping[str, Any]
     lines: Sequence[str]
     listed: Mapping[str, str]
-    toolkits: Sequence[Toolkit]
+    engine: EngineName
+    needed: Sequence[Toolkit]
     asked: float
     answered: float
+
+    def toolkits(self, is_ready: Callable[[Toolkit], bool]) -> dict[str, ToolkitFacts]:
+        """Which of them are there, by vendor."""
+        return {kit.vendor: ToolkitFacts(is_ready(kit), kit.fixes.get(self.engine, "")) for kit in self.needed}
 
 
 class Explain(Protocol):
@@ -100,15 +106,21 @@ class Dialect:
 
 
 def _facts(of: Asked) -> EngineFacts:
-    fields, toolkits = of.fields, of.toolkits
-    runtimes = fields.get("runtimes") or ()
-    ready = any(
-        kit.runtime in runtimes or any(line.endswith(program) for line in of.lines for program in kit.programs)
-        for kit in toolkits
-    )
+    fields, runtimes = of.fields, of.fields.get("runtimes") or ()
+
+    def is_ready(kit: Toolkit) -> bool:
+        return kit.runtime in runtimes or any(line.endswith(f"/{name}") for line in of.lines for name in kit.programs)
+
     clock = ahead(seconds(fields.get("time")), of.asked, of.answered)
     engine_id = str(fields.get("id") or "")[:100] or None
-    return EngineFacts(str(fields["version"]), ready, None, None, of.listed, clock, _lacks(fields), engine_id)
+    return EngineFacts(
+        version=str(fields["version"]),
+        toolkits=of.toolkits(is_ready),
+        listed=of.listed,
+        clock=clock,
+        lacks=_lacks(fields),
+        id=engine_id,
+    )
 
 
 def _lacks(fields: Mapping[str, Any]) -> frozenset[Control]:

@@ -84,7 +84,7 @@ class DockerEngine:
     # ------------------------------------------------------------------ asking
 
     def facts(self) -> tuple[Section, ...]:
-        """Version, NVIDIA support, a list of our containers and what other engines there are, as three sections."""
+        """Version and what it needs for GPUs, a list of our containers, and what other engines there are."""
         info = self._script(
             "docker-facts.sh.j2", format=self._dialect.formats.info, toolkits=self._vendors.toolkits
         ).script.removesuffix("\n")
@@ -128,7 +128,16 @@ class DockerEngine:
         if not listed.ok:
             return EngineFacts(version, error=self.complaint(listed.out))
         engine = self._dialect.facts(
-            Asked(self._node, {**fields, "version": version}, others, found, self._vendors.toolkits, asked, answered)
+            Asked(
+                node=self._node,
+                fields={**fields, "version": version},
+                lines=others,
+                listed=found,
+                engine=self._dialect.name,
+                needed=self._vendors.toolkits,
+                asked=asked,
+                answered=answered,
+            )
         )
         beside = sections.get(other_engines.SECTION)
         return replace(
@@ -237,7 +246,7 @@ class DockerEngine:
             "clear": self._dialect.template("docker-clear.sh.j2"),
             "begin": self._dialect.template("docker-begin.sh.j2"),
         }
-        gpus = dict.fromkeys(uuid for each in wanted for uuid in each.placement.gpu_uuids)
+        gpus = dict.fromkeys(uuid for each in wanted for uuid in each.placement.claimed)
         script = self._renderer.script(
             "docker-launch.sh.j2",
             docker=self._locked,
@@ -300,7 +309,7 @@ class DockerEngine:
             "name": name,
             "signature": labels[SIGNATURE],
             "claimed": "|".join(labels[label] for label in claim),
-            "gpu_uuids": placement.gpu_uuids,
+            "gpu_uuids": placement.claimed,
             "gpu_total": placement.gpu_total,
             "exclusive": spec.needs.exclusive,
             "sharing": spec.needs.sharing,

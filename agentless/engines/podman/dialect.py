@@ -43,7 +43,7 @@ def _container_name(task: Task, placement: Placement) -> str:
         "1" if needs.exclusive else "",
         str(needs.sharing.limit) if shared else "",
         str(needs.sharing.floor) if shared else "",
-        *placement.gpu_uuids,
+        *placement.claimed,
     )
     return ".".join((task.container_name, *claim))
 
@@ -53,7 +53,7 @@ def _facts(of: Asked) -> EngineFacts:
     now = next((line.removeprefix("now ") for line in of.lines if line.startswith("now ")), None)
     return EngineFacts(
         version=f"podman {version}",
-        nvidia=any(line.startswith("cdi ") for line in of.lines),
+        toolkits=of.toolkits(lambda kit: any(line.startswith(f"cdi {kit.cdi} ") for line in of.lines)),
         error=_unfit(of, version),
         listed=of.listed,
         clock=ahead(seconds(now), of.asked, of.answered),

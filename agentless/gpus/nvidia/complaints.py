@@ -136,6 +136,11 @@ _KNOWN = (
 
 def known(engine: EngineName) -> tuple[Known, ...]:
     """All of them, with the command by which this engine gets a list of the GPUs."""
-    by_uuid = "--device-name-strategy=uuid " if engine == "podman" else ""
-    cdi = f"sudo nvidia-ctk cdi generate {by_uuid}--output=/etc/cdi/nvidia.yaml"
+    cdi = list_devices(engine)
     return tuple(each._replace(sentence=each.sentence.replace("{cdi}", cdi)) for each in _KNOWN)
+
+
+def list_devices(engine: EngineName) -> str:
+    """The command that makes a list of the GPUs for CDI, as the engine wants them called."""
+    by_uuid = "--device-name-strategy=uuid " if engine == "podman" else ""
+    return f"sudo nvidia-ctk cdi generate {by_uuid}--output=/etc/cdi/nvidia.yaml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agentless.gpus.nvidia import faults, probe, topology
-from agentless.gpus.nvidia.complaints import known
+from agentless.gpus.nvidia.complaints import known, list_devices
 from agentless.model.command import Result, Section
 from agentless.model.nodes.device import EngineName, Injection, Toolkit
 from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
@@ -14,6 +14,7 @@ from agentless.model.tasks.complaint import Known
 _VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _NONE = "void"
 _CDI = "nvidia.com/gpu"
+_INSTALL = "install nvidia-container-toolkit, then"
 
 
 class Nvidia:
@@ -21,7 +22,14 @@ class Nvidia:
 
     name = probe.VENDOR
     toolkit: Toolkit | None = Toolkit(
-        runtime="nvidia", programs=("nvidia-container-runtime-hook", "nvidia-container-cli", "nvidia-ctk"), cdi=_CDI
+        vendor=probe.VENDOR,
+        runtime="nvidia",
+        programs=("nvidia-container-runtime-hook", "nvidia-container-cli", "nvidia-ctk"),
+        cdi=_CDI,
+        fixes={
+            "docker": f"{_INSTALL}: sudo nvidia-ctk runtime configure && sudo systemctl restart docker",
+            "podman": f"{_INSTALL}: {list_devices('podman')}",
+        },
     )
     # Where NVIDIA's runtime is the usual one, it gives all GPUs to a container of an image with one of these.
     exposing = frozenset({_VISIBLE, "CUDA_VERSION"})

@@ -39,12 +39,23 @@ class Injection:
 
 @dataclass(frozen=True, slots=True)
 class Toolkit:
-    """What shows that an engine can hand out a vendor's GPUs.
+    """What an engine needs to hand out the GPUs of `vendor`, and what shows that it has that.
 
     `runtime` is what Docker calls the vendor's, `programs` are those that it needs for that, the first that is found
-    counts; `cdi` is the kind of the vendor's devices in CDI, of which podman has a list.
+    counts; `cdi` is the kind of the vendor's devices in CDI, of which podman has a list. `fixes` say what to do on the
+    node where it is missing, for each engine.
     """
 
+    vendor: str
     runtime: str
     programs: tuple[str, ...]
     cdi: str
+    fixes: Mapping[EngineName, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolkitFacts:
+    """Whether the engine of a node can hand out a vendor's GPUs, and what to do there if not."""
+
+    ready: bool
+    fix: str = ""

@@ -137,7 +137,7 @@ def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, st
         **task.spec.labels,
         TASK: task.id,
         OWNER: task.owner,
-        GPUS: ",".join(dict.fromkeys(each for device in placement.devices for each in device.claimed)),
+        GPUS: ",".join(placement.claimed),
         CONTROLLER: controller,
         SHARE: "1" if spec.share else "",
         EXCLUSIVE: "1" if spec.needs.exclusive else "",

@@ -46,6 +46,11 @@ class Placement:
         """What it is given."""
         return tuple(Device(uuid, vendor=self.vendor or "") for uuid in self.gpu_uuids)
 
+    @property
+    def claimed(self) -> tuple[str, ...]:
+        """The ids of devices that its claim on the node names."""
+        return tuple(dict.fromkeys(each for device in self.devices for each in device.claimed))
+
     def __str__(self) -> str:
         """As it would be typed: `node1::0,1`."""
         return self.node + ("::" + ",".join(map(str, self.gpus)) if self.gpus else "")

@@ -40,9 +40,8 @@ def recognised(known: Mapping[str, float], sample: GpuSample, now: float) -> tup
     lately = {uuid: at for uuid, at in known.items() if now - at < CHANGES_WITHIN}
     if len(lately | here) <= CHANGES:
         return lately | here, sample
-    error = (
-        f"its GPUs change their UUIDs all the time, {CHANGES} of them within an hour; run {sample.lister} there twice"
-    )
+    look = f"; run {sample.lister} there twice" if sample.lister else ""
+    error = f"its GPUs change their UUIDs all the time, {CHANGES} of them within an hour{look}"
     return lately, GpuSample((), None, error)
 
 
