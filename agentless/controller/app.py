@@ -311,13 +311,13 @@ class Controller:
         files = SshFiles(home=Path.home(), known_hosts=self._known_hosts)
         transport = plugins.load("remote.transports", node.connection).make(node, files)
         vendors = GpuVendors(VENDORS)
-        speaking = self._renderer, self._signer, vendors, PODMAN if node.has_podman else DOCKER
+        parts = node, self._renderer, self._signer, vendors, PODMAN if node.has_podman else DOCKER
         return Link(
             node,
             Session(transport, node.name),
             vendors,
-            DockerEngine(node, *speaking),
-            Systemd(node, *speaking),
+            DockerEngine(*parts),
+            Systemd(*parts),
             self._clock,
             self.core.node_changed,
             self.core.sighted,

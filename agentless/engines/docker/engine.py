@@ -263,16 +263,34 @@ class DockerEngine:
         )
         return Command(script, secrets=dict(secrets), timeout=launch_script.WITHIN)
 
-    def _creation(self, wanted: Launch, docker: list[str]) -> dict[str, Any]:
+    def _creation(self, wanted: Launch, docker: Sequence[str]) -> dict[str, Any]:
         """What the script has to know of one launch; `docker` are the words that create its container."""
-        task, placement, prepared = wanted.task, wanted.placement, wanted.prepared
-        spec = task.spec
+        task, placement, spec = wanted.task, wanted.placement, wanted.task.spec
         name = self._dialect.container_name(task, placement)
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
-        parent = wanted.engine.cgroup_parent if wanted.engine else None
+        claim = (GPUS, EXCLUSIVE, GPU_SHARE, GPU_MEMORY, TASK, OWNER)
+        return {
+            "create": self._create(wanted, docker, name, labels),
+            "name": name,
+            "signature": labels[SIGNATURE],
+            "claimed": "|".join(labels[label] for label in claim),
+            "gpu_uuids": placement.claimed,
+            "gpu_total": placement.gpu_total,
+            "exclusive": spec.needs.exclusive,
+            "sharing": spec.needs.sharing,
+            "volumes": [volume.name for volume in spec.volumes],
+            "owner": task.owner,
+            "image": spec.image,
+            "image_id": spec.image_id,
+        }
+
+    def _create(self, wanted: Launch, docker: Sequence[str], name: str, labels: Mapping[str, str]) -> list[str]:
+        """The words that create the container of a task."""
+        task, placement, prepared = wanted.task, wanted.placement, wanted.prepared
+        spec, parent = task.spec, wanted.engine.cgroup_parent if wanted.engine else None
         create = self._renderer.words(
             self._dialect.template("docker-run.j2"),
-            docker=docker,
+            docker=list(docker),
             name=name,
             labels=labels,
             gpu_uuids=placement.gpu_uuids,
@@ -303,21 +321,7 @@ class DockerEngine:
             # An own template of before, when what it says was run at once.
             create[len(docker)] = "create"
             create.remove("--detach")
-        claim = (GPUS, EXCLUSIVE, GPU_SHARE, GPU_MEMORY, TASK, OWNER)
-        return {
-            "create": create,
-            "name": name,
-            "signature": labels[SIGNATURE],
-            "claimed": "|".join(labels[label] for label in claim),
-            "gpu_uuids": placement.claimed,
-            "gpu_total": placement.gpu_total,
-            "exclusive": spec.needs.exclusive,
-            "sharing": spec.needs.sharing,
-            "volumes": [volume.name for volume in spec.volumes],
-            "owner": task.owner,
-            "image": spec.image,
-            "image_id": spec.image_id,
-        }
+        return create
 
     def answers(self, count: int, result: Result) -> list[Result]:
         """The answers to so many launches in one script, each as if it had been alone."""

@@ -1,4 +1,4 @@
-"""podman in Docker's place: what it is asked otherwise, and what it answers otherwise. No I/O.
+"""podman in Docker's place, as a value: what it is asked otherwise, and what it answers otherwise.
 
 It has no engine that runs: each command does its own work, and a `conmon` process stays with each container. So
 

@@ -44,7 +44,7 @@ def excess(containers: Sequence[Container]) -> str | None:
 
 def endless(containers: Iterable[Container]) -> str | None:
     """That one of them claims what cannot be read to its end, None when all can be."""
-    endless = next((c for c in containers if c.live and len(c.labels.get(GPUS, "")) >= WORDS), None)
-    if endless is None:
+    found = next((c for c in containers if c.live and len(c.labels.get(GPUS, "")) >= WORDS), None)
+    if found is None:
         return None
-    return f"container {endless.id[:12]} claims more GPUs than there can be; remove it, or start it without that label"
+    return f"container {found.id[:12]} claims more GPUs than there can be; remove it, or start it without that label"
