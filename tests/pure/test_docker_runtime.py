@@ -92,6 +92,12 @@ def test_the_launch_script_is_the_one_on_record(name: str) -> None:
     assert text == file.read_text()
 
 
+def test_whether_it_can_hand_out_gpus_is_asked_by_the_programs_that_it_needs_for_that() -> None:
+    script = docker().facts()[0].script
+    asked = "  command -v nvidia-container-runtime-hook || command -v nvidia-container-cli || command -v nvidia-ctk\n"
+    assert asked in script
+
+
 @pytest.mark.parametrize("name", ["shell-on-a-terminal", "shell-without-a-terminal"])
 def test_the_script_of_a_shell_is_the_one_on_record(name: str) -> None:
     commands = docker("sudo", "docker").terminal
