@@ -53,7 +53,8 @@ def _facts(of: Asked) -> EngineFacts:
     now = next((line.removeprefix("now ") for line in of.lines if line.startswith("now ")), None)
     return EngineFacts(
         version=f"podman {version}",
-        toolkits=of.toolkits(lambda kit: any(line.startswith(f"cdi {kit.cdi} ") for line in of.lines)),
+        # Templates of before, which somebody may have copied, print only the file.
+        toolkits=of.toolkits(lambda kit: any(re.match(rf"cdi ({re.escape(kit.cdi)} )?/", line) for line in of.lines)),
         error=_unfit(of, version),
         listed=of.listed,
         clock=ahead(seconds(now), of.asked, of.answered),
