@@ -24,7 +24,7 @@ def main() -> NoReturn:
         code = 141
     except OSError as error:
         complain(f"the output cannot be written: {error.strerror}")
-        code = 1
+        code = code or 1
     sys.stderr.flush()
     os._exit(code)
 

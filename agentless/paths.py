@@ -111,12 +111,17 @@ def _named_inventory(explicit: Path | None, environ: Mapping[str, str]) -> tuple
     return None
 
 
-def _absolute(path: Path) -> Path:
-    """Without `..`, for a controller knows its inventory by this path."""
+def current_dir() -> str:
+    """The folder of whoever runs this; raises UsageError when it has been removed."""
     try:
-        return Path(os.path.abspath(path))
+        return os.getcwd()
     except OSError as error:
         raise UsageError("the folder you are in does not exist any more; cd to another one") from error
+
+
+def _absolute(path: Path) -> Path:
+    """Without `..`, for a controller knows its inventory by this path."""
+    return Path(os.path.abspath(path if path.is_absolute() else current_dir() / path))
 
 
 def _base(environ: Mapping[str, str], variable: str, below_home: str) -> Path:

@@ -39,10 +39,12 @@ class Renderer:
         """The argv that template `name` makes of `values`."""
         text = self.script(name, **values)
         try:
-            return shlex.split(text)
+            if words := shlex.split(text):
+                return words
+            problem = "it makes no words"
         except ValueError as error:
-            path = self._environment.get_template(name).filename
-            raise TemplateError(f"template {path}: {error} in the words that it makes") from None
+            problem = f"{error} in the words that it makes"
+        raise TemplateError(f"template {self._environment.get_template(name).filename}: {problem}")
 
     def script(self, name: str, /, **values: Any) -> str:
         """The shell text that template `name` makes of `values`."""

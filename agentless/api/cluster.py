@@ -34,6 +34,7 @@ from agentless.model.view import (
     ResumeView,
     ShareView,
 )
+from agentless.paths import current_dir
 from agentless.rules.submit.options import Options, Outside, Submission, submission, texts
 from agentless.rules.submit.run import in_folder, needs_nothing
 from agentless.rules.usage.periods import periods
@@ -84,7 +85,7 @@ class Cluster:
         targets = () if target is None else (target,)
         if needs_nothing(options, targets):
             options["gpus"] = int(bool(self._client.get("/v1/gpus")))
-        batch = self._submit(in_folder(_one(_asked(command, targets, options)), os.getcwd()))
+        batch = self._submit(in_folder(_one(_asked(command, targets, options)), current_dir()))
         for error in batch.errors:
             raise error
         return batch.tasks[0].wait()
@@ -273,7 +274,7 @@ class Cluster:
 
 
 def _asked(command: Iterable[str], targets: Iterable[str], options: Options) -> Submission:
-    return submission(command, targets, options, Outside(time.time(), os.environ, read_lines, os.getcwd()))
+    return submission(command, targets, options, Outside(time.time(), os.environ, read_lines, current_dir()))
 
 
 def _one(asked: Submission) -> Submission:

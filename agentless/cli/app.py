@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from agentless import __version__
+from agentless.cli.submit.command import WithCommand
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.text import lines_of
 
@@ -146,6 +147,9 @@ def run(arguments: list[str]) -> int:
         if not hasattr(error, "format_message"):
             raise
         if message := error.format_message().rstrip("."):
+            command = getattr(getattr(error, "ctx", None), "command", None)
+            if isinstance(command, WithCommand) and "--" not in arguments:
+                message += "; write the command after '--'"
             complain(f"{message}; see {_path(error, arguments)} --help")
         return 2
     return code if isinstance(code, int) else 0

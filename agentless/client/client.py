@@ -193,8 +193,11 @@ class Client:
     def frames(self, path: str, **query: object) -> Iterator[tuple[int, bytes]]:
         """The frames of a log but the last, as (1, 2 or 3, bytes); raises what that one says."""
         with self._open("GET", path, query) as answer:
-            while head := answer.read(5):
-                data = answer.read(int.from_bytes(head[1:], "big"))
+            while len(head := answer.read(5)) == 5:
+                size = int.from_bytes(head[1:], "big")
+                data = answer.read(size)
+                if len(data) < size:
+                    break  # of a position half of one, and of an error none
                 if head[0] == 0:
                     if data:
                         raise failure(data)

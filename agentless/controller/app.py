@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -87,6 +89,8 @@ LEAVE_AFTER = 15 * 60.0
 TICK = 5.0
 VENDORS: tuple[GpuVendor, ...] = (Nvidia(),)
 """Whose GPUs a node may have."""
+OPEN_FILES = 16_384
+"""Files that the controller may have open, where the system lets it."""
 
 _log = logging.getLogger(__name__)
 
@@ -361,6 +365,18 @@ TURN = 0.001
 """Seconds for which a thread that computes may hold up the event loop, five times less than Python's own."""
 
 
+def _open_many_files() -> None:
+    """Each follower, session and connection is an open file, and many systems allow 256 or 1024 unless asked for more.
+
+    At the limit nobody would be answered before somebody leaves.
+    """
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        with contextlib.suppress(OSError, ValueError):  # a system may have yet another limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
 def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bool) -> None:
     """Be the controller until told to leave; raises ControllerError when there is one, or what is wrong with the files.
 
@@ -375,6 +391,7 @@ def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bo
         raise ControllerError(f"a controller runs already for {state}; agentless controller status shows it") from None
     except OSError as error:
         raise StateError(f"the state folder {state} cannot be used: {error.strerror}") from None
+    _open_many_files()
     gc.set_threshold(COLLECT_AFTER)
     sys.setswitchinterval(TURN)
     with lock:

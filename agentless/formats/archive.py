@@ -18,10 +18,9 @@ from typing import IO, Any
 
 from agentless.errors import CopyFailed
 from agentless.formats.tar import CHUNK, BadArchive, Incomplete, Member, Reading, Tar, pulled
+from agentless.model.files.task_files import MOST_LEVELS
 from agentless.model.text import shown
 
-MOST_LEVELS = 256
-"""Folders below each other: longer paths than those of some thousand characters can hardly be named any more."""
 _MODE = 0o777
 """Of a mode: not the bits that let a program run as its owner."""
 _HOLE = 1 << 16
@@ -140,6 +139,8 @@ class Folders:
 
     def open(self, parts: Parts) -> int:
         """The folder that these parts lead to, until the next call. An OSError names the first that is none."""
+        if ".." in parts:
+            raise OSError(errno.EINVAL, "leads elsewhere", "/".join(parts))
         if self._opened >= 0 and parts[: len(self._parts)] != self._parts:
             self.close()
         for depth in range(len(self._parts) + 1, len(parts) + 1):
@@ -266,7 +267,8 @@ class Unpacker:
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if ".." in parts or "\0" in name or (name.startswith("/") and not self._strip):
             raise CopyFailed(f"what came has a member {name[:80]!r}, that leads out of {self._folder}; ended there")
-        return (self._name, *parts[self._strip :])
+        # Of `folder/.` an engine sends `./file` and no name of the folder, which would be one part.
+        return (self._name, *parts[0 if name.startswith("./") else self._strip :])
 
     def _opened(self, folders: Folders, parts: Parts) -> int:
         try:
@@ -345,7 +347,9 @@ def _noting(notes: Notes, path: str) -> Iterator[None]:
 def _sentence(error: Exception, path: str) -> str:
     number = getattr(error, "errno", None)
     words = getattr(error, "strerror", None) or str(error)
-    if number in (errno.ELOOP, errno.ENOTDIR):
+    if isinstance(error, UnicodeEncodeError):
+        words = "this locale has no such name; try again with LC_ALL=C.UTF-8"
+    elif number in (errno.ELOOP, errno.ENOTDIR):
         words = "is in the way: it is no folder"
     elif number in (errno.ENOSPC, errno.EDQUOT):
         words = "there is no room left on the disk here"

@@ -6,6 +6,9 @@ begins a line that looks like one of ours. Only what a task itself printed is sh
 
 from __future__ import annotations
 
+_END = 2000
+"""Bytes of either end of what a program complains of that are kept."""
+
 
 def printable(text: str) -> str:
     """The text in one line: blanks for tabs and breaks, � for what else is no visible character.
@@ -36,6 +39,15 @@ def lines_of(text: str) -> list[str]:
 def cut(text: str, length: int) -> str:
     """The text in so many characters, with … where there was more."""
     return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def both_ends(said: bytes, more: bytes) -> bytes:
+    """What a program has said, and says now, without the middle of it when that is long.
+
+    A program that crashes names the cause first and then the state of each thread; one that gives up names it last.
+    """
+    said += more
+    return said if len(said) <= 2 * _END else said[:_END] + said[-_END:]
 
 
 def last_words(data: bytes, length: int = 300) -> str:

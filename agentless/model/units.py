@@ -16,6 +16,7 @@ from agentless.errors import UsageError
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE | re.ASCII)
 _LARGEST = 2**63 - 1  # what the engine and the state file can hold
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_AS_MEGABYTES = 10**5  # so few bytes were probably meant as megabytes
 _LONGEST = 1e9  # seconds, 31 years
 _NUMBER = r"\d+(?:\.\d+)?"
 _DURATION = re.compile(rf"(?:{_NUMBER}|(?:{_NUMBER}\s*(?:ms|sec|s|min|m|h|d)\s*)+)", re.IGNORECASE | re.ASCII)
@@ -78,7 +79,9 @@ def least_size(size: int, of: Sizes) -> str:
     """What is wrong with so few bytes, and what was probably meant; empty when they are enough."""
     if size >= of.least:
         return ""
-    meant = short_size(size * 10**6)
+    # Megabytes that were taken for bytes, or a unit too small.
+    factor = 10**6 if size < _AS_MEGABYTES else 1000 if size % 1024 else 1024
+    meant = short_size(size * factor)
     return f"{short_size(size)} is implausible, the least is {format_size(of.least)}; did you mean {meant}?"
 
 

@@ -80,6 +80,9 @@ class Engine(Protocol):
     def answers(self, count: int, result: Result) -> list[Result]:
         """The answers to so many launches in one script, each as if it had been alone."""
 
+    def answered(self, count: int, out: bytes) -> dict[int, Result]:
+        """Those that are whole already in what the script has said so far, by their places."""
+
     def parse_launch(self, task: Task, result: Result) -> str:
         """What has been started. Raises Refused or RuntimeFailed when nothing of it is there, or NoAnswer."""
 

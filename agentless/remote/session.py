@@ -46,10 +46,19 @@ PIPE_GRACE = 5
 _HAS_TERMINAL = "(: </dev/tty) || exit\n"
 """A terminal that was hung up before the script had it would never tell it so: then nothing is run."""
 
+LEAST_PROCESSES = 32
+"""Processes and threads that a login has to be allowed: three shells with their guards, and a docker command."""
+_LIMIT = """\
+while read -r _al_a _al_b _al_c _al_d; do case $_al_a$_al_b in Maxprocesses) _al_p=$_al_c ;; esac; \
+done </proc/$$/limits; while read -r _al_a _al_b _al_c; do case $_al_a$_al_b in Uid:0) _al_p= ;; esac; \
+done </proc/$$/status; case $_al_p in *[!0-9]* | ???????*) _al_p= ;; esac
+"""
+"""How many processes the login may have, without one more: `ulimit` has another option for it in each shell. Nothing
+for root, whom the kernel allows any number."""
 _GREETING = """\
 read -r _al_a _al_b _al_c _al_d _al_g _al_e </proc/$$/stat; [ "$_al_g" = $$ ] || exec setsid sh -c '\
-printf "%s%s;" {mark} $$; printf "%s%s;" {mark} $$ >&2; exec sh'; \
-printf '%s%s;' {mark} $$; printf '%s%s;' {mark} $$ >&2
+printf "%s%s;" {mark} $$; printf "%s%s;" {mark} "$1" >&2; exec sh' sh "${{_al_p:-0}}"; \
+printf '%s%s;' {mark} $$; printf '%s%s;' {mark} "${{_al_p:-0}}" >&2
 """
 """Says the process group of the shell, whatever an rc file has printed before. Not every SSH server gives a shell a
 group of its own (OpenSSH does, dropbear does not); `setsid` does then."""
@@ -127,6 +136,7 @@ class Session:
         self._transport = transport
         self._name = name
         self._connected = False
+        self._processes: int | None = None
         self._slots = asyncio.Semaphore(SHELLS)
         self._idle: list[_Worker] = []
         self._working = 0
@@ -148,6 +158,7 @@ class Session:
         """Reach the node; raises Unreachable, AuthFailed or HostKeyRejected. May be called again after a break."""
         if not self.connected:
             await self._drop_idle()
+            self._processes = None
         await self._transport.connect()
         self._connected = True
 
@@ -159,21 +170,21 @@ class Session:
         if self._chores:
             await asyncio.wait(self._chores)
 
-    async def run(self, command: Command) -> Result:
+    async def run(self, command: Command, heard: Callable[[bytes], None] | None = None) -> Result:
         """Run a script to its end and return both its streams; a non-zero exit is a result.
 
         Up to `SHELLS` commands run at once, a further one waits; one with `stdin` has a shell of its own and does
         not. Raises Timeout when it did not end in its time, TooMuch when it said more than it may, and Unreachable when
         the connection broke. After a Timeout, a TooMuch and a cancellation nothing that it had started is left on the
-        node.
+        node. `heard` is given its standard output so far, each time that there is more.
         """
         if command.stdin is not None:
             return await self._finish(await self._open(), command, _pieces(command.stdin))
         async with self._slots:
             while self._idle:
                 with contextlib.suppress(_NeverStarted):
-                    return await self._finish_next(self._idle.pop(), command)
-            return await self._finish_next(await self._worker(), command)
+                    return await self._finish_next(self._idle.pop(), command, heard)
+            return await self._finish_next(await self._worker(), command, heard)
 
     async def feed(self, command: Command, data: AsyncIterator[bytes]) -> Result:
         """Run a script that reads what comes out of `data`, in a shell of its own, to its end.
@@ -257,20 +268,26 @@ class Session:
                     await self._returned.wait()
             return self._idle.pop()
 
-    async def _finish_next(self, worker: _Worker, command: Command) -> Result:
+    async def _finish_next(self, worker: _Worker, command: Command, heard: Callable[[bytes], None] | None) -> Result:
         self._working += 1
         try:
-            return await self._finish(worker, command)
+            return await self._finish(worker, command, heard=heard)
         finally:
             self._working -= 1
             self._returned.set()
 
-    async def _finish(self, worker: _Worker, command: Command, data: AsyncIterator[bytes] | None = None) -> Result:
+    async def _finish(
+        self,
+        worker: _Worker,
+        command: Command,
+        data: AsyncIterator[bytes] | None = None,
+        heard: Callable[[bytes], None] | None = None,
+    ) -> Result:
         """Run it in this shell, which is idle afterwards or gone."""
         try:
             with self._noticing():
                 async with asyncio.timeout(command.timeout):
-                    return await worker.run(command, data)
+                    return await worker.run(command, data, heard)
         except _FloodedError:
             raise TooMuch(
                 f"{self._name} said more than {command.most >> 20} MiB in answer to one command, which was ended; see "
@@ -335,7 +352,13 @@ class Session:
                 worker = _Worker(await self._transport.shell(own=own, wait=wait))
                 try:
                     async with asyncio.timeout(START_TIMEOUT):
-                        await worker.greet()
+                        processes = await worker.greet(asks=self._processes is None)
+                    self._processes = processes if self._processes is None else self._processes
+                    if 0 < self._processes < LEAST_PROCESSES:
+                        raise Unreachable(
+                            f"{self._name} limits the processes of the login to {self._processes}, and agentless "
+                            f"needs {LEAST_PROCESSES} at least; raise ulimit -u there"
+                        )
                 except BaseException:
                     await worker.shell.close()
                     raise
@@ -449,14 +472,24 @@ class _Worker:
         self.idle = False
         self._seen = {1: bytearray(), 2: bytearray()}
 
-    async def greet(self) -> None:
-        """Get past whatever the login shell printed, and learn the process group. Raises _Ended."""
-        mark = f"{secrets.token_hex(16)}="
-        await self.shell.write(_GREETING.format(mark=mark).encode())
-        self.group, _, _ = await self._until(mark, GREETING)
-        await self.shell.write(_PRELUDE.encode())
+    async def greet(self, *, asks: bool) -> int:
+        """Get past whatever the login shell printed, and learn the process group. Raises _Ended.
 
-    async def run(self, command: Command, data: AsyncIterator[bytes] | None = None) -> Result:
+        Gives how many processes the login may have if it `asks`; 0: any number.
+        """
+        mark = f"{secrets.token_hex(16)}="
+        await self.shell.write((_LIMIT * asks + _GREETING.format(mark=mark)).encode())
+        found = await self._until(mark, GREETING)
+        self.group = found[1][0]
+        await self.shell.write(_PRELUDE.encode())
+        return found[2][0]
+
+    async def run(
+        self,
+        command: Command,
+        data: AsyncIterator[bytes] | None = None,
+        heard: Callable[[bytes], None] | None = None,
+    ) -> Result:
         """Run one command. The end of the shell itself is an end like any other: a script may kill it."""
         self.busy, self.idle = True, False
         number = secrets.token_hex(16)
@@ -470,10 +503,10 @@ class _Worker:
             raise _NeverStarted("the shell on the node ended before it took the command") from None
         try:
             # Only now: a shell may have read ahead while it was looking for the end of the line.
-            ending = self._until(f"{number}>", command.most)
-            result = Result(*await (ending if data is None else self._fed(data, ending)))
+            ending = self._until(f"{number}>", command.most, heard)
+            found = await (ending if data is None else self._fed(data, ending))
             self.busy, self.idle = False, data is None
-            return result
+            return Result(found[1][0], found[1][1], found[2][1])
         except _Ended as end:
             return Result(await self.shell.wait(), end.out, end.err)
 
@@ -519,8 +552,10 @@ class _Worker:
             await self.shell.write(piece)
         await self.shell.write_eof()
 
-    async def _until(self, mark: str, most: int) -> tuple[int, bytes, bytes]:
-        """Read up to the mark on both streams: the number in it, and what came before it on either.
+    async def _until(
+        self, mark: str, most: int, heard: Callable[[bytes], None] | None = None
+    ) -> dict[int, tuple[int, bytes]]:
+        """Read up to the mark on both streams: of each (1, 2) the number in it, and what came before it.
 
         Raises _FloodedError when more than `most` bytes come.
         """
@@ -541,7 +576,7 @@ class _Worker:
                 else:
                     searched[fd] = max(0, len(seen) - len(wanted)) if at < 0 else at
             if len(found) == 2:
-                return found[1][0], found[1][1], found[2][1]
+                return found
             chunk = await self.shell.read()
             if chunk is None:
                 out, err = (found[fd][1] if fd in found else bytes(self._seen[fd]) for fd in (1, 2))
@@ -550,6 +585,8 @@ class _Worker:
             size += len(chunk[1])
             if size > most:
                 raise _FloodedError
+            if heard is not None and chunk[0] == 1:
+                heard(bytes(self._seen[1]))
 
 
 async def _pieces(data: bytes) -> AsyncIterator[bytes]:

@@ -43,13 +43,14 @@ def desk(tmp_path: Path, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Desk:
 
 
 @pytest.fixture
-def agentless(tmp_path, fleet, desk):
+def environment(tmp_path: Path, desk: Desk) -> dict[str, str]:
+    """That of whoever types."""
+    return {**os.environ, "XDG_STATE_HOME": str(tmp_path / "typed"), "AGENTLESS_INVENTORY": str(desk.inventory)}
+
+
+@pytest.fixture
+def agentless(tmp_path, fleet, desk, environment):
     """Type a command, which ends with this exit code; its stdout and stderr."""
-    environment = {
-        **os.environ,
-        "XDG_STATE_HOME": str(tmp_path / "typed"),
-        "AGENTLESS_INVENTORY": str(desk.inventory),
-    }
 
     def type_(*words, code=0):
         done = ready.agentless(*words, env=environment, cwd=tmp_path)

@@ -94,7 +94,8 @@ async def test_a_rehearsal_of_a_sweep_is_one_script_and_the_commands_with_their_
     ]
     assert {line[0] for line in out[out.index("# the same") :].splitlines()} == {"#"}  # whatever a shell makes of it
     assert out.count("docker create") == 1
-    assert err == "agentless: would wait: 1x: what is free is given or promised to tasks before it (2 tasks)\n"
+    assert err.startswith("agentless: would wait: 1x: what is free is given or promised to tasks before it")
+    assert err.endswith(" (2 tasks: seed=5, seed=6)\n")
 
 
 async def test_a_rehearsal_ends_as_the_submit_would(agentless):
@@ -114,9 +115,28 @@ async def test_a_rehearsal_ends_as_the_submit_would(agentless):
         (("retry", "--failed"), "--failed and --batch belong together"),
         (("submit", "1x", "--", "echo", "span:1", "span:2"), "the shell has made several words of a span"),
         (("submit", "1x", "-f", "--", "echo", "span:{1..2}"), "--follow shows one task"),
+        (("submit", "1x", "sh", "-c", "true"), "No such option: -c; write the command after '--'"),
         (("submit", "1x", "--no-queue", "--max-parallel", "2", "--", "true"), "leave one of them out"),
     ],
 )
 async def test_what_cannot_be_meant_is_said(agentless, words, said):
     _, err = await typed(agentless, *words, code=2)
     assert said in err
+
+
+async def test_what_of_a_sweep_was_refused_is_named_by_its_values(agentless):
+    _, err = await typed(agentless, "submit", "n1::0", "--no-queue", "--", "sleep", "600", "span:[a,b,c]", code=3)
+    assert err.startswith("agentless: n1::0: what is free is given or promised to tasks before it (2 tasks: arg")
+    assert "=b, " in err.splitlines()[0]
+
+
+async def test_a_task_that_never_started_is_named_by_its_id(agentless):
+    _, err = await typed(agentless, "submit", "n1::0", "--", "no-such-program", code=1)
+    [task] = json.loads((await typed(agentless, "ps", "--all", "--json"))[0])
+    assert err.endswith(f" (task {task['id']})\n")
+
+
+async def test_an_image_that_is_to_be_pulled_always_is_not_said_to_be_missing(agentless):
+    words = ("submit", "n1::0", "--pull", "always", "--image", "nobody/nothing", "--", "true")
+    _, err = await typed(agentless, *words, code=1)
+    assert err.startswith("agentless: image nobody/nothing cannot be pulled on n1 (--pull always): ")

@@ -51,6 +51,25 @@ async def test_requests_without_a_name_are_never_the_same(desk):
         assert one.task.id != two.task.id
 
 
+async def test_a_task_whose_launch_fails_in_an_unforeseen_way_is_told_since_it_may_run(desk, monkeypatch):
+    """With an error alone a script would submit it once more."""
+    async with desk.running() as controller:
+        launcher = controller.intake._launcher
+        launch = launcher._try
+
+        async def fail(link, task):
+            monkeypatch.setattr(launcher, "_try", launch)
+            raise IndexError("list index out of range")
+
+        monkeypatch.setattr(launcher, "_try", fail)
+        (start,) = await controller.intake.submit(request("one", "n1::0", repeated=False))
+        assert (start.exit_code, start.task.state) == (1, "assigning")
+        assert start.message == (
+            f"agentless failed while it started task {start.task.id} (IndexError('list index out of range')), "
+            "which may run: agentless ps shows it"
+        )
+
+
 async def test_a_controller_serves_others_when_who_has_started_it_was_killed(desk):
     """As a submit that is repeated, and killed meanwhile."""
     reader, writer = os.pipe()

@@ -308,3 +308,15 @@ async def test_who_ends_a_strangers_container_is_on_record(desk):
         await ask(controller, "POST", f"/v1/tasks/{evil.id[:12]}/kill", body={})
         events = [json.loads(each) for _, each in controller.core.history.events(0, -1, evil.id[:12])]
         assert [event["event"] for event in events] == ["stop-asked"]
+
+
+async def test_the_end_of_a_strangers_container_is_not_that_of_a_task_that_has_just_been_started(desk):
+    """It has the task's label, and the engine's word of the task's own container is still on its way."""
+    async with desk.running() as controller:
+        link = controller.core.links["n1"]
+        task = await desk.submit("sleep 60", "n1::0")
+        await until(lambda: link.containers)
+        seen = link.observation
+        link._observe(replace(seen, engine=replace(seen.engine, containers=())))
+        await link._look_at([f"{'d' * 64} {task}"])
+        assert controller.core.find(task).state == "running"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -82,3 +86,32 @@ async def test_a_sweep_of_which_one_ran_into_its_time_limit_is_no_success(agentl
 async def test_a_code_of_its_own_is_the_exit_code_also_after_its_time_limit(agentless):
     script = "trap 'exit 3' TERM; while :; do sleep 0.05; done"
     await typed(agentless, "submit", "n1::0", "--time-limit", "2s", "--wait", "--", "sh", "-c", script, code=3)
+
+
+def to_a_full_disk(environment, words):
+    """Type this as a script does that writes what is printed to a file."""
+    script = f"{shlex.quote(sys.executable)} -m agentless {words} >/dev/full"
+    return subprocess.run(
+        ["sh", "-c", script], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [("", 1), ("--json", 1), ("--wait", 3), ("--follow", 3), ("--wait --json", 3)]
+)
+async def test_what_was_started_is_told_and_waited_for_where_no_output_can_be_written(
+    environment, agentless, words, code
+):
+    """A script that took it for a failed submit would start the task twice."""
+    said = await asyncio.to_thread(to_a_full_disk, environment, f"submit n1::0 {words} -- sh -c 'echo x; exit 3'")
+    (task,) = json.loads((await typed(agentless, "ps", "--all", "--json"))[0])
+    assert said.returncode == code
+    assert code == 1 or task["exit_code"] == 3  # which is the task's own, once it has ended
+    assert f"agentless: the output cannot be written: No space left on device; started: {task['id']}" in said.stderr
+
+
+async def test_a_sweep_whose_ids_cannot_be_written_is_waited_for(environment, agentless):
+    done = await asyncio.to_thread(to_a_full_disk, environment, "submit n1 --wait -- sh -c 'exit $0' 'span:[0,3]'")
+    tasks = json.loads((await typed(agentless, "ps", "--all", "--json"))[0])
+    assert (done.returncode, sorted(task["exit_code"] for task in tasks)) == (3, [0, 3])
+    assert all(task["id"] in done.stderr for task in tasks)

@@ -103,7 +103,7 @@ async def test_of_a_batch_every_target_is_answered_although_one_task_is_removed_
         link = controller.core.links["n1"]
         run, gate = link.run, asyncio.Event()
 
-        async def slowly(command):
+        async def slowly(command, heard=None):
             if "docker create" in command.script:
                 await gate.wait()
             return await run(command)

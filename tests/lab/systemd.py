@@ -10,6 +10,7 @@ import contextlib
 import shutil
 import subprocess
 import time
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -110,6 +111,20 @@ class SystemdNode(Node):
                 raise RuntimeError(f"systemd does not start: {self.dir.joinpath('systemd.log').read_text()[-2000:]}")
             time.sleep(0.02)
         self._sshd = _UnitSshd(self)
+
+    def reboot(self, cgroup: str) -> None:
+        """A power cut, and a boot: nothing that ran is left, and the kernel's boot has another id."""
+        self.kill_docker()
+        self._init.kill()
+        self._init.wait()
+        shutil.rmtree(self.dir / "etc")
+        self.dir.joinpath("root").rmdir()
+        self.boot(cgroup)
+        boot = self.dir / "boot"
+        boot.write_text(f"{uuid.uuid4()}\n")
+        self.sh(f"mount --bind {boot} /proc/sys/kernel/random/boot_id").check_returncode()
+        self.start_docker()
+        self.start_sshd()
 
     @property
     def entered(self) -> list[str]:

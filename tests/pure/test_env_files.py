@@ -111,6 +111,28 @@ def test_a_context_is_the_folder_without_what_is_ignored(context):
     assert found["link"].linkname == "sub/run.sh"
 
 
+def test_folders_far_below_each_other_are_refused_until_they_are_ignored(context):
+    """Some hundred more, and Python would give up."""
+    os.makedirs(context / "/".join("d" * 300))
+    with pytest.raises(UsageError, match="more than 256 folders below each other; leave them out in"):
+        list(packed(context, *dockerfile_of(context, None)))
+    (context / ".dockerignore").write_text("d\n")
+    assert "d" not in members(b"".join(packed(context, *dockerfile_of(context, None))))
+
+
+def test_a_folder_that_may_not_be_read_is_not_left_out_silently(context, monkeypatch):
+    real = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("/sub"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(UsageError, match="sub cannot be read: Permission denied; leave it out in"):
+        list(packed(context, *dockerfile_of(context, None)))
+
+
 def test_a_dockerfile_from_elsewhere_goes_along(context, tmp_path_factory):
     other = tmp_path_factory.mktemp("other") / "My.Dockerfile"
     other.write_text("FROM x\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import shutil
 import subprocess
 import tarfile
@@ -14,15 +15,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.client.files.snapshot import _Known, scan
-from agentless.controller.files.uploads import packed
+from agentless.client.files.snapshot import _bodies, _Known, scan
+from agentless.controller.files.uploads import packed, upload_time
 from agentless.engines.docker.dialect import DOCKER
 from agentless.engines.docker.files import DockerFiles
+from agentless.engines.times import CLOCKS_AGREE
 from agentless.errors import Refused, UsageError
 from agentless.formats.tar import pulled
 from agentless.model.files.files_image import FilesImage
 from agentless.model.files.task_files import MAX_FILES, Entry, Output, Upload, id_of, parse_snapshot, rows_of
-from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.tasks.spec import Mount, TaskSpec, check_spec
 from agentless.paths import template_dir
 from agentless.render import Renderer
@@ -222,6 +225,13 @@ def test_what_is_too_much_is_refused_with_another_way(folder: Path, monkeypatch:
         scan(folder, _Known(str(folder)))
     with pytest.raises(UsageError, match="No such file"):
         scan(folder / "nope", _Known("nope"))
+
+
+def test_folders_far_below_each_other_are_refused_and_not_lost_in(folder: Path) -> None:
+    """Some hundred more, and Python would give up."""
+    os.makedirs(folder / "/".join("d" * 300))
+    with pytest.raises(UsageError, match="more than 256 folders below each other in it; put it on the nodes"):
+        scan(folder, _Known(str(folder)))
 
 
 def test_a_file_is_read_again_only_when_it_may_have_changed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -430,6 +440,20 @@ def test_what_is_sent_is_an_archive_that_cannot_be_cut_off_unnoticed(tmp_path: P
             gzip.decompress(sent[: len(sent) - end])
 
 
+@pytest.mark.parametrize("clock", [None, -7200.25, 0.0, 3.5])
+def test_uploaded_files_are_older_than_all_that_a_task_writes(clock: float | None) -> None:
+    """By the node's clock, which is known to a second: `docker diff` passes over a file of the same size and second."""
+    engine = None if clock is None else EngineFacts(clock=clock)
+    written = 1_000.0 + (clock or 0.0) - CLOCKS_AGREE
+    assert upload_time(1_000.0, Observation(engine=engine)) < int(written)
+
+
+def test_a_file_that_changes_while_it_is_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"y")
+    with pytest.raises(UsageError, match="/a changed while it was read"):
+        list(_bodies(tmp_path, {SHA: "a"}, {"a": FILE}))
+
+
 @pytest.mark.parametrize("shell", [["dash"], ["bash"], ["busybox", "sh"]], ids=" ".join)
 @pytest.mark.parametrize("broken", ["", "create", "cp", "commit"])
 def test_an_image_is_made_of_all_files_or_not_at_all_and_nothing_else_is_left(
@@ -475,6 +499,15 @@ def test_what_has_changed_is_told_by_its_topmost_paths() -> None:
     most = many[: many.index(f"A /w/{MOST_PIECES}\n")]
     assert len(changed_paths(most, "/w")) == MOST_PIECES
     assert changed_paths("A /w\nA /w/x", "/w") == (".",)
+
+
+@pytest.mark.parametrize(
+    "line", ["A /w/../../evil", "C /w/..", "A /w/x\nA /w/..\nC", "A /w/x\ny", "evil", "A ", "A /w//x"]
+)
+def test_a_line_that_no_path_makes_leads_nowhere(line: str) -> None:
+    """The node says what has changed, and the task how its files are called."""
+    assert changed_paths(f"C /w\nA /w/a\n{line}\n", "/w") == (".",)
+    assert changed_paths("A /w/one\u2028two\n", "/w") == ("one\u2028two",)
 
 
 def archive(path: Path, *members: tuple[str, object]) -> Path:

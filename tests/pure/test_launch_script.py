@@ -169,6 +169,17 @@ def test_an_odd_owner_cannot_hide_a_claim(node: Node, owner: str) -> None:
         node.launch(assigning("t2"))
 
 
+@pytest.mark.parametrize("option", ["--detach", "-d", "--detach=true"])
+def test_an_own_template_that_would_run_the_container_creates_it(node: Node, tmp_path: Path, option: str) -> None:
+    """Run, a task would be started under the lock, and once more if it ends before the script starts it."""
+    text = (template_dir() / "docker-run.j2").read_text()
+    (tmp_path / "docker-run.j2").write_text(text.replace(" create ", f" run {option} "))
+    node.engine = docker_engine(NodeConfig("node1", "h"), Renderer([tmp_path, template_dir()]), SIGNER)
+    node.launch(assigning(spec=spec("run", option)))
+    assert node.containers()["agentless-t1"]["command"] == ["run", option]
+    assert node.started() == ["agentless-t1"]
+
+
 @in_each_shell
 def test_a_second_launch_of_the_same_task_finds_its_container_and_runs_nothing(node: Node) -> None:
     first = node.launch(assigning())
@@ -263,6 +274,8 @@ def test_another_container_is_run_in_place_of_one_that_can_never_be_started(node
     with pytest.raises(NoAnswer):
         node.launch(assigning(), FAKE_BREAK="create", PATH=_without_rm(node))
     first = node.containers()["agentless-t1"]["id"]
+    with pytest.raises(NoAnswer):  # the first is gone; what another one may claim is looked for under the lock
+        node.launch(assigning(), FAKE_BREAK="stuck")
     second = node.launch(assigning(), FAKE_BREAK="stuck")
     assert second != first
     assert {each["id"]: each["state"] for each in node.containers().values()} == {second: "running"}
@@ -353,6 +366,12 @@ def test_a_secret_reaches_docker_by_its_name_and_never_in_its_words(node: Node) 
     assert not any("secret" in word.replace("secret_env", "") for word in words)
 
 
+@pytest.mark.parametrize("name", ["name", "live", "id", "number", "signature"])
+def test_a_secret_may_have_a_name_that_the_script_has_for_something_else(node: Node, name: str) -> None:
+    node.launch(assigning(spec=spec(secret_env=(name,))), {name: "it's mine"})
+    assert node.containers()["agentless-t1"]["env"][name] == "it's mine"
+
+
 def test_a_task_is_not_started_without_the_value_of_its_secret(node: Node) -> None:
     with pytest.raises(RuntimeFailed, match="the value of the secret TOKEN is gone"):
         node.launch(assigning(spec=spec(secret_env=("TOKEN",))))
@@ -426,7 +445,7 @@ def in_the_gap(node: Node, of: Task) -> Iterator[Callable[[], None]]:
         launcher.communicate()
 
     try:
-        while not starts(of):
+        while not starters_of(of):
             assert launcher.poll() is None
             time.sleep(0.01)
         yield kill
@@ -435,17 +454,15 @@ def in_the_gap(node: Node, of: Task) -> Iterator[Callable[[], None]]:
             kill()
 
 
-def starts(of: Task) -> bool:
-    """Whether a process on this machine says that it starts the container of this task."""
-    words = f"|{of.id}|{of.owner}".encode()
+def starters_of(of: Task) -> list[Path]:
+    """The arguments of processes on this machine that say that they start the container of this task."""
+    words, found = f"|{of.id}|{of.owner}".encode(), []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
-            claim, *_ = [each for each in file.read_bytes().split(b"\0") if each.startswith(b"agentless-claim=")] or [
-                b""
-            ]
-            if claim.endswith(words):
-                return True
-    return False
+            said = file.read_bytes().split(b"\0")
+            if any(each.startswith(b"agentless-claim=") and each.endswith(words) for each in said):
+                found.append(file)
+    return found
 
 
 @in_each_shell
@@ -511,6 +528,62 @@ def test_what_is_being_started_is_not_removed_and_what_nobody_starts_is(node: No
     assert node.containers() == {}
 
 
+@in_each_shell
+def test_what_a_dead_launch_has_left_is_started_without_the_lock(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine may never come to an end with it."""
+    monkeypatch.setattr(launch_script, "LOCK_WAIT", 1)
+    with in_the_gap(node, assigning()) as kill:
+        kill()
+        with in_the_gap(node, assigning()):
+            assert len(node.runs()) == 1
+            assert node.launch(assigning("t3", "node1::1"))
+
+
+@in_each_shell
+def test_a_container_whose_starter_cannot_be_run_is_not_said_to_have_failed(node: Node) -> None:
+    command = node.engine.launch(assigning(), placement("node1::0"), {})
+    broken = replace(command, script=command.script.replace("exec /bin/sh ", "exec /nowhere/sh "))
+    with pytest.raises(NoAnswer):
+        node.engine.parse_launch(assigning(), node.result(node.begin(broken)))
+    assert node.launch(assigning()) == node.containers()["agentless-t1"]["id"]
+    assert len(node.runs()) == 1
+
+
+@in_each_shell
+def test_who_starts_it_has_no_secrets_any_more(node: Node) -> None:
+    of = assigning("t1secret", spec=spec(secret_env=("TOKEN",)))
+    launcher = node.start(of, {"TOKEN": "abc"}, FAKE_BREAK="hang")
+    try:
+        while not (starters := starters_of(of)):
+            assert launcher.poll() is None
+            time.sleep(0.01)
+        assert all(b"FAKE_DOCKER=" in env and b"TOKEN" not in env for env in map(_environment, starters))
+    finally:
+        os.killpg(launcher.pid, signal.SIGKILL)
+        launcher.communicate()
+
+
+def _environment(process: Path) -> bytes:
+    return process.with_name("environ").read_bytes()
+
+
+@pytest.mark.parametrize("node", SHELLS[:2], indirect=True, ids=" ".join)  # the third has them inside
+@pytest.mark.parametrize("broken", ["sed", "grep"])
+def test_who_cannot_find_out_who_holds_what_starts_nothing(node: Node, broken: str) -> None:
+    """It may have no further process, or no memory for one."""
+    node.launch(assigning("t1"))
+    node.program(broken, "kill -s KILL $$")
+    with pytest.raises(NodeBroken):
+        node.launch(assigning("t2"))
+    assert node.started() == ["agentless-t1"]
+
+
+def test_a_client_that_warns_after_the_id_is_no_failure(node: Node) -> None:
+    real = shutil.copy(node.bin / "docker", node.bin / "real")
+    node.program("docker", f'{real} "$@"; code=$?; echo "WARNING: no swap limit" >&2; exit $code')
+    assert node.launch(assigning()) == node.containers()["agentless-t1"]["id"]
+
+
 # ------------------------------------------------------------------ several in one script
 
 
@@ -561,6 +634,20 @@ def test_where_the_lock_is_not_to_be_had_all_are_refused(node: Node, monkeypatch
         os.close(root)
     assert all("held this node's lock" in str(error) for error in errors)
     assert node.runs() == []
+
+
+@in_each_shell
+def test_a_script_that_ends_in_the_middle_says_nothing_of_what_it_began(node: Node) -> None:
+    """Its shell may have no further process. What it has begun has ended before it, and is known."""
+    tasks = [assigning("t1", "node1::0"), assigning("t2", "node1::1")]
+    script = node.engine.launches([Launch(each, placement(str(each.spec.needs))) for each in tasks]).script
+    node.shell = [*node.shell, "-c", '(eval "$(cat)"); printf "\n@ %s " "$?"']
+    said = node.result(node.begin(Command(script.replace("\nlaunch 2 ", "\nexit 2 ")))).stdout
+    out, _, rest = said.partition(b"\n@ ")
+    one, other = node.engine.answers(2, Result(int(rest.split()[0]), out))
+    assert node.engine.parse_launch(tasks[0], one) == node.containers()["agentless-t1"]["id"]
+    with pytest.raises(NoAnswer):
+        node.engine.parse_launch(tasks[1], other)
 
 
 def test_one_that_the_script_did_not_come_to_answer_may_have_been_started(node: Node) -> None:

@@ -29,7 +29,7 @@ from agentless.engines.client_warnings import AsItIs
 from agentless.engines.docker.complaints import explain
 from agentless.engines.podman.complaints import explain as podman_explain
 from agentless.engines.systemd.journal import JournalReading
-from agentless.errors import TooMuch
+from agentless.errors import Timeout, TooMuch
 from agentless.gpus.nvidia.probe import ANSWER
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import SECTION, Command, Result
@@ -72,6 +72,18 @@ async def test_a_command_that_says_too_much_is_ended_and_the_next_one_runs(sessi
     with pytest.raises(TooMuch, match="here said more than 12 MiB in answer to one command"):
         await session.run(Command(f"echo $$ >&2; exec yes{where}\n"))
     assert await session.run(Command("echo 1\n")) == Result(0, b"1\n")
+
+
+async def test_what_a_command_says_is_heard_before_its_end(session: Session, tmp_path: Path) -> None:
+    heard, end = list[bytes](), tmp_path / "end"
+
+    def hear(out: bytes) -> None:
+        heard.append(out)
+        end.touch()
+
+    wait = Command(f"echo 1; while [ ! -e {end} ]; do sleep 0.01; done; echo 2\n")
+    assert await session.run(wait, hear) == Result(0, b"1\n2\n")
+    assert heard[0] == b"1\n"
 
 
 async def test_what_is_asked_for_in_bulk_may_be_more(session: Session) -> None:
@@ -407,3 +419,23 @@ async def test_one_stops_asking_when_there_is_too_much_on_all_of_them() -> None:
     assert link.containers == ()
     assert "more than 16 MiB" in (link.silence or "")
     assert sum(asked for asked in engine.asked if asked <= 50) < 60
+
+
+class Starting(Engine):
+    """One that is starting its first container, and does not come to an end with that."""
+
+    async def run(self, command: Command) -> Result:
+        if " inspect " in command.script and self.ids[0] in command.script:
+            raise Timeout("here did not finish a command")
+        result = await super().run(command)
+        return Result(
+            0, result.stdout.replace(f"{self.ids[0]} Up 5 minutes".encode(), f"{self.ids[0]} Created".encode())
+        )
+
+
+async def test_a_container_whose_start_hangs_does_not_hide_the_others() -> None:
+    engine = Starting(3)
+    link = linked(engine)
+    await link.refresh()
+    assert [container.id for container in link.containers] == engine.ids[1:]
+    assert link.silence is None

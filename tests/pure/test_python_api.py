@@ -276,3 +276,29 @@ def test_a_socket_is_found_whatever_the_length_of_its_path(tmp_path, length):
         server.listen()
         assert Client(state, None).is_running()
     assert os.getcwd() == back
+
+
+@pytest.mark.parametrize("lost", range(1, 10))
+def test_a_log_that_breaks_off_in_the_middle_of_a_frame_has_not_ended(tmp_path, lost):
+    """As when the controller is killed while it writes: half a position would be another one, half an error none."""
+    import socket
+
+    from agentless.model.terminal import END, frame
+
+    whole = frame(1, b"out") + frame(END, b"{}{}")
+
+    def answer(server):
+        with server.accept()[0] as asked:
+            asked.recv(65536)
+            asked.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + whole[:-lost])
+
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "controller.sock"))
+        server.listen()
+        thread = threading.Thread(target=answer, args=(server,))
+        thread.start()
+        frames = Client(tmp_path, None).frames("/v1/tasks/one/logs")
+        assert next(frames) == (1, b"out")
+        with pytest.raises(errors.ControllerError):
+            next(frames)
+        thread.join()

@@ -9,12 +9,12 @@ import pytest
 
 from agentless.model.tasks.claim import labels_of
 from agentless.model.tasks.container import DATED_LATE, ContainerState
-from agentless.model.tasks.event import Assigned, Dated, Launched, LaunchFailed, Restarted, Vanished
+from agentless.model.tasks.event import Assigned, Dated, Exited, Launched, LaunchFailed, Restarted, Vanished
 from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Ended
 from agentless.rules.tasks.lifecycle import apply
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND, REAP_AFTER, container_of, is_forsaken, reconcile
-from tests.pure.build import CID, NOW, STATES, container, placement, task
+from tests.pure.build import CID, NOW, STATES, container, placement, spec, task
 
 CONTAINER_STATES = get_args(ContainerState)
 
@@ -90,6 +90,17 @@ def test_a_second_look_at_the_same_container_changes_nothing(state: str, shown: 
 def test_a_container_that_is_gone_ends_its_task(state: str) -> None:
     (event,) = reconcile(task(state=state), None, NOW)
     assert event == Vanished("its container was removed on the node by somebody else")
+
+
+@pytest.mark.parametrize("state", ["running", "paused", "lost"])
+def test_a_service_is_forgotten_by_systemd_when_its_node_goes_down(state: str) -> None:
+    """It failed as a container would have; where no reboot was seen, somebody may have stopped it."""
+    bare = task(state=state, spec=spec(container="NULL"))
+    began = bare.status.started_at
+    assert reconcile(bare, None, NOW, began + 1) == (Exited(255, error="the node went down while it ran"),)
+    for booted in (None, began - 1):
+        (event,) = reconcile(bare, None, NOW, booted)
+        assert event == Vanished("its service is gone: somebody stopped it on the node, or the node went down")
 
 
 @pytest.mark.parametrize("state", ["assigning", "lost before an answer"])

@@ -191,13 +191,13 @@ CLAIMS: dict[str, st.SearchStrategy[Any]] = {
     "gpu_total": st.just(16 << 30),
 }
 UNIT: dict[str, st.SearchStrategy[Any]] = {"unit": values.filter(bool), "missing": st.integers(0, 1)}
+SECRETS = st.sampled_from([[], ["TOKEN", "OTHER_TOKEN"]])
 ENGINE: dict[str, st.SearchStrategy[Any]] = {
     "docker": lists,
     "format": values,
     "state_format": values,
     "many": st.booleans(),
     "clear": st.sampled_from(["docker-clear.sh.j2", "podman-clear.sh.j2"]),
-    "begin": st.sampled_from(["docker-begin.sh.j2", "podman-begin.sh.j2"]),
 }
 LAUNCH: dict[str, st.SearchStrategy[Any]] = {
     **CLAIMS,
@@ -240,12 +240,14 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "image_format": values,
         "makes_volumes": st.booleans(),
         "start": values,
+        "secrets": SECRETS,
         "launches": st.lists(st.fixed_dictionaries(LAUNCH), min_size=1, max_size=3),
     },
-    "docker-start.sh.j2": ENGINE,
+    "docker-start.sh.j2": {**ENGINE, "begin": st.sampled_from(["docker-begin.sh.j2", "podman-begin.sh.j2"])},
     "docker-answer.sh.j2": {"many": st.booleans()},
     "docker-clear.sh.j2": {"docker": lists, "format": values, "state_format": values},
     "docker-begin.sh.j2": {"docker": lists},
+    "secrets.sh.j2": {"secrets": SECRETS},
     "claims.sh.j2": {},
     "docker-live.sh.j2": {"docker": lists, "live_format": values, **LIVE},
     "podman-live.sh.j2": {"docker": lists, "live_format": values, **LIVE},
@@ -512,14 +514,14 @@ def test_a_script_is_one_that_shells_can_read(shell: list[str], name: str, data:
 @given(data=st.data())
 @settings(max_examples=20)
 def test_a_launch_gives_docker_every_value_as_it_was(fake: FakeDocker, shell: list[str], data: st.DataObject) -> None:
-    engine = {"clear": "docker-clear.sh.j2", "begin": "docker-begin.sh.j2", "live": "docker-live.sh.j2"}
+    engine = {"clear": "docker-clear.sh.j2", "live": "docker-live.sh.j2"}
     v = data.draw(st.fixed_dictionaries(SCRIPTS["docker-launch.sh.j2"])) | engine
     # Who wants this machine alone would find what tests beside this one have claimed of it.
     one = v["launches"][0] | {"exclusive": False}
     one["create"] = [str(fake.bad), *one["create"]]
     v |= {"docker": [str(fake.docker), *v["docker"]], "many": False, "launches": [one]}
     code, calls = fake.run(renderer.script("docker-launch.sh.j2", **v), shell)
-    assert code == 3
+    assert code == 70
     v["docker"] = v["docker"][1:]
     looked, ran, looked_again = calls
     assert looked[: len(v["docker"]) + 1] == [*v["docker"], "ps"]
@@ -650,6 +652,7 @@ def test_a_folder_of_templates_need_not_exist(tmp_path: Path) -> None:
         (b"{{ image.nothing }}", "has no attribute 'nothing'"),
         (b"{{ none }}", "a value is None"),
         (b"{{ image }} 'open", "No closing quotation"),
+        (b"", "it makes no words"),
         (b"{{ image|nothing }}", "No filter named 'nothing'"),
         (b"{{ 1 // 0 }}", "zero"),
         (b"{{ image() }}", "not callable"),

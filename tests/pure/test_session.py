@@ -117,7 +117,7 @@ def test_the_inventory_comes_before_the_configuration(way, tmp_path):
 @pytest.fixture
 def names(monkeypatch):
     """The names that have an address."""
-    known = {"gpu1.lab.example", "gpu2.old.example"}
+    known = {"gpu1.lab.example", "gpu2.old.example", "10.0.0.11.lab.example"}
 
     def look_up(name, _):
         if name.removesuffix(".") not in known:
@@ -137,6 +137,7 @@ DOMAINS = "CanonicalDomains lab.example old.example\nHost *.lab.example\n User a
         ("CanonicalizeHostname yes\n", "gpu2", "me@gpu2.old.example:2200"),
         ("CanonicalizeHostname yes\n", "gpu3", "me@gpu3:22"),
         ("CanonicalizeHostname yes\n", "a.b.gpu1", "me@a.b.gpu1:22"),
+        ("CanonicalizeHostname yes\nCanonicalizeMaxDots 3\n", "10.0.0.11", "me@10.0.0.11:22"),
         ("CanonicalizeHostname no\n", "gpu1", "me@gpu1:22"),
         ("", "gpu1", "me@gpu1:22"),
         ("Host gpu1\n User bob\nHost *\nCanonicalizeHostname yes\n", "gpu1", "bob@gpu1.lab.example:2200"),
@@ -357,6 +358,14 @@ def on_record(tmp_path, text: str, host: str = "gpu1", port: int = 22, alias: st
 )
 def test_a_recorded_key_is_trusted(tmp_path, line, host, port, alias):
     on_record(tmp_path, line, host, port, alias).check(KEY, "node1")
+
+
+def test_a_key_in_two_files_is_told_once(tmp_path):
+    old, new = ("ssh-ed25519 " + base64.b64encode(word).decode() for word in (b"old", b"new"))
+    keys = known_hosts.HostKeys("host", ((old, tmp_path / "a"), (old, tmp_path / "b")))
+    with pytest.raises(HostKeyRejected) as caught:
+        keys.check(new, "node1")
+    assert len(caught.value.recorded) == 1
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,8 @@ def test_a_spec_with_everything_in_it_is_fine() -> None:
         ({"memory": 0}, "--memory 0"),
         ({"memory": -5}, "--memory -5"),
         ({"memory": 32768}, "--memory 32768B is implausible, the least is 6 MiB; did you mean 32768M?"),
+        ({"memory": 5 * 10**6}, "--memory 5M is implausible, the least is 6 MiB; did you mean 5G?"),
+        ({"memory": 4 << 20}, "--memory 4MiB is implausible, the least is 6 MiB; did you mean 4GiB?"),
         ({"shm_size": 64}, "--shm-size 64B is implausible, the least is 1 MiB; did you mean 64M?"),
         ({"needs": Needs(gpus=1, gpu_memory=4096)}, "--gpu-memory 4096B is implausible, the least is 1 MiB"),
         ({"shm_size": 2**63}, "--shm-size"),

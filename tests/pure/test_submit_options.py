@@ -110,6 +110,8 @@ def test_the_value_of_a_secret_is_not_in_the_spec():
     [
         ({"gpu": 1}, "there is no option 'gpu' (did you mean 'gpus'?)"),
         ({"gpus": "two"}, "--gpus takes a whole number, not 'two'"),
+        ({"gpus": True}, "--gpus takes a whole number, not True"),
+        ({"cores": True}, "--cores takes a number, not True"),
         ({"cores": "four"}, "--cores takes a number, not 'four'"),
         ({"image": 7}, "--image takes a text, not 7"),
         ({"node": 7}, "--node takes a text, not 7"),

@@ -305,12 +305,12 @@ def test_the_program_gets_every_value_as_it_was_and_a_secret_is_in_no_argument(n
     words = (
         "sh",
         "-c",
-        'printf "%s|%s|%s|%s" "$TOKEN" "$PLAIN" "$CUDA_VISIBLE_DEVICES" "$1"; exit 7',
+        'printf "%s|%s|%s|%s" "$live" "$PLAIN" "$CUDA_VISIBLE_DEVICES" "$1"; exit 7',
         "x",
         "a  'b'\n$",
     )
-    of = task("t1", "node1::0", "assigning", spec=spec(*words, **NULL, env={"PLAIN": plain}, secret_env=("TOKEN",)))
-    node.launch(of, {"TOKEN": secret})
+    of = task("t1", "node1::0", "assigning", spec=spec(*words, **NULL, env={"PLAIN": plain}, secret_env=("live",)))
+    node.launch(of, {"live": secret})
     assert not any("it's" in word for word in node.ran)
     done = node.run(node.program, "-c", 'eval "`cat`"')
     assert (done.exit_code, done.out) == (7, f"{secret}|{plain}|GPU-node1-0|a  'b'\n$")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import resource
 import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +88,7 @@ BAD: dict[str, bytes] = {
     "long link": long_name(b"../" * 90 + b"etc", b"K") + header(b"r/l", b"2") + whole(name=b"r/l/evil"),
     "pax path": pax(path="../evil") + whole(),
     "pax link": pax(linkpath="/etc") + header(b"r/l", b"2") + whole(name=b"r/l/evil"),
+    "pax link with a zero byte": pax(linkpath="y\0z") + header(b"r/l", b"2") + whole(),
     "pax for all": pax(b"g", path="../evil") + whole() + whole(),
     "sparse name": pax(GNU__sparse__name="../evil", GNU__sparse__map="0,4", GNU__sparse__size="4") + whole(),
     "file as folder": whole(name=b"r/x") + whole(name=b"r/x/evil"),
@@ -182,6 +185,15 @@ def test_nothing_of_a_hostile_archive_is_written_outside(inside: Path, data: byt
     bring(data + END, inside)
 
 
+@pytest.mark.parametrize("below", ["..", "../..", "../evil", "d/../../evil"])
+def test_nothing_is_unpacked_outside_wherever_it_is_said_to_belong(inside: Path, below: str) -> None:
+    """A node says what a task has changed, and so where each archive of it belongs."""
+    data = header(b"r", b"5") + whole() + whole(name=b"r/d/y") + header(b"r/h", b"1", 0, b"r/x") + END
+    unpacking = Unpacking(inside / "room", below)
+    pulled(unpacking.reading(), io.BytesIO(data).read)
+    assert (unpacking.arrival.digests, unpacking.arrival.left_out_count) == ({}, 4)
+
+
 @pytest.mark.parametrize("data", BROKEN.values(), ids=BROKEN)
 def test_what_cannot_be_unpacked_is_a_sentence_and_final(inside: Path, data: bytes) -> None:
     with pytest.raises(CopyFailed, match="what came is no tar stream, or a damaged one: "):
@@ -210,6 +222,41 @@ def test_what_has_no_place_here_is_left_out_and_the_rest_comes(inside: Path) -> 
     (note, *_) = copy(deep + whole(name=b"r/y") + END, inside)
     assert note.endswith("is more than 256 folders deep, and was left out")
     assert (inside / "new" / "y").read_text() == "text"
+
+
+def test_a_file_that_the_disk_takes_none_of_that_size_is_left_out(inside: Path) -> None:
+    """FAT has no file of more than 4 GiB; here it is a limit of the process."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        said = bring(whole(b"x" * (2 << 20)) + whole(name=b"r/y") + END, inside)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert said == "1 file, 4 B; left out: x, which is too large for the disk here"
+
+
+def test_what_is_in_a_folder_comes_without_its_name(inside: Path) -> None:
+    """So Docker and podman send `folder/.`."""
+    copy(
+        header(b"./", b"5") + whole(name=b"./x") + whole(name=b"./d/y") + header(b"./h", b"1", 0, b"./x") + END, inside
+    )
+    assert sorted(path.name for path in (inside / "new").rglob("*")) == ["d", "h", "x", "y"]
+
+
+def test_a_name_that_the_locale_does_not_have_is_left_out(inside: Path) -> None:
+    """In a process of its own, whose file names are ASCII."""
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom tests.pure.test_tar import END, bring, copy, whole\n"
+        "data = whole(name=b'r/\\xc3\\xa9') + whole(name=b'r/y') + END\n"
+        "print(bring(data, Path(sys.argv[1])).encode())\ncopy(data, Path(sys.argv[1]))\n"
+    )
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(inside)],
+        env=os.environ | ascii_only, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "b'1 file, 4 B; left out: \\xc3\\xa9, whose name cannot be had here'\n", done.stderr
+    assert done.stderr.endswith("this locale has no such name; try again with LC_ALL=C.UTF-8\n")
 
 
 def test_a_line_break_in_a_name_begins_no_line(inside: Path) -> None:

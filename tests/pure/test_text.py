@@ -15,7 +15,7 @@ from agentless.cli import common, complete
 from agentless.cli.app import complain
 from agentless.client.wire import failure
 from agentless.controller.log import Lines
-from agentless.model.text import cut, lines_of, printable, printable_lines
+from agentless.model.text import both_ends, cut, lines_of, printable, printable_lines
 
 CONTROLS = "".join(map(chr, (*range(32), *range(127, 160)))) + "\u2028\u2029\u202e\u2066\u200f\ufeff\ud800\U000e0041"
 """C0, DEL, C1, separators of lines, marks of direction, half a character, an invisible one."""
@@ -125,3 +125,11 @@ def test_what_is_said_of_them_is_nothing_that_a_shell_evaluates(tasks):
     for _, words in complete.tasks(""):
         assert words.startswith("running on n1: a (touch /tmp/pwned) id ")
         assert not set(words) & set("\\$`'\"[]\n\x1b")
+
+
+def test_of_a_long_complaint_both_ends_are_kept_however_it_comes():
+    said = b""
+    for piece in (b"the cause", *[b"thread" * 50] * 200, b"the end"):
+        said = both_ends(said, piece)
+    assert (said[:9], said[-7:], len(said)) == (b"the cause", b"the end", 4000)
+    assert both_ends(b"all ", b"of it") == b"all of it"

@@ -8,7 +8,7 @@ from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig
 from agentless.rules.nodes.survey import survey
-from agentless.rules.nodes.twins import marks, may_have, taken, twin_words
+from agentless.rules.nodes.twins import boot_of, marks, may_have, taken, twin_words
 from agentless.rules.views.publish import checks, node_view
 from tests.pure.build import NOW, seen, uuid
 
@@ -93,3 +93,19 @@ def test_the_gpu_is_counted_once_and_nothing_is_placed_by_the_second_name() -> N
 def test_one_gpu_that_another_node_names_as_well_is_said_by_number() -> None:
     lying = machine(engine="e2", gpus=1)
     assert twin_words("two", lying, {uuid("one", 0): "one"}).startswith("1 of its GPUs is one of one;")
+
+
+def test_a_machine_was_rebooted_when_it_is_the_same_in_another_boot() -> None:
+    before = boot_of(machine(gpus=2))
+    assert before
+    same = {
+        "later": machine(gpus=2),
+        "rebooted": machine(boot="b2", gpus=2),
+        "rebooted, with a GPU less": machine(boot="b2", gpus=1),
+        "rebooted, before the driver": machine(boot="b2"),
+        "rebooted, with an engine set up anew": machine("e2", "b2", gpus=2),
+        "another one": machine("e2", "b2"),
+    }
+    found = {name: bool((boot := boot_of(each)) and boot.follows(before)) for name, each in same.items()}
+    assert found == {name: name.startswith("rebooted") for name in same}
+    assert boot_of(Observation()) is None

@@ -19,6 +19,7 @@ from agentless.model.units import (
     format_duration,
     format_indices,
     format_size,
+    least_size,
     parse_duration,
     parse_size,
     short_duration,
@@ -119,6 +120,13 @@ def test_a_number_without_a_unit_is_megabytes_for_every_size(text: str, of: Size
 def test_an_implausible_number_is_refused_with_what_was_probably_meant(text: str, of: Sizes, meant: str) -> None:
     with pytest.raises(UsageError, match=f"'{text}' has no unit, .* did you mean {meant}[?] Write {meant}, or {text}M"):
         parse_size(text, of)
+
+
+@pytest.mark.parametrize(
+    ("size", "meant"), [(4096, "4096M"), (5 * 2**20, "5GiB"), (5 * 10**6, "5G"), (512 * 1024, "512MiB")]
+)
+def test_too_small_a_size_is_refused_with_what_was_probably_meant(size: int, meant: str) -> None:
+    assert least_size(size, MEMORY).endswith(f"; did you mean {meant}?")
 
 
 def test_where_nothing_tells_what_is_plausible_a_unit_is_required() -> None:

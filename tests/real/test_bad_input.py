@@ -78,7 +78,7 @@ def stranger(tmp_path_factory):
             ("submit", "node1", "--stop-grace", "soon", "--", "true"),
             "agentless: --stop-grace 'soon' is not a duration; ",
         ),
-        (("submit", "node1", "--cores", "-1", "--", "true"), "agentless: --cores -1: a task needs more than 0 cores"),
+        (("submit", "node1", "--cores", "-1", "--", "true"), "agentless: --cores -1: write a number above 0"),
         (("submit", "--cores", "0", "--memory", "0", "--", "true"), "agentless: what does it need?"),
         (("submit", "node1", "--cores", "many", "--", "true"), "agentless: Invalid value for '--cores': "),
         # the command
@@ -207,20 +207,20 @@ def test_an_image_that_cannot_be_had(agentless):
 
 def test_a_program_that_is_not_in_the_image(agentless):
     said = refuse(agentless, 1, "submit", "node1::0", "--", "no-such-program")
-    assert (
-        said == "agentless: node1: 'no-such-program' cannot be run in the image: it is not there, or not executable\n"
+    assert said.startswith(
+        "agentless: node1: 'no-such-program' cannot be run in the image: it is not there, or not executable (task "
     )
     assert agentless.is_free()
 
 
 def test_a_mount_of_what_is_not_there(agentless):
     said = refuse(agentless, 1, "submit", "node1", "--mount", "/no/such:/x", "--", "true")
-    assert said == "agentless: node1: there is no /no/such on node1 to mount\n"
+    assert said.startswith("agentless: node1: there is no /no/such on node1 to mount (task ")
 
 
 def test_a_network_that_is_not_there(agentless):
     said = refuse(agentless, 1, "submit", "node1", "--network", "no-such", "--", "true")
-    assert said == "agentless: node1: network no-such not found\n"
+    assert said.startswith("agentless: node1: network no-such not found (task ")
 
 
 # ---------------------------------------------------------------------- inventories
@@ -278,10 +278,11 @@ def test_a_node_without_an_image(careless):
     assert said.startswith("agentless: no image: add --image, or 'image:' under 'defaults:' of the inventory")
 
 
-def test_a_folder_that_does_not_exist_any_more(agentless):
+@pytest.mark.parametrize("words", ["gpus", "-i {} run --node node1 -- true", "-i {} submit node1 --upload . -- true"])
+def test_a_folder_that_does_not_exist_any_more(agentless, words):
     """Somebody removed the folder that the shell is in."""
     folder = tempfile.mkdtemp()
-    script = f"cd {folder} && rmdir {folder} && agentless gpus"
+    script = f"cd {folder} && rmdir {folder} && agentless {words.format(agentless.inventory)}"
     done = agentless.shell(script)
     assert (done.code, os.path.exists(folder)) == (2, False)
     assert done.err == "agentless: the folder you are in does not exist any more; cd to another one\n"

@@ -102,6 +102,14 @@ def test_only_its_user_can_reach_it(alone):
     assert stat.S_IMODE((alone.state / "controller.sock").stat().st_mode) == 0o600
 
 
+def test_it_may_open_more_files_than_the_shell_that_started_it(alone):
+    """Who follows a log is one, and at the limit nobody would be answered."""
+    assert alone.shell("ulimit -S -n 64 && agentless nodes").code == 0
+    limits = Path(f"/proc/{alone.pid}/limits").read_text()
+    allowed, most = re.search(r"Max open files +(\d+) +(\d+)", limits).groups()
+    assert int(allowed) == min(16_384, int(most))
+
+
 def test_it_opens_no_port(agentless):
     inodes = {m[1] for link in _links(agentless.pid) if (m := re.fullmatch(r"socket:\[(\d+)\]", link))}
     listening = {line.split()[9] for kind in ("tcp", "tcp6") for line in _table(kind) if line.split()[3] == "0A"}

@@ -269,6 +269,10 @@ def test_files_of_a_container_running_or_ended(agentless, lab, tmp_path):
     agentless("cp", f"{task}:/new", f"{task}:/out", str(tmp_path / "back"))
     assert tree(tmp_path / "back/new") == tree(source)
     assert (tmp_path / "back/out/x").read_text() == "result\n"
+    agentless("cp", f"{task}:/new/.", str(tmp_path / "back/out"))
+    agentless("cp", f"{task}:/new/.", str(tmp_path / "third"))
+    assert tree(tmp_path / "third") == tree(source)
+    assert {*tree(tmp_path / "back/out")} == {*tree(source), b"x"}
     agentless("cp", f"{task}:/out/x", str(tmp_path / "one"))
     assert (tmp_path / "one").read_text() == "result\n"
     assert "none: no such file or folder" in agentless("cp", f"{task}:/none", ".", code=1).err

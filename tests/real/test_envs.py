@@ -205,6 +205,15 @@ def test_after_a_lost_state_the_current_version_is_an_assumption_until_somebody_
     assert (said.out, "assumed" in said.err) == ("1\n", False)
 
 
+def test_an_env_that_an_ended_task_keeps_says_which(agentless):
+    made(agentless, "keeps", "echo 1 >/which")
+    task = agentless.submit("node2::0", "--container", "keeps", "--wait", "--", "true")
+    said = agentless("env", "rm", "--force", "keeps", code=1).err
+    assert said.endswith(f"the container of task {task} is made of it; remove that first: agentless rm {task}\n")
+    agentless("rm", task)
+    agentless("env", "rm", "--force", "keeps")
+
+
 def test_what_is_removed_is_ours_and_nobody_uses_it(agentless, node1, node2):
     made(agentless, "gone", "echo 1 >/which")
     changed(agentless, "gone", "echo 2 >/which")

@@ -282,12 +282,28 @@ def test_somebody_with_sudo_has_the_systems_systemd_and_is_himself_in_it(bare_la
 
 def test_what_systemd_cannot_do_is_said_in_a_sentence(agentless, node):
     said = refused(agentless, "bare", "--workdir", "/no/such", "--", "true")
-    assert said == "agentless: bare: there is no folder /no/such on bare, or it may not be entered\n"
+    assert said.startswith("agentless: bare: there is no folder /no/such on bare, or it may not be entered (task ")
     said = refused(agentless, "bare", "--user", "nobodyatall", "--", "true")
-    assert said == "agentless: bare: there is no user nobodyatall on bare\n"
+    assert said.startswith("agentless: bare: there is no user nobodyatall on bare (task ")
     assert node.units() == []
     task = submit(agentless, "bare", "--", "sleep", "300")
     assert "has no container to open a shell in" in agentless("shell", task, code=3).err
+
+
+def test_a_reboot_fails_it_as_a_container_and_it_is_tried_again(agentless, bare_lab, node):
+    once = submit(agentless, "bare::0", "--", "sleep", "600")
+    script = "echo $AGENTLESS_TASK_ID; exec sleep 600"
+    again = submit(agentless, "bare::1", "--retries", "1", "--backoff", "0s", "--", "sh", "-c", script)
+    following = agentless.start("logs", "-f", again)
+    assert following.stdout.readline() == f"{again}\n"
+    node.reboot(bare_lab.network)
+    until(lambda: state_of(agentless, once) == "failed" and state_of(agentless, again) == "running")
+    failed = agentless.task(once)
+    assert (failed["exit_code"], failed["reason"]) == (255, "the node went down while it ran")
+    assert agentless.task(again)["attempt"] == 2
+    assert following.stdout.readline() == f"{again}-2\n"
+    agentless("kill", again)
+    assert finish(following).code == 0
 
 
 def test_a_program_that_is_not_there_is_said_in_its_log(agentless):

@@ -192,6 +192,8 @@ def test_files_go_into_a_container_and_come_out_of_it(agentless, lab, tmp_path):
     assert done.err == ""
     agentless("cp", f"{task}:/tmp/b", f"{tmp_path}/b")
     assert (tmp_path / "b").read_text() == "hello\n"
+    agentless("cp", f"{task}:in/.", f"{tmp_path}/in/again")
+    assert (tmp_path / "in/again/a").read_text() == "hello\n"
     agentless("kill", task)
     until((tmp_path / "came").exists)
     assert (tmp_path / "came").read_text() == "hello again\n"

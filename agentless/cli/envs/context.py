@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentless.errors import UsageError
+from agentless.model.files.task_files import MOST_LEVELS
 from agentless.rules.images.dockerignore import DOCKERIGNORE, Ignore
 
 CHUNK = 256 * 1024
@@ -56,8 +57,12 @@ def _lines(path: Path) -> list[str]:
 
 
 def _walked(folder: Path, ignore: Ignore, always: set[str]) -> Iterator[tuple[Path, str]]:
-    for here, folders, files in os.walk(folder):
+    for here, folders, files in os.walk(folder, onerror=_refuse):
         inside = Path(here).relative_to(folder)
+        if len(inside.parts) > MOST_LEVELS:
+            raise UsageError(
+                f"{folder} has more than {MOST_LEVELS} folders below each other; leave them out in {DOCKERIGNORE}"
+            )
         kept = []
         for name in sorted(folders):
             path = (inside / name).as_posix()
@@ -72,6 +77,10 @@ def _walked(folder: Path, ignore: Ignore, always: set[str]) -> Iterator[tuple[Pa
             path = (inside / name).as_posix()
             if path in always or not ignore.leaves_out(path):
                 yield Path(here, name), path
+
+
+def _refuse(error: OSError) -> None:
+    raise UsageError(f"{error.filename} cannot be read: {error.strerror}; leave it out in {DOCKERIGNORE}")
 
 
 def _member(path: Path, name: str) -> Iterator[bytes]:

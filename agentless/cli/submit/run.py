@@ -16,6 +16,7 @@ from agentless.cli.submit.submit import check_targets, options_of, post, report,
 from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
 from agentless.errors import UsageError
+from agentless.paths import current_dir
 from agentless.rules.submit.options import Outside, submission
 from agentless.rules.submit.run import in_folder, needs_nothing
 
@@ -50,7 +51,7 @@ def run(context: typer.Context, **given: Any) -> int:
     served = client(context)
     if needs_nothing(options, targets):
         options["gpus"] = int(_has_gpus(served, given["node"]))
-    folder = os.getcwd()
+    folder = current_dir()
     asked = submission(command_of(context), targets, options, Outside(time.time(), os.environ, read_lines, folder))
     asked = in_folder(asked, folder)
     follow = len(asked.sweep) * max(1, len(targets)) == 1

@@ -8,7 +8,6 @@ import re
 import shlex
 import sys
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -27,7 +26,10 @@ from agentless.client.words import local
 from agentless.errors import AgentlessError, UsageError
 from agentless.model.tasks.task_id import first_try
 from agentless.model.text import lines_of
+from agentless.paths import current_dir
 from agentless.rules.submit.options import Options, Outside, Submission, submission
+
+_NAMED = 20  # so many tasks are named after one message
 
 
 def add_to(app: typer.Typer) -> None:
@@ -224,7 +226,7 @@ def submit(
         wait_for=wait_for,
         no_queue=no_queue,
     )
-    outside = Outside(time.time(), os.environ, read_lines, os.getcwd())
+    outside = Outside(time.time(), os.environ, read_lines, current_dir())
     check_targets(context, all_targets)
     asked = submission(command_of(context), all_targets, options, outside)
     if follow and (len(all_targets) > 1 or len(asked.sweep) > 1):
@@ -267,6 +269,24 @@ def post(served: Client, asked: Submission, *, dry_run: bool) -> list[dict[str, 
     return starts
 
 
+def _complain_of(asked: Submission, starts: list[dict[str, Any]]) -> None:
+    """What went wrong, and with which: the ids of tasks that failed, the values of those that were refused."""
+    which: dict[str, list[str]] = {}
+    combinations = [each for each in asked.sweep for _ in asked.targets or ("any",)]
+    for each, start in zip(combinations, starts, strict=True):
+        if message := start["message"]:
+            name = " ".join(f"{key}={value}" for key, value in each.parameters.items())
+            if task := start["task"]:
+                name = "" if task["id"] in message or not start["exit_code"] else f"task {task['id']}"
+            which.setdefault(message, []).append(name)
+    for message, names in which.items():
+        number = [f"{len(names)} tasks"] if len(names) > 1 else []
+        known = [name for name in names if name]
+        more = [f"and {len(known) - _NAMED} more"] if len(known) > _NAMED else []
+        words = ": ".join(number + [", ".join(known[:_NAMED] + more)] * bool(known))
+        complain(f"{message} ({words})" if words else message)
+
+
 def _rehearsed(asked: Submission, starts: list[dict[str, Any]]) -> int:
     """Print what would be run, and where; of a sweep one script and the other commands."""
     commands = [each.argv for each in asked.sweep for _ in asked.targets or ("any",)]
@@ -298,8 +318,7 @@ def report(
 
     That is 3 or 4 only for what was not started. What may run, as where a node has not answered, counts as started.
     """
-    for message, count in Counter(start["message"] for start in starts if start["message"]).items():
-        complain(message + (f" ({count} tasks)" if count > 1 else ""))
+    _complain_of(asked, starts)
     if dry_run:
         return _rehearsed(asked, starts)
     tasks = [start["task"] for start in starts if start["task"]]
@@ -308,27 +327,54 @@ def report(
     code = _worst(start["exit_code"] for start in starts if start["task"] not in started)
     if len(starts) > 1 and started and started[0]["parameters"]:
         return _report_sweep(served, started, code, wait=wait, as_json=as_json)
+    output = _Output(started)
     if not as_json:
         for task in started:
-            _announce(task, wait=wait, follow=follow)
+            with output:
+                _announce(task, wait=wait, follow=follow)
     if follow and started:
-        _follow(served, first_try(started[0]["id"]))
+        with output:
+            _follow(served, first_try(started[0]["id"]))
     if (wait or follow) and started:
         tasks = [_await(served, task) if task in started else task for task in tasks]
         code = code or _worst(own_code(task) for task in tasks)
     if as_json:
-        print_json(tasks)
-    return code
+        with output:
+            print_json(tasks, flush=True)
+    return code or int(output.is_lost)
+
+
+class _Output:
+    """Goes on where what is said on stdout cannot be written, and tells on stderr which tasks there are all the same.
+
+    Who takes that for a failed submit would start them twice.
+    """
+
+    def __init__(self, started: list[dict[str, Any]]) -> None:
+        self.is_lost = False
+        self._started = started
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        if not isinstance(error, OSError) or isinstance(error, BrokenPipeError):
+            return False
+        self.is_lost = True
+        ids = ", ".join(first_try(task["id"]) for task in self._started) or "no task"
+        complain(f"the output cannot be written: {error.strerror}; started: {ids}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
 
 
 def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wait: bool, as_json: bool) -> int:
     """Likewise of a sweep; `code` is the exit code for what was not started, 0: all of it was."""
-    table = sys.stdout
+    table, output = sys.stdout, _Output(tasks)
     if not as_json:
         tell(tasks)
         if not sys.stdout.isatty():  # the ids alone are for it
             for task in tasks:
-                print_line(first_try(task["id"]), flush=True)
+                with output:
+                    print_line(first_try(task["id"]), flush=True)
             table = sys.stderr
     if wait:
         try:
@@ -339,11 +385,12 @@ def _report_sweep(served: Client, tasks: list[dict[str, Any]], code: int, *, wai
         for task in tasks:
             tell_outputs(task, here=False)
     if as_json:
-        print_json(tasks)
+        with output:
+            print_json(tasks, flush=True)
     elif wait:
         with contextlib.redirect_stdout(table):
             show_results(tasks)
-    return code or (worst(tasks) if wait else 0)
+    return code or (worst(tasks) if wait else 0) or int(output.is_lost)
 
 
 def _follow(served: Client, task_id: str) -> None:

@@ -22,6 +22,8 @@ def shell(context: typer.Context, task: TaskArgument) -> int:
     """Open a shell in a running task's container, or run the command after --.
 
     On a terminal if this is one, else with its streams apart, like ssh HOST COMMAND. Its exit code is the command's.
+
+    agentless shell train -- nvidia-smi
     """
     window = standard()
     with client(context).terminal(task, command_of(context), window.size() if window.size else None) as terminal:

@@ -20,7 +20,16 @@ from typing import Any, Self
 from agentless import paths
 from agentless.client.client import Client
 from agentless.errors import ControllerError, UsageError
-from agentless.model.files.task_files import INSTEAD, MAX_BYTES, MAX_FILES, UNFINISHED, Entry, Upload, rows_of
+from agentless.model.files.task_files import (
+    INSTEAD,
+    MAX_BYTES,
+    MAX_FILES,
+    MOST_LEVELS,
+    UNFINISHED,
+    Entry,
+    Upload,
+    rows_of,
+)
 from agentless.rules.files.gitignore import Ignored
 from agentless.rules.submit.options import Submission
 from agentless.stores import private
@@ -73,16 +82,17 @@ def _send(served: Client, upload: Upload, say: Callable[[str], None]) -> str:
 
 def _bodies(top: Path, wanted: Mapping[str, str], entries: Mapping[str, Entry]) -> Iterator[bytes]:
     for content, path in wanted.items():
-        size = entries[path].size
+        size, digest = entries[path].size, hashlib.sha256()
         yield f"{content}{size:016x}".encode()
         try:
             with (top / path if path else top).open("rb") as file:
                 while size and (data := file.read(min(size, _PIECE))):
                     size -= len(data)
+                    digest.update(data)
                     yield data
         except OSError as error:
             raise UsageError(f"{top / path} cannot be read: {error.strerror}") from None
-        if size:
+        if size or digest.hexdigest() != content:
             raise UsageError(f"{top / path} changed while it was read; submit it again")
 
 
@@ -106,6 +116,8 @@ def scan(top: Path, known: _Known) -> Scan:
 
 def _folder(top: Path, below: str, prefix: str, ignored: Ignored, found: Scan, known: _Known) -> None:
     """All of a folder; `below` is its path from `top` on, and `prefix` the path of `top` for the rules."""
+    if below.count("/") >= MOST_LEVELS:
+        raise UsageError(f"--upload {top}: there are more than {MOST_LEVELS} folders below each other in it; {INSTEAD}")
     here = top / below
     ignored = _with_rules(ignored, here, prefix + below + "/" * bool(below))
     with os.scandir(here) as listing:

@@ -28,6 +28,7 @@ from agentless.model.images.env import (
 )
 from agentless.model.images.transfer import Progress, Sent, Via
 from agentless.model.nodes.node import unreachable
+from agentless.model.text import both_ends
 from agentless.rules.images.envs import next_number, version_named
 
 
@@ -142,7 +143,7 @@ class Moves:
                 if fd == 1:
                     yield 1, data
                 else:
-                    said = (said + data)[-4000:]
+                    said = both_ends(said, data)
         if stream.exit_code != 0:
             words = said.decode("utf-8", "replace")
             raise RuntimeFailed(f"{link.node.name}: {envs_of(link).complaint(words)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from agentless.controller.envs.envs import Envs, Tell, envs_of
@@ -9,6 +10,8 @@ from agentless.controller.envs.moves import Moves
 from agentless.controller.nodes.connection import Link
 from agentless.errors import AgentlessError, Refused
 from agentless.model.images.env import EnvRef, Sight, check_name
+from agentless.model.tasks.claim import claim_of
+from agentless.model.tasks.task_id import is_task_id
 from agentless.rules.images.envs import assumed_words, env_named, prunable
 
 
@@ -62,7 +65,8 @@ class Tidy:
         if result.ok or "no such image" in result.err.lower():
             removed.append({"node": link.node.name, "what": image})
         else:
-            stays.append({"node": link.node.name, "what": image, "why": envs_of(link).complaint(result.err)})
+            why = _ended_in_it(link, result.err) or envs_of(link).complaint(result.err)
+            stays.append({"node": link.node.name, "what": image, "why": why})
 
     async def prune(self, by: str, *, dry_run: bool) -> dict[str, Any]:
         """Remove versions before the current one that nobody needs, and what was left of what broke off."""
@@ -94,3 +98,13 @@ class Tidy:
             await envs.look_at(*envs.online())
             envs.publish("", "pruned", f"{len(removed)} images and containers, by {by}")
         return {"removed": removed, "stays": stays, "dry_run": dry_run}
+
+
+def _ended_in_it(link: Link, words: str) -> str:
+    """Which task's container, kept since its end, keeps an image by these words of the engine; empty if none does."""
+    named = re.search("container ([0-9a-f]{12})", words)
+    claims = [claim_of(each) for each in link.containers if named and each.id.startswith(named[1])]
+    tasks = [claim.task for claim in claims if claim and is_task_id(claim.task)]
+    return (
+        f"the container of task {tasks[0]} is made of it; remove that first: agentless rm {tasks[0]}" if tasks else ""
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from agentless.formats.tar import BadArchive, Fed, Tar
 from agentless.model.command import Command
 from agentless.model.files.location import Kind, Way, split
 from agentless.model.nodes.node import unreachable
-from agentless.model.text import shown
+from agentless.model.text import both_ends, shown
 from agentless.remote.node_files import NodeFiles
 from agentless.remote.session import Pipe
 
@@ -63,9 +64,8 @@ class Files:
         if container is not None:
             if way == "rsync":
                 raise UsageError("there is no rsync in a container; copy by a tar stream")
-            return link.runtime.files.copy(
-                container, path if way == "send" else _inner_folder(path), into=way == "receive"
-            )
+            inner = _outer(path) if way == "send" else _inner_folder(path)
+            return link.runtime.files.copy(container, inner, into=way == "receive")
         if way == "rsync":
             return self._files.rsync(path, arguments, is_folder=is_folder)
         if way == "send":
@@ -102,10 +102,10 @@ class Files:
 
     async def _first_member(self, link: Link, container: str, path: str) -> tuple[Kind | None, str]:
         words, first = b"", Fed(Tar().next())
-        async with link.session.stream(link.runtime.files.copy(container, path, into=False)) as stream:
+        async with link.session.stream(link.runtime.files.copy(container, _outer(path), into=False)) as stream:
             async for fd, data in stream:
                 if fd == 2:
-                    words = (words + data)[-2000:]
+                    words = both_ends(words, data)
                     continue
                 try:
                     first.feed(data)
@@ -117,6 +117,14 @@ class Files:
                     member = first.end()
                     return _KINDS.get(member.kind, "file") if member else None, ""
         return None, words.decode("utf-8", "replace")
+
+
+def _outer(path: str) -> str:
+    """A path in a container without `/.` at its end, for which each engine has other names in the stream.
+
+    Links are followed in any case, so it means the same.
+    """
+    return re.sub(r"(/+\.)+/*$", "", path) or "/."
 
 
 def _inner_folder(path: str) -> str:

@@ -23,6 +23,7 @@ from agentless.formats.tar import CHUNK, Fed
 from agentless.model.files.task_files import UNFINISHED, Output, Upload, within
 from agentless.model.tasks.task import Ended, Task
 from agentless.model.tasks.task_id import first_try, next_try
+from agentless.model.text import both_ends
 from agentless.model.units import format_size
 from agentless.model.view import OutputView
 from agentless.remote.session import Stream
@@ -37,7 +38,6 @@ _WORTH = 1 << 18
 _GZIP = b"\x1f\x8b"
 STALL = 300.0
 """Seconds without a byte after which a copy out of a container is given up, to be tried again."""
-_SAID = 4000
 _NAMED = 3
 """Tasks that are named as those that are waited for."""
 
@@ -214,6 +214,10 @@ class Outputs:
             return await self._fetched(link, task, output, uploads, may_be_large)
         except Unusable as error:
             return Brought(False, str(error))
+        except UnicodeEncodeError:
+            return Brought(
+                False, f"{output.local} cannot be named in the locale of the controller; start it with LC_ALL=C.UTF-8"
+            )
         except OSError as error:
             named = isinstance(error.filename, str) and os.path.isabs(error.filename)
             where = error.filename if named else output.local
@@ -223,16 +227,19 @@ class Outputs:
         self, link: Link, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
     ) -> Brought:
         files, container = link.runtime.files, task.container_ref
-        result = await link.run(files.folder(container))
-        if not result.ok:
-            if files.says_missing(result.err):
-                return Brought(False, "its container was removed before it was brought")
+        folder, gone = task.spec.workdir or "/", "its container was removed before it was brought"
+        if not (posixpath.isabs(output.path) or task.spec.workdir):
+            result = await link.run(files.folder(container))
+            if not result.ok and files.says_missing(result.err):
+                return Brought(False, gone)
             link.runtime.check(result)
-        folder = result.out.strip() or "/"
+            folder = result.out.strip() or "/"
         path = within(folder, output.path)
         pieces: tuple[str, ...] = (".",)
         if output.changed:
             result = await link.run(files.changes(container))
+            if not result.ok and files.says_missing(result.err):
+                return Brought(False, gone)
             link.runtime.check(result)
             pieces = changed_paths(result.out, path)
         with _room(output, task.id) as room:
@@ -248,7 +255,7 @@ class Outputs:
                 if arrival is not None:
                     arrivals.append(arrival)
                 elif not output.changed:  # else somebody has removed it meanwhile
-                    return Brought(False, f"there is no {path} in its container")
+                    return Brought(False, self._lost(task) or f"there is no {path} in its container")
             found = await in_thread(self._arrive, room / "new", output, path, task.id, self._known(uploads), arrivals)
         return Brought(True, found.words, found.files, found.bytes)
 
@@ -305,7 +312,7 @@ class Outputs:
             async with link.stream(command, own=True) as stream:
                 async for fd, data in _steadily(stream, link.node.name):
                     if fd == 2:
-                        words = (words + data)[-_SAID:]
+                        words = both_ends(words, data)
                         continue
                     self._coming[task.id].bytes += len(data)
                     if self._coming[task.id].bytes >= LARGE and task.id not in self.large:

@@ -20,8 +20,10 @@ from agentless.errors import AgentlessError, ImageMissing, Refused, RuntimeFaile
 from agentless.model.files.files_image import FilesImage, parse_helpers, parse_listing
 from agentless.model.files.task_files import Entry, Prepared
 from agentless.model.images.image import ImageDefaults
+from agentless.model.nodes.cluster import Observation
 from agentless.model.tasks.spec import LOCAL_TEMP
 from agentless.model.tasks.task import Task
+from agentless.model.text import both_ends
 from agentless.model.units import format_size
 from agentless.ports import Shell
 from agentless.rules.files.task_files import (
@@ -50,6 +52,8 @@ HELPER_KEPT = 24 * 3600.0
 """Seconds after which a container that an image was to be made of is none any more that somebody is at work on."""
 TIDY_EVERY = 3600.0
 BEGIN_WITHIN = 60.0
+BEFORE_TASKS = 3.0
+"""Seconds by which uploaded files are older than their upload."""
 TELL_EVERY = 3.0
 """Seconds between two words about how far an upload is."""
 _PIECE = 1 << 20
@@ -210,7 +214,7 @@ class Uploads:
         async with link.session.dialogue(script) as shell:
             words = await _begun(shell, mark, link)
             if words is None:
-                stream = packed(tree, owner, self.store.content, int(self._core.clock.now()))
+                stream = packed(tree, owner, self.store.content, upload_time(self._core.clock.now(), link.observation))
                 while data := await asyncio.to_thread(next, stream, b""):
                     await shell.write(data if sent else b"\n" + data)
                     sent += len(data)
@@ -220,7 +224,7 @@ class Uploads:
                 await shell.write_eof()
                 words = b""
             while chunk := await shell.read():
-                words = (words + chunk[1])[-4000:]
+                words = both_ends(words, chunk[1])
             if await shell.wait() != 0:
                 raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(words.decode('utf-8', 'replace'))}")
         tell(f"uploaded {what} {where}: {format_size(sent)} sent")
@@ -279,6 +283,14 @@ async def _begun(shell: Shell, mark: str, link: Link) -> bytes | None:
     except TimeoutError:
         raise Timeout(f"{link.node.name} made no container for the files within {BEGIN_WITHIN:g} s") from None
     return None
+
+
+def upload_time(now: float, observation: Observation) -> int:
+    """The time that uploaded files get: by the node's clock, and before anything that a task can write.
+
+    `docker diff` passes over a changed file whose size and second are the same.
+    """
+    return int(now + (observation.engine.clock if observation.engine else 0.0) - BEFORE_TASKS)
 
 
 def packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ import re
 from agentless.controller.images.layer_spool import CHUNK, Depot
 from agentless.errors import Timeout
 from agentless.model.images.image import Image
+from agentless.model.text import both_ends
 from agentless.remote.session import Stream
 from agentless.rules.images import compressed, layers
 
@@ -58,7 +59,7 @@ class _Output:
             self._patience = SILENCE
             if fd == 1:
                 return data
-            self._err = (self._err + data)[-4000:]
+            self._err = both_ends(self._err, data)
 
 
 class _Reader:

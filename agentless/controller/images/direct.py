@@ -16,6 +16,7 @@ from agentless.errors import AgentlessError, Refused, RuntimeFailed, Timeout, To
 from agentless.model.command import ANSWER, Command, Result
 from agentless.model.images.image import short
 from agentless.model.images.transfer import Progress, Sent
+from agentless.model.text import both_ends
 from agentless.remote.session import Stream
 from agentless.rules.images import layers
 
@@ -120,7 +121,7 @@ async def _read(stream: Stream) -> tuple[list[str], str]:
     try:
         async with asyncio.timeout(WITHIN):
             async for fd, data in stream:
-                out, err = (out + data, err) if fd == 1 else (out, (err + data)[-4000:])
+                out, err = (out + data, err) if fd == 1 else (out, both_ends(err, data))
                 if len(out) > ANSWER:
                     raise TooMuch(f"the node said more than {ANSWER >> 20} MiB about the image; it was given up")
     except TimeoutError:

@@ -18,6 +18,7 @@ from agentless.errors import (
     NodeBroken,
     NoSession,
     RuntimeFailed,
+    Timeout,
     TooMuch,
     Unreachable,
 )
@@ -28,11 +29,13 @@ from agentless.model.nodes.node import Breakdown, EngineFacts, NodeConfig, unrea
 from agentless.model.tasks.claim import claim_of
 from agentless.model.tasks.container import Container, is_container_id
 from agentless.model.tasks.task import Task
+from agentless.model.text import both_ends
 from agentless.ports import Clock, ContainerEngine, Engine, HostEngine, Probe
 from agentless.remote import host_facts
 from agentless.remote.session import Allowance, Session, Stream, backoff
 from agentless.rules.nodes import breakdown, container_limits
 from agentless.rules.nodes.exclusion import recognised
+from agentless.rules.nodes.twins import Boot, boot_of
 
 SAMPLE_EVERY = 2.0
 """Seconds between two samples of a node."""
@@ -46,6 +49,11 @@ RESTS = 5
 """So many times as long as such a look took it is left alone: one that says a lot, or slowly, is not asked for ever."""
 INSPECTED = 200
 """Containers that the engine is asked about at once."""
+DESCRIBED_WITHIN = 30.0
+"""Seconds that it gets to describe them."""
+STARTS_WITHIN = 5.0
+"""Seconds that the engine gets to describe containers which it may be starting: it does when their start is over, and a
+driver that hangs can keep it from that for ever."""
 OVERLAP = 5.0
 """Seconds before the last full look from which on events are asked for: none may fall between the two."""
 REJECTED_RETRY = 60.0
@@ -100,13 +108,15 @@ class Sighting:
     """The containers of ours that a node named. `asked_at` is when the question left (Unix seconds).
 
     `only` is the task whose container was asked for, None when it was all of them: the absence of others says nothing.
-    Nor does that of what runs without a container when `blind`: systemd did not answer.
+    Nor does that of what runs without a container when `blind`: systemd did not answer. `about` are the ids of the
+    containers that were asked for, None when it was whatever the task has: of another one its absence says nothing.
     """
 
     containers: tuple[Container, ...]
     asked_at: float
     only: str | None = None
     blind: bool = False
+    about: Collection[str] | None = None
 
 
 class Link:
@@ -144,6 +154,8 @@ class Link:
         self._named: Mapping[str, float] = {}
         self._ended: set[str] = set()
         self._refreshed_at = 0.0
+        self.booted_at: float | None = None
+        self._boot: Boot | None = None
         self._wake = asyncio.Event()
         self._asking = asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
@@ -222,11 +234,11 @@ class Link:
             async with asyncio.timeout(within):
                 await self.answered.wait()
 
-    async def run(self, command: Command) -> Result:
-        """Run a short command on the node; raises NoAnswer."""
+    async def run(self, command: Command, heard: Callable[[bytes], None] | None = None) -> Result:
+        """Run a short command on the node; raises NoAnswer. `heard` is as in `Session.run`."""
         if not self.online:
             raise Unreachable(unreachable(self.node.name, self.observation.error))
-        return await self.session.run(command)
+        return await self.session.run(command, heard)
 
     def stream(self, command: Command, *, own: bool = False) -> contextlib.AbstractAsyncContextManager[Stream]:
         """Run a command whose output is wanted as it comes; `own`: it may have a session kept for the controller."""
@@ -236,15 +248,19 @@ class Link:
         """Likewise, for all who ask for the same; see `SharedStreams.stream`."""
         return self._shared.stream(command, tail)
 
-    async def pull(self, image: str) -> None:
-        """Have the node fetch a plain image; raises RuntimeFailed or NoAnswer."""
+    async def pull(self, image: str, *, missing: bool = True) -> None:
+        """Have the node fetch a plain image, which may be there if not `missing`; raises RuntimeFailed or NoAnswer."""
         said = b""
         async with self.stream(self.runtime.images.pull(image)) as stream:
             async for _, data in stream:
-                said = (said + data)[-4000:]
+                said = both_ends(said, data)
         if stream.exit_code != 0:
             why = self.runtime.complaint(said.decode("utf-8", "replace"))
-            raise RuntimeFailed(f"image {image} is not on {self.node.name} and cannot be pulled: {why}")
+            name = self.node.name
+            what = (
+                f"is not on {name} and cannot be pulled" if missing else f"cannot be pulled on {name} (--pull always)"
+            )
+            raise RuntimeFailed(f"image {image} {what}: {why}")
 
     def failed(self, task: Task, error: NodeBroken) -> None:
         """A launch of this task has failed here for a reason of the node: from now on it is degraded."""
@@ -314,16 +330,19 @@ class Link:
             if seen.sampled_at is None or seen.sampled_at <= asked:
                 # Else a driver that hung has kept this answer for so long that there is a newer one.
                 seen = replace(seen, sample=self._recognised(answer), sampled_at=self._clock.now())
-            self._observe(
-                replace(
-                    seen,
-                    error=None,
-                    host=host_facts.parse(answer),
-                    engine=engine,
-                    topology=self._probe.parse_topology(answer) or seen.topology,
-                    faults=self._probe.parse_faults(answer),
-                )
+            seen = replace(
+                seen,
+                error=None,
+                host=host_facts.parse(answer),
+                engine=engine,
+                topology=self._probe.parse_topology(answer) or seen.topology,
+                faults=self._probe.parse_faults(answer),
             )
+            if boot := boot_of(seen):
+                if self._boot and boot.follows(self._boot):
+                    self.booted_at = asked
+                self._boot = boot
+            self._observe(seen)
             if engine.containers is not None:
                 if seen.broken and seen.broken.fault == "engine":
                     self._set_broken(None)
@@ -337,16 +356,31 @@ class Link:
             return engine
         known = {c.id: c for c in self.containers if self.runtime.has_ended_so(c, engine.listed.get(c.id, ""))}
         found = list(known.values())
+        asked = [each for each in engine.listed if each not in known]
+        starting = {each for each in asked if engine.listed[each].startswith("Created")}
         try:
-            async for more in self._described([each for each in engine.listed if each not in known], engine.clock):
+            async for more in self._described([each for each in asked if each not in starting], engine.clock):
                 found += more
                 if problem := container_limits.excess(found):
                     return replace(engine, error=problem)
+            found += await self._starting([each for each in asked if each in starting], engine.clock)
+            if problem := container_limits.excess(found):
+                return replace(engine, error=problem)
         except RuntimeFailed as error:
             return replace(engine, error=str(error))
         return replace(engine, containers=tuple(found), error=engine.error or container_limits.endless(found))
 
-    async def _described(self, containers: Sequence[str], clock: float) -> AsyncIterator[tuple[Container, ...]]:
+    async def _starting(self, containers: Sequence[str], clock: float) -> tuple[Container, ...]:
+        """Likewise those that it may be starting; when it does not say what they are, what is known of them."""
+        try:
+            described = self._described(containers, clock, within=STARTS_WITHIN)
+            return tuple([each async for more in described for each in more])
+        except Timeout:
+            return tuple(container for container in self.containers if container.id in containers)
+
+    async def _described(
+        self, containers: Sequence[str], clock: float, within: float = DESCRIBED_WITHIN
+    ) -> AsyncIterator[tuple[Container, ...]]:
         """What the engine knows of them, of some at a time; of fewer where that is more than an answer may be.
 
         Raises RuntimeFailed with the engine's complaint.
@@ -355,7 +389,7 @@ class Link:
         while waiting:
             some = waiting.pop()
             try:
-                result = await self.session.run(self.runtime.inspect(some))
+                result = await self.session.run(replace(self.runtime.inspect(some), timeout=within))
             except TooMuch:
                 if len(some) == 1:
                     raise
@@ -561,7 +595,7 @@ class Link:
                 if problem := container_limits.excess((*self.containers, *these)):
                     raise RuntimeFailed(f"{self.node.name}: {problem}")
                 self._remember(task, these)
-                self._on_sighting(self, Sighting(these, asked, task))
+                self._on_sighting(self, Sighting(these, asked, task, about=ids))
 
     async def _refreshes(self) -> None:
         while True:

@@ -292,10 +292,10 @@ class Core(Ledger):
             for task in self.on_node(link.node.name):
                 if sighting.only in (None, task.id) and task.id not in self.launching:
                     container = container_of(task, sighting.containers)
-                    unseen = sighting.blind and task.spec.on_node_itself
+                    unseen = (sighting.blind and task.spec.on_node_itself) or _is_another(task, sighting)
                     if container is not None or not (unseen or _is_newer(task, sighting)):
                         with guarded_item(f"task {task.id}"):
-                            self._settle(task, container)
+                            self._settle(task, container, link.booted_at)
             for container in sighting.containers:
                 with guarded_item(f"{link.node.name}: container {container.short_id}"):
                     self._take_in(link.node.name, container)
@@ -369,8 +369,8 @@ class Core(Ledger):
             why = link.observation.error or "it does not answer"
             self.apply(task.id, LostContact(why), f"no answer for {LOST_AFTER:.0f} s")
 
-    def _settle(self, task: Task, container: Container | None) -> None:
-        for event in reconcile(task, container, self.clock.now()):
+    def _settle(self, task: Task, container: Container | None, booted_at: float | None = None) -> None:
+        for event in reconcile(task, container, self.clock.now(), booted_at):
             task = self.apply(task.id, event, _seen(task.node or "", event))
         unanswered = isinstance(task.status, (Assigning, Lost)) and not task.container
         unstarted = container is None or container.state == "created"
@@ -386,9 +386,14 @@ def _seen(node: str, event: Event) -> str:
         case Restarted():
             return f"{node}: somebody started it again"
         case Vanished():
-            return f"{node}: its container is gone"
+            return f"{node}: its container or service is gone"
         case _:
             return f"seen on {node}"
+
+
+def _is_another(task: Task, sighting: Sighting) -> bool:
+    # Others with its label were asked for. Of one that has just been started the link may not have heard yet.
+    return sighting.about is not None and task.container is not None and task.container not in sighting.about
 
 
 def _is_newer(task: Task, sighting: Sighting) -> bool:

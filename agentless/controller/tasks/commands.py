@@ -21,6 +21,7 @@ from agentless.model.tasks.log_query import LogQuery, Place, Position
 from agentless.model.tasks.task import Assigning, Ended, Paused, Pending, Running, Scheduled, StopKind, Task
 from agentless.model.tasks.task_id import first_try, next_try, numbered
 from agentless.model.terminal import POSITION
+from agentless.model.text import both_ends
 from agentless.model.view import ScriptView, TaskView
 from agentless.ports import Reading
 from agentless.rules.nodes.cgroup_limits import in_words
@@ -174,7 +175,10 @@ class Actions:
         if task.live:
             if task.placement and task.node not in self._core.links:
                 return self._forget(task, f"{self._cause('rm --force', by)}; {task.node} is not in the inventory")
-            await self._ask(task, "kill", None, by)
+            try:
+                await self._ask(task, "kill", None, by)
+            except Unreachable as error:
+                raise Unreachable(f"{error}; then remove it: agentless rm {task.id}") from None
             task = self._core.task(task.id)
         if isinstance(task.status, Ended) and task.status.container and task.node in self._core.links:
             link = self._link(task)
@@ -225,7 +229,8 @@ class Actions:
         of a `resumable` one (POSITION, text) how far it has come, empty where one has to begin again.
         """
         task = self._core.task(query.position.task) if query.position else self._core.find(reference)
-        async for frame in self._log(task, query):
+        is_one_try = not query.follow or reference == numbered(task.id)
+        async for frame in self._log_of_try(task, query, is_one_try=is_one_try):
             yield frame
         while query.follow and reference != numbered(task.id) and task.attempt <= task.spec.terms.retries:
             await self._until_over(partial(self._core.task, task.id), None)
@@ -235,8 +240,20 @@ class Actions:
             if task.container:
                 yield 3, f"try {task.attempt} of {task.spec.terms.retries + 1}, task {task.id}".encode()
                 again = LogQuery(follow=True, timestamps=query.timestamps, resumable=query.resumable)
-                async for frame in self._log(task, again):
+                async for frame in self._log_of_try(task, again, is_one_try=False):
                     yield frame
+
+    async def _log_of_try(self, task: Task, query: LogQuery, *, is_one_try: bool) -> AsyncIterator[Frame]:
+        """The log of one try. That it cannot be had is the end, unless there is a next try, as after a reboot."""
+        try:
+            async for frame in self._log(task, query):
+                yield frame
+        except RuntimeFailed as error:
+            if not is_one_try:
+                await self._until_over(partial(self._core.task, task.id), END_WITHIN)
+            if is_one_try or not self._core.knows(next_try(task.id)):
+                raise
+            yield 3, str(error).encode()
 
     async def _log(self, task: Task, query: LogQuery) -> AsyncIterator[Frame]:
         """The log of one try. Who follows it waits for a session, however long: the task goes on meanwhile."""
@@ -285,7 +302,7 @@ class Actions:
                 yield POSITION, self._begin(link, task, query, reading)
             async for fd, data in stream:
                 if fd == 2:
-                    words = (words + data)[-2000:]
+                    words = both_ends(words, data)
                 for frame in reading(fd, data):
                     came = True
                     for each in count(frame, reading.place):

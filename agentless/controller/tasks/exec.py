@@ -12,6 +12,7 @@ from agentless.controller.nodes.connection import Link
 from agentless.controller.nodes.registry import Core
 from agentless.errors import Refused, RuntimeFailed, Timeout, TooMuch, Unreachable
 from agentless.model.command import escaped
+from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.task import Running
 from agentless.model.terminal import Size
 from agentless.ports import Reading, Shell, Terminal
@@ -106,7 +107,7 @@ async def started(link: Link, container: str, command: Sequence[str], size: Size
     """A program that has begun in this container."""
     await link.ready()
     if not link.online:
-        raise Unreachable(f"{link.node.name} cannot be reached: {link.observation.error}")
+        raise Unreachable(unreachable(link.node.name, link.observation.error))
     mark = secrets.token_hex(16)
     commands, typed = link.runtime.terminal, size is not None
     script, reading = commands.shell(container, command, mark, terminal=typed), commands.reading(terminal=typed)

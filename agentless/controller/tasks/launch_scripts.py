@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentless.controller.nodes.connection import Link
+from agentless.errors import Refused
 from agentless.model.command import Command, Result
 from agentless.model.tasks.launch import Launch
 from agentless.ports import Engine
@@ -15,6 +16,11 @@ PACE = 0.05
 """Seconds between two launch scripts of one node: those that come meanwhile are one. The first goes at once."""
 SCRIPTS = 2
 """Launch scripts that are under way on one node at most. Each occupies one of the shells of its session."""
+WAIT = 30.0
+"""Seconds without an answer after which nobody waits for a turn any more: a start that hangs keeps its script busy.
+
+A script that waits for the node's lock has answered by then."""
+_STUCK = "{}: launches before this one have not been answered for {:g} s; see what keeps containers there from starting"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,9 +46,10 @@ class Launches:
         self._waiting: list[_Wanted] = []
         self._sending: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[None]] = set()
+        self._answered = asyncio.Event()
 
     async def run(self, link: Link, runtime: Engine, launch: Launch) -> Result:
-        """The answer to a launch. Raises NoAnswer, or what is wrong with the launch itself."""
+        """The answer to a launch. Raises NoAnswer, Refused, or what is wrong with the launch itself."""
         alone = runtime.launches([launch])  # here, since what is wrong with it concerns no other
         wanted = _Wanted(link, runtime, launch, alone, asyncio.get_running_loop().create_future())
         self._waiting.append(wanted)
@@ -52,23 +59,48 @@ class Launches:
 
     async def _send(self) -> None:
         while self._waiting:
-            while len(self._under_way) >= SCRIPTS:
-                await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+            if len(self._under_way) >= SCRIPTS:
+                await self._turn()
+                continue
             first = self._waiting[0]
             some = [each for each in self._waiting if each.goes_with(first)][: first.runtime.at_once]
             self._waiting = [each for each in self._waiting if each not in some]
             script = asyncio.create_task(self._run(some))
             self._under_way.add(script)
-            script.add_done_callback(self._under_way.discard)
+            script.add_done_callback(self._ended)
             await asyncio.sleep(PACE)
         self._sending = None
 
+    def _ended(self, script: asyncio.Task[None]) -> None:
+        self._under_way.discard(script)
+        self._answered.set()
+
+    async def _turn(self) -> None:
+        """Wait for an answer, or refuse those that wait: nothing of them has been sent."""
+        self._answered.clear()
+        try:
+            async with asyncio.timeout(WAIT):
+                await self._answered.wait()
+        except TimeoutError:
+            stuck, self._waiting = self._waiting, []
+            for each in stuck:
+                if not each.answer.done():
+                    each.answer.set_exception(Refused(_STUCK.format(each.link.node.name, WAIT)))
+
     async def _run(self, some: Sequence[_Wanted]) -> None:
         first, answers = some[0], [each.answer for each in some]
+
+        def heard(out: bytes) -> None:
+            """Each has its answer as soon as it is there: what another one starts may hang."""
+            for at, result in first.runtime.answered(len(some), out).items():
+                if not answers[at].done():
+                    answers[at].set_result(result)
+                    self._answered.set()
+
         try:
             launches = [each.launch for each in some]
             command = first.alone if len(some) == 1 else first.runtime.launches(launches)
-            results = first.runtime.answers(len(some), await first.link.run(command))
+            results = first.runtime.answers(len(some), await first.link.run(command, heard))
         except Exception as error:  # noqa: BLE001 - raised where the answers are waited for
             for answer in answers:
                 if not answer.done():

@@ -154,7 +154,7 @@ class Launcher:
         try:
             link = core.link(task.node or "")
             if task.spec.pull == "always":
-                await self._pull(link, task)
+                await self._pull(link, task, missing=False)
             try:
                 container = await self._try(link, task)
             except FilesMissing:
@@ -228,7 +228,7 @@ class Launcher:
         elif spec.pull == "never":
             raise RuntimeFailed(f"image {spec.image} is not on {link.node.name}, and --pull never forbids to fetch it")
         else:
-            await self._pull(link, task)
+            await self._pull(link, task, missing=True)
 
     async def _bring(self, link: Link, task: Task, ref: EnvRef, image: str) -> None:
         told = 0.0
@@ -254,12 +254,14 @@ class Launcher:
             words = f"{ref} came to {link.node.name}: {format_size(sent.sent)} in {sent.seconds:.1f} s"
             self._settle(task.id, Step(words), f"sent from {sent.how}" if sent.how == "shared" else "sent")
 
-    async def _pull(self, link: Link, task: Task) -> None:
+    async def _pull(self, link: Link, task: Task, *, missing: bool) -> None:
         image = task.spec.image or ""
         if is_ours(image):
             return
-        self._settle(task.id, Step(f"pulling {image}"), f"image not on {link.node.name}")
-        await self._unless_stopped(task, link.pull(image))
+        self._settle(
+            task.id, Step(f"pulling {image}"), f"image not on {link.node.name}" if missing else "--pull always"
+        )
+        await self._unless_stopped(task, link.pull(image, missing=missing))
 
     async def _unless_stopped(self, task: Task, work: Coroutine[Any, Any, _T]) -> _T:
         """What the work gives; raises RuntimeFailed, and ends it, as soon as somebody wants the task to end."""

@@ -23,6 +23,7 @@ from agentless.model.tasks.container import Container
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.task import Task
+from agentless.model.text import both_ends
 from agentless.rules.tasks.retention import LARGE_AT_ONCE, Chores, chores, cut_note, fetched_now, split_tail
 from agentless.stores.files.logs import LogStore, LogWriter
 
@@ -264,7 +265,7 @@ class Keeper:
                 if log.full:
                     return
                 if fd == 2:
-                    words = (words + data)[-2000:]
+                    words = both_ends(words, data)
         if stream.exit_code != 0:
             raise RuntimeFailed(runtime.complaint(words.decode("utf-8", "replace")))
 

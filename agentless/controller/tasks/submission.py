@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -36,6 +37,7 @@ SUBMITTED = 10_000
 
 
 _Why = TypeVar("_Why")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +287,12 @@ class Intake:
         except AgentlessError as error:
             words = f"task {task.id} may run all the same: agentless ps shows it"
             return StartView(target, core.view(core.tasks.get(task.id, task)), error.exit_code, f"{error}; {words}")
+        except Exception as error:  # noqa: BLE001 - who is not told of the task would start it twice
+            _log.exception("task %s: launching it failed in an unforeseen way", task.id)
+            words = (
+                f"agentless failed while it started task {task.id} ({error!r}), which may run: agentless ps shows it"
+            )
+            return StartView(target, core.view(core.tasks.get(task.id, task)), 1, words)
         return self._begun(task)
 
     def _begun(self, task: Task) -> StartView:

@@ -47,7 +47,8 @@ _LISTING = "{{.ID}} {{.Status}}"
 _LISTED = re.compile("[0-9a-f]{64} ")
 _AFTER_START = re.compile(r"Error: failed to start containers: [0-9a-f]{64}\s*")
 """What `docker start` says after the cause."""
-_ANSWER = re.compile(r"^([1-9][0-9]{0,3})([|=])(.*)$", re.MULTILINE)
+_DETACH = frozenset({"-d", "--detach", "--detach=true"})
+_ANSWER = re.compile(rb"^([1-9][0-9]{0,3})([|=])(.*)$", re.MULTILINE)
 
 
 class DockerEngine:
@@ -244,8 +245,8 @@ class DockerEngine:
             "state_format": self._dialect.formats.state,
             "many": len(wanted) > 1,
             "clear": self._dialect.template("docker-clear.sh.j2"),
-            "begin": self._dialect.template("docker-begin.sh.j2"),
         }
+        begin = self._dialect.template("docker-begin.sh.j2")
         gpus = dict.fromkeys(uuid for each in wanted for uuid in each.placement.claimed)
         script = self._renderer.script(
             "docker-launch.sh.j2",
@@ -258,7 +259,8 @@ class DockerEngine:
             makes_volumes=self._dialect.makes_volumes,
             image_format=_ID,
             launches=creations,
-            start=self._renderer.script("docker-start.sh.j2", docker=self._docker, **engine),
+            secrets=sorted(secrets),
+            start=self._renderer.script("docker-start.sh.j2", docker=self._docker, begin=begin, **engine),
             **engine,
         )
         return Command(script, secrets=dict(secrets), timeout=launch_script.WITHIN)
@@ -317,29 +319,31 @@ class DockerEngine:
             image=prepared.image if prepared else spec.image,
             command=spec.command,
         )
-        if create[len(docker)] == "run" and "--detach" in create:
-            # An own template of before, when what it says was run at once.
-            create[len(docker)] = "create"
-            create.remove("--detach")
-        return create
+        return [*docker, *_not_started(create[len(docker) :], len(spec.command))]
 
     def answers(self, count: int, result: Result) -> list[Result]:
         """The answers to so many launches in one script, each as if it had been alone."""
-        if count == 1:
-            return [result]
-        words: list[list[str]] = [[] for _ in range(count)]
-        codes: dict[int, int] = {}
-        for number, kind, rest in _ANSWER.findall(result.out):
-            at = int(number) - 1
-            if at < count and kind == "|":
-                words[at].append(rest)
-            elif at < count and rest.isdecimal():
-                codes[at] = int(rest[:3])
-        if not codes:
+        answered = self.answered(count, result.stdout)
+        if not answered:
             return [result] * count
-        texts = ["\n".join(lines).encode() for lines in words]
         # One that says nothing any more, after others have answered, has broken off.
-        return [Result(codes.get(at, launch_script.UNCLEAR), text, text) for at, text in enumerate(texts)]
+        return [answered.get(at, Result(launch_script.UNCLEAR)) for at in range(count)]
+
+    def answered(self, count: int, out: bytes) -> dict[int, Result]:
+        """Those that are whole already in what the script has said so far, by their places."""
+        if count == 1:
+            return {}
+        words: list[list[bytes]] = [[] for _ in range(count)]
+        found: dict[int, Result] = {}
+        # What follows the last newline is a line that was cut off.
+        for number, kind, rest in _ANSWER.findall(out[: out.rfind(b"\n") + 1]):
+            at = int(number) - 1
+            if at < count and kind == b"|":
+                words[at].append(rest)
+            elif at < count and rest.isdigit():
+                text = b"\n".join(words[at])
+                found[at] = Result(int(rest[:3]), text, text)
+        return found
 
     def parse_launch(self, task: Task, result: Result) -> str:
         """The id of the started container.
@@ -432,3 +436,16 @@ class DockerEngine:
         return Command(
             self._renderer.script(self._dialect.template(template), **{"docker": self._docker, **values}) + "\n"
         )
+
+
+def _not_started(words: list[str], command: int) -> list[str]:
+    """The words that create a container; an own template of before has those that run it at once.
+
+    Run, it would be started under the lock, and a short one again after its end. `command` words at the end are the
+    task's.
+    """
+    end = len(words) - command
+    verb = next((at for at, word in enumerate(words[:end]) if word in ("create", "run")), None)
+    if verb is None or words[verb] == "create":
+        return words
+    return [*words[:verb], "create", *(word for word in words[verb + 1 : end] if word not in _DETACH), *words[end:]]

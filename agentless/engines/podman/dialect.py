@@ -22,13 +22,11 @@ from agentless.engines.podman.complaints import HIDDEN, blame, explain
 from agentless.engines.times import ahead, seconds
 from agentless.model.nodes.node import Control, EngineFacts
 from agentless.model.tasks.claim import TASK
-from agentless.model.tasks.container import Container, ContainerState
+from agentless.model.tasks.container import DOWN, WENT_DOWN, Container, ContainerState
 from agentless.model.tasks.task import Placement, Task
 
 OLDEST = (4, 1)
 """The first podman that hands out devices by CDI."""
-DOWN = 255
-"""The exit code of what ran when the node went down, as Docker has it."""
 
 _CLAIM = re.compile(r"^(agentless-[^.]*)\..*")
 _STATES = {"initialized": "created", "configured": "created", "stopping": "running", "stopped": "exited"}
@@ -92,7 +90,7 @@ def _container(fields: Mapping[str, Any], clock: float) -> Container:
     elif status not in get_args(ContainerState):
         status = "running"  # it does not know itself: nobody else gets its GPUs
     found = container_of_fields({**fields, "state": {**state, "Status": status}}, clock)
-    error = "the node went down while it ran" if went_down else found.error
+    error = WENT_DOWN if went_down else found.error
     return replace(found, name=_CLAIM.sub(r"\1", found.name), error=error)
 
 

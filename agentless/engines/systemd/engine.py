@@ -225,6 +225,10 @@ class Systemd:
         """The one answer."""
         return [result] * count
 
+    def answered(self, count: int, out: bytes) -> dict[int, Result]:  # noqa: ARG002 - that is not known before its end
+        """None."""
+        return {}
+
     def parse_launch(self, task: Task, result: Result) -> str:
         """The unit that was started.
 

@@ -12,6 +12,9 @@ ContainerState = Literal["created", "running", "paused", "restarting", "removing
 DATED_LATE = 1.0
 """Seconds, and plenty: an engine dates a start when it has started, and a short process may have ended before."""
 CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+DOWN = 255
+"""The exit code of what ran when its node went down, as Docker has it."""
+WENT_DOWN = "the node went down while it ran"
 LIVE: frozenset[str] = frozenset({"created", "running", "paused", "restarting"})
 
 

@@ -231,7 +231,7 @@ def check_spec(spec: TaskSpec) -> None:
     for volume in spec.volumes:
         check_volume(volume.name)
     if spec.cores is not None and not 0 < spec.cores < math.inf:
-        raise UsageError(f"--cores {spec.cores:g}: a task needs more than 0 cores")
+        raise UsageError(f"--cores {spec.cores:g}: write a number above 0, or leave it out for no limit")
     _check_size("--memory", spec.memory, MEMORY)
     _check_size("--shm-size", spec.shm_size, SHM)
     if not 0 <= spec.stop_grace < math.inf:

@@ -97,7 +97,7 @@ class HostConfig:
         name, most = self.tokens()["h"], self.get("CanonicalizeMaxDots") or "1"
         if wanted not in ("yes", "always") or (proxied and wanted == "yes") or not most.isdecimal():
             return None
-        if name.count(".") > int(most) or ":" in name or name.endswith("."):
+        if name.count(".") > int(most) or _is_address(name) or name.endswith("."):
             return None
         return next((full for d in self.words("CanonicalDomains") if _has_address(full := f"{name}.{d}")), None)
 
@@ -145,6 +145,10 @@ class HostConfig:
             if met == word.startswith("!"):
                 return False
         return True
+
+
+def _is_address(name: str) -> bool:
+    return ":" in name or re.fullmatch(r"[0-9]+(\.[0-9]+){3}", name) is not None
 
 
 def _has_address(name: str) -> bool:

@@ -72,7 +72,7 @@ class HostKeys:
                 key=key,
                 fingerprint=shown,
             )
-        recorded = tuple(fingerprint(known) for known, _ in self.keys)
+        recorded = tuple(dict.fromkeys(fingerprint(known) for known, _ in self.keys))  # it may be in several files
         raise HostKeyRejected(
             f"{node}: WARNING: the host key of {self.host} has changed: it shows {shown}, on record is "
             f"{', '.join(recorded)}; somebody may be impersonating it. If you know that it was reinstalled, run: "

@@ -174,9 +174,12 @@ def files_of(tree: Tree) -> int:
 def changed_paths(diff: str, folder: str) -> tuple[str, ...]:
     """What a task has made or changed below a folder, by what `docker diff` says, as paths from the folder on.
 
-    A new folder stands for all that is in it; `.` is the folder itself. What was removed is not told.
+    A new folder stands for all that is in it; `.` is the folder itself. What was removed is not told. A line break in a
+    name makes lines that are none: then all of the folder is meant, and no line leads elsewhere by `..`.
     """
-    lines = [line.partition(" ") for line in diff.splitlines()]
+    lines = [line.partition(" ") for line in diff.split("\n") if line]
+    if any(how not in ("A", "C", "D") or posixpath.normpath(path) != path for how, _, path in lines):
+        return (".",)
     touched = {path: how for how, _, path in lines if how in ("A", "C") and _is_below(path, folder)}
     above = {parent for path in touched for parent in _parents(path)}
     removed = {parent for how, _, path in lines if how == "D" for parent in _parents(path)}

@@ -8,6 +8,7 @@ long as it may have it still, so that a node gets nothing by naming what another
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from agentless.model.nodes.cluster import Observation
 
@@ -20,6 +21,25 @@ def marks(seen: Observation) -> tuple[str, ...]:
     if seen.engine and seen.engine.id and seen.host and seen.host.boot:
         found.append(f"{_ENGINE}{seen.engine.id} {seen.host.boot}")
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """One boot of a machine: the kernel's id of it, and the GPUs and the engine, by which the machine is known."""
+
+    id: str
+    machine: frozenset[str]
+
+    def follows(self, before: Boot) -> bool:
+        """Whether the machine was rebooted since; another one may have its address for a while."""
+        return self.id != before.id and not self.machine.isdisjoint(before.machine)
+
+
+def boot_of(seen: Observation) -> Boot | None:
+    """The boot that a node is in; None when it does not say, or nothing tells which machine it is."""
+    machine = {reading.uuid for reading in seen.sample.gpus} if seen.sample else set()
+    machine |= {seen.engine.id} if seen.engine and seen.engine.id else set()
+    return Boot(seen.host.boot, frozenset(machine)) if machine and seen.host and seen.host.boot else None
 
 
 def may_have(seen: Observation, mark: str) -> bool:

@@ -324,7 +324,8 @@ def _read(kind: Any, value: Any, option: str) -> Any:
     if hasattr(kind, "__metadata__"):
         return kind.__metadata__[0](value, option)
     types = get_args(kind) or (kind,)
-    if not isinstance(value, (*types, int) if float in types else types):
+    is_flag = isinstance(value, bool) and bool not in types  # to Python, True is a number
+    if is_flag or not isinstance(value, (*types, int) if float in types else types):
         raise UsageError(f"{option} takes {_WORDS[types[0]]}, not {value!r}")
     return value
 

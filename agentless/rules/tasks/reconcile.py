@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agentless.model.tasks.claim import claim_of
-from agentless.model.tasks.container import Container
+from agentless.model.tasks.container import DOWN, WENT_DOWN, Container
 from agentless.model.tasks.event import Dated, Event, Exited, Froze, Launched, LaunchFailed, Restarted, Thawed, Vanished
 from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
@@ -40,8 +40,10 @@ def _is_ours(task: Task, container: Container) -> bool:
     return container.signed or (early and container.name == task.container_name)
 
 
-def reconcile(task: Task, container: Container | None, now: float) -> tuple[Event, ...]:
+def reconcile(task: Task, container: Container | None, now: float, booted_at: float | None = None) -> tuple[Event, ...]:
     """The events that bring `task` to what `container` says; none when they agree.
+
+    `booted_at` is when its node was first seen after a reboot, None: it has had none as far as is known.
 
     `container` is None when the node was asked and has none of it. Nothing follows from that for a task whose launch
     has not been answered: launching it again is safe, and says what became of it.
@@ -52,7 +54,7 @@ def reconcile(task: Task, container: Container | None, now: float) -> tuple[Even
     if isinstance(status, Ended) and not _is_revived(status, container):
         return ()
     if container is None:
-        return _missing(task, now)
+        return _missing(task, now, booted_at)
     if container.state == "created":
         return _unstarted(task, now)
     events: list[Event] = []
@@ -99,10 +101,15 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
     return container.live and container.started_at not in (None, status.run)
 
 
-def _missing(task: Task, now: float) -> tuple[Event, ...]:
+def _missing(task: Task, now: float, booted_at: float | None) -> tuple[Event, ...]:
     status = task.status
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
-        return (Vanished("its container was removed on the node by somebody else"),)
+        if not task.spec.on_node_itself:
+            return (Vanished("its container was removed on the node by somebody else"),)
+        # systemd forgets its services with a reboot.
+        if booted_at is not None and (status.started_at or task.created_at) < booted_at:
+            return (Exited(DOWN, error=WENT_DOWN),)
+        return (Vanished("its service is gone: somebody stopped it on the node, or the node went down"),)
     return _unstarted(task, now)
 
 

@@ -18,8 +18,9 @@ from itertools import dropwhile
 from pathlib import Path
 
 from agentless.errors import RuntimeFailed
-from agentless.formats.archive import MOST_LEVELS, Folders, Parts, write_content
+from agentless.formats.archive import Folders, Parts, write_content
 from agentless.formats.tar import BadArchive, Incomplete, Member, Reading, Tar
+from agentless.model.files.task_files import MOST_LEVELS
 from agentless.model.text import cut, shown
 from agentless.model.units import format_size
 from agentless.rules.files.task_files import is_junk
@@ -45,6 +46,8 @@ _REASONS = {
     errno.ELOOP: "which is not in a folder",
     errno.EEXIST: "which is not in a folder",
     errno.EISDIR: "which is a file and a folder",
+    errno.EMLINK: "which has too many names here",
+    errno.EFBIG: "which is too large for the disk here",
 }
 """Why a file is left out, by what the system says: another try would end the same. All else is a fault of the disk."""
 
@@ -159,6 +162,8 @@ class Unpacking:
         parts = (self._top.name, *path.split("/")) if path else (self._top.name,)
         if len(parts) > MOST_LEVELS:
             raise OSError(errno.ENAMETOOLONG, "too many folders")
+        if ".." in parts:  # of where it is unpacked; the names in the archive were looked at
+            raise OSError(errno.EINVAL, "leads elsewhere")
         return parts
 
     @contextlib.contextmanager
@@ -170,6 +175,8 @@ class Unpacking:
             if error.errno not in _REASONS:
                 raise
             self.arrival.leave_out(path or "it", _REASONS[error.errno])
+        except UnicodeEncodeError:  # the locale has no such character
+            self.arrival.leave_out(path or "it", _REASONS[errno.EILSEQ])
 
     def _write(self, tar: Tar, member: Member, folder: int, parts: Parts) -> Reading[str]:
         room = os.fstatvfs(folder)
@@ -223,7 +230,7 @@ class Unpacking:
         down = list(dropwhile(lambda part: part in ("..", "."), target.split("/")))
         inside = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
         leads_out = ".." in down or target.startswith("/") or inside == ".." or inside.startswith("../")
-        if not path or not target or leads_out:
+        if not path or not target or "\0" in target or leads_out:
             self.arrival.leave_out(path or "it", f"a link to {cut(repr(target), _WORD)}, which leads elsewhere")
             return
         parts = self._parts(path)

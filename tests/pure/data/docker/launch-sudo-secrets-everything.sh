@@ -1,6 +1,11 @@
 export WANDB_KEY=***
 export HF_TOKEN=***
 # Lock, check, create; start without the lock: a GPU is handed out once, whoever else launches here at this moment.
+_al_secret_1=$HF_TOKEN
+unset HF_TOKEN
+_al_secret_2=$WANDB_KEY
+unset WANDB_KEY
+
 # The lock is the kernel's, on the root folder, and goes with the processes that hold it.
 exec 9< /
 flock -n 9
@@ -26,8 +31,10 @@ printf ' ' >&2 || exit 76
 # well. What is inside a container has a PID more than we have, one in each namespace that it is in.
 programs() {
   grep -Hsx -e sh -e dockerd -e rootlesskit /proc/[0-9]*/comm
+  [ "$?" -le 2 ]
 }
-programs=$(programs)
+# Who cannot look does not know who holds what. A shell that may have no further process has said so.
+programs=$(programs) || exit 77
 # The `uid` of the process in a folder of /proc, and in how many namespaces it is (`depth`): no program is started for it.
 status() {
   uid= depth=0
@@ -55,10 +62,13 @@ holders() {
   done
   [ "$#" -eq 0 ] || cat "$@" | tr '\000\n' '\n ' | sed -n -e 's/^agentless-claim=//p' -e '/^agentless-start=/p' | sort -u
 } 2> /dev/null
-holders=$(holders)
+holders=$(holders) || {
+  echo 'who holds GPUs cannot be listed' >&2
+  exit 77
+}
 marked=$(sudo docker ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.Label "agentless.signature"}}|{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 77
 live=
-[ -z "$marked" ] || live=$(printf '%s\n' "$marked" | sed 's/^[^|]*|//')
+[ -z "$marked" ] || live=$(printf '%s\n' "$marked" | sed 's/^[^|]*|//') || exit 77
 # Whom the engine that was asked has listed. What a process says of itself may be anybody's words: it adds a claim, and
 # takes none away.
 listed="
@@ -71,7 +81,7 @@ $1|"*) ;;
   esac
 }
 [ -z "$holders" ] || live="$live
-$(printf '%s\n' "$holders" | sed '/^agentless-start=/d')"
+$(printf '%s\n' "$holders" | sed '/^agentless-start=/d')" || exit 77
 running=$(grep -Hsm 1 -e '^conmon$' -e 'agentless_claim[^/]*/' /proc/[0-9]*/comm /proc/[0-9]*/cgroup)
 # Each user's podman knows his own containers alone; their `conmon` processes are there for everybody to see. A name says
 # what its container claims: agentless-TASK.OWNER.ALONE.LIMIT.FLOOR.GPU.GPU
@@ -281,6 +291,7 @@ answer() {
     0 | 75 | 8?) printf '%s\n' "$2" ;;
     *) printf '%s\n' "$2" >&2 ;;
   esac
+  trap - EXIT
   exit "$1"
 }
 # A launch has failed for certain only when nothing of that name is left: an engine that could not start a container leaves
@@ -300,24 +311,51 @@ create_1() {
       return 80
     fi
   done
+  export HF_TOKEN="$_al_secret_1"
+  export WANDB_KEY="$_al_secret_2"
   sudo --preserve-env=HF_TOKEN,WANDB_KEY docker create --pull never --name agentless-t3 --label team=vision --label agentless.task=t3 --label agentless.owner=me@here --label agentless.gpus=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --label agentless.controller=c1 --label agentless.share= --label agentless.exclusive= --label agentless.cores=7.5 --label agentless.memory=17179869184 --label agentless.limit= --label agentless.numa=1 --label agentless.gpu_share= --label agentless.gpu_memory= --label 'agentless.spec={"target":"node1:1::0,1","batch":"t3","created_at":1799999900.0,"gpus":[0,1],"spec":{"command":["python","train.py","--lr","0.1"],"image":"busybox","name":"run-1","cores":7.5,"memory":17179869184,"shm_size":1073741824,"env":{"MODE":"fast & loose"},"secret_env":["HF_TOKEN","WANDB_KEY"],"mounts":[{"source":"/data/set 1","target":"/data","read_only":true},{"source":"/out,put","target":"/o\"ut","read_only":false}],"uploads":[],"outputs":[],"volumes":[{"name":"data","target":"/v","read_only":false},{"name":"base","target":"/b","read_only":true}],"workdir":"/srv","user":"1000:1000","network":"host","privileged":false,"stop_grace":30.0,"share":false,"labels":{"team":"vision"},"parameters":{},"needs":{"gpus":2,"gpu_types":[],"nodes":["node1"],"exclude":[],"on":{},"numa":1,"indices":[0,1],"exclusive":false,"gpu_share":1},"terms":{"priority":0,"signal":"TERM","retries":0,"retry_on":["failed","oom"],"backoff":10.0}},"cpus":"16-31","numa":1,"version":2}' --label agentless.signature=1:e72189cf408cfbb320694e2d3ab06d953f144876d80818dc50dbc8e94e4005e7 --gpus '"device=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f"' --env NVIDIA_VISIBLE_DEVICES=GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f --env AGENTLESS_TASK_ID=t3 --env AGENTLESS_NODE=node1 --env AGENTLESS_GPUS=0,1 --env 'MODE=fast & loose' --env HF_TOKEN --env WANDB_KEY --cpus 7.5 --cpuset-cpus 16-31 --cpuset-mems 1 --memory 17179869184 --shm-size 1073741824 --mount 'type=bind,source=/data/set 1,target=/data,readonly' --mount 'type=bind,"source=/out,put","target=/o""ut"' --mount type=volume,source=data,target=/v,volume-label=agentless.volume=data,volume-label=agentless.owner=me@here --mount type=volume,source=base,target=/b,volume-label=agentless.volume=base,volume-label=agentless.owner=me@here,readonly --workdir /srv --user 1000:1000 --network host --stop-timeout 30 busybox python train.py --lr 0.1
 }
 # Create launch `number`, and become what starts it.
 create() {
   said=$("create_$number" 2>&1)
   code=$?
-  # Its last line is the container's id.
-  id=${said##*
+  find_id
+  if [ "$code" -eq 79 ] || [ "$code" -eq 80 ]; then
+    answer "$code" "$said"
+  elif [ "$code" -eq 0 ] && [ -n "$id" ]; then
+    start "$id" ''
+  elif ! clear_up || [ "$code" -gt 127 ]; then
+    answer 78 "$said"
+  else
+    answer 70 "$said"
+  fi
 }
-  if [ "$code" -eq 0 ]; then
-    exec /bin/sh -c 'exec 9<&-
-number=$2 name=$3 signature=${1#agentless-start=} id=$4
+# The line that is the container's id: the client may warn of something before it and after it.
+find_id() {
+  id=
+  set -f
+  IFS='
+'
+  for line in $said; do
+    case $line in
+      *[!0-9a-f]*) ;;
+      *) [ "${#line}" -ne 64 ] || id=$line ;;
+    esac
+  done
+  unset IFS
+  set +f
+}
+# Become what starts a container; a second word says that somebody may have tried before.
+start() {
+  exec /bin/sh -c 'exec 9<&-
+number=$2 name=$3 signature=${1#agentless-start=} id=$4 again=$5
 answer() {
   # What a launch is refused for is for a program, what an engine complains of for people.
   case $1 in
     0 | 75 | 8?) printf '"'"'%s\n'"'"' "$2" ;;
     *) printf '"'"'%s\n'"'"' "$2" >&2 ;;
   esac
+  trap - EXIT
   exit "$1"
 }
 # A launch has failed for certain only when nothing of that name is left: an engine that could not start a container leaves
@@ -332,35 +370,20 @@ clear_up() {
 begin() {
   sudo docker start "$1"
 }
-if said=$(begin "$id" 2>&1); then
+state=created said=
+# A launch that died may have asked for the start before that: the engine describes a container only when no start of it
+# is under way, and to start one that has run already would run it twice.
+if [ -n "$again" ] && ! state=$(sudo docker inspect --format '"'"'{{.State.Status}}'"'"' "$id"); then
+  answer 78 '"'"''"'"'
+elif [ "$state" != created ] || said=$(begin "$id" 2>&1); then
   answer 0 "$id"
-elif clear_up; then
-  answer 1 "$said"
+# Of a start in which the engine was killed enough may be left over that this container never starts: the next launch
+# will create another.
+elif clear_up && [ -z "$again" ]; then
+  answer 70 "$said"
 else
   answer 78 "$said"
-fi' "agentless-claim=$id||Up|$claimed" "agentless-start=$signature" "$number" "$name" "$id"
-  elif [ "$code" -eq 79 ] || [ "$code" -eq 80 ] || clear_up; then
-    answer "$code" "$said"
-  else
-    answer 78 "$said"
-  fi
-}
-# A launch before this one has created it and died. It may have asked for the start before that: the engine describes a
-# container only when no start of it is under way, and to start one that has run already would run it twice.
-resume() {
-  if ! state=$(sudo docker inspect --format '{{.State.Status}}' "$unstarted"); then
-    answer 78 ''
-  elif [ "$state" != created ] || said=$(begin "$unstarted" 2>&1); then
-    answer 0 "$unstarted"
-  # Of a start in which the engine was killed enough may be left over that this container never starts: another will.
-  elif clear_up; then
-    create
-  else
-    answer 78 "$said"
-  fi
-}
-begin() {
-  sudo docker start "$1"
+fi' "agentless-claim=$1||Up|$claimed" "agentless-start=$signature" "$number" "$name" "$1" "$2"
 }
 # Another launch of this task is starting it, without the lock.
 await() {
@@ -427,12 +450,18 @@ launch() {
   elif ! claim "$4" "$5" "$6" "$7" "$8" "$own"; then
     answer 75 "$said"
   else
-    if [ -n "$unstarted" ]; then resume & else create & fi
+    # One that is there was created by a launch that has died.
+    if [ -n "$unstarted" ]; then start "$unstarted" again & else create & fi
     # Those behind it in this script have to see it.
     live="$live
 $name||Up|$claimed"
   fi
 }
+# From here on a shell that ends in the middle, as when it may have no further process, says nothing about what it began.
+trap 'exec 9<&-; wait; exit 78' EXIT
 launch 1 agentless-t3 1:e72189cf408cfbb320694e2d3ab06d953f144876d80818dc50dbc8e94e4005e7 '' 1 0 0 'GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f' 'GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a,GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f||||t3|me@here'
 exec 9<&-
 wait "$!"
+code=$?
+trap - EXIT
+case $code in 0 | 70 | 79 | 80) exit "$code" ;; *) exit 78 ;; esac

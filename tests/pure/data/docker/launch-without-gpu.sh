@@ -1,4 +1,5 @@
 # Lock, check, create; start without the lock: a GPU is handed out once, whoever else launches here at this moment.
+
 # The lock is the kernel's, on the root folder, and goes with the processes that hold it.
 exec 9< /
 flock -n 9
@@ -24,8 +25,10 @@ printf ' ' >&2 || exit 76
 # well. What is inside a container has a PID more than we have, one in each namespace that it is in.
 programs() {
   grep -Hsx -e sh -e dockerd -e rootlesskit /proc/[0-9]*/comm
+  [ "$?" -le 2 ]
 }
-programs=$(programs)
+# Who cannot look does not know who holds what. A shell that may have no further process has said so.
+programs=$(programs) || exit 77
 # The `uid` of the process in a folder of /proc, and in how many namespaces it is (`depth`): no program is started for it.
 status() {
   uid= depth=0
@@ -53,10 +56,13 @@ holders() {
   done
   [ "$#" -eq 0 ] || cat "$@" | tr '\000\n' '\n ' | sed -n -e 's/^agentless-claim=//p' -e '/^agentless-start=/p' | sort -u
 } 2> /dev/null
-holders=$(holders)
+holders=$(holders) || {
+  echo 'who holds GPUs cannot be listed' >&2
+  exit 77
+}
 marked=$(docker ps --no-trunc --filter label=agentless.task --filter status=created --filter status=running --filter status=paused --filter status=restarting --format '{{.Label "agentless.signature"}}|{{.ID}}|{{.Names}}|{{.Status}}|{{.Label "agentless.gpus"}}|{{.Label "agentless.exclusive"}}|{{.Label "agentless.gpu_share"}}|{{.Label "agentless.gpu_memory"}}|{{.Label "agentless.task"}}|{{.Label "agentless.owner"}}') || exit 77
 live=
-[ -z "$marked" ] || live=$(printf '%s\n' "$marked" | sed 's/^[^|]*|//')
+[ -z "$marked" ] || live=$(printf '%s\n' "$marked" | sed 's/^[^|]*|//') || exit 77
 # Whom the engine that was asked has listed. What a process says of itself may be anybody's words: it adds a claim, and
 # takes none away.
 listed="
@@ -69,7 +75,7 @@ $1|"*) ;;
   esac
 }
 [ -z "$holders" ] || live="$live
-$(printf '%s\n' "$holders" | sed '/^agentless-start=/d')"
+$(printf '%s\n' "$holders" | sed '/^agentless-start=/d')" || exit 77
 running=$(grep -Hsm 1 -e '^conmon$' -e 'agentless_claim[^/]*/' /proc/[0-9]*/comm /proc/[0-9]*/cgroup)
 # Each user's podman knows his own containers alone; their `conmon` processes are there for everybody to see. A name says
 # what its container claims: agentless-TASK.OWNER.ALONE.LIMIT.FLOOR.GPU.GPU
@@ -277,6 +283,7 @@ answer() {
     0 | 75 | 8?) printf '%s\n' "$2" ;;
     *) printf '%s\n' "$2" >&2 ;;
   esac
+  trap - EXIT
   exit "$1"
 }
 # A launch has failed for certain only when nothing of that name is left: an engine that could not start a container leaves
@@ -295,18 +302,43 @@ create_1() {
 create() {
   said=$("create_$number" 2>&1)
   code=$?
-  # Its last line is the container's id.
-  id=${said##*
+  find_id
+  if [ "$code" -eq 79 ] || [ "$code" -eq 80 ]; then
+    answer "$code" "$said"
+  elif [ "$code" -eq 0 ] && [ -n "$id" ]; then
+    start "$id" ''
+  elif ! clear_up || [ "$code" -gt 127 ]; then
+    answer 78 "$said"
+  else
+    answer 70 "$said"
+  fi
 }
-  if [ "$code" -eq 0 ]; then
-    exec /bin/sh -c 'exec 9<&-
-number=$2 name=$3 signature=${1#agentless-start=} id=$4
+# The line that is the container's id: the client may warn of something before it and after it.
+find_id() {
+  id=
+  set -f
+  IFS='
+'
+  for line in $said; do
+    case $line in
+      *[!0-9a-f]*) ;;
+      *) [ "${#line}" -ne 64 ] || id=$line ;;
+    esac
+  done
+  unset IFS
+  set +f
+}
+# Become what starts a container; a second word says that somebody may have tried before.
+start() {
+  exec /bin/sh -c 'exec 9<&-
+number=$2 name=$3 signature=${1#agentless-start=} id=$4 again=$5
 answer() {
   # What a launch is refused for is for a program, what an engine complains of for people.
   case $1 in
     0 | 75 | 8?) printf '"'"'%s\n'"'"' "$2" ;;
     *) printf '"'"'%s\n'"'"' "$2" >&2 ;;
   esac
+  trap - EXIT
   exit "$1"
 }
 # A launch has failed for certain only when nothing of that name is left: an engine that could not start a container leaves
@@ -321,35 +353,20 @@ clear_up() {
 begin() {
   docker start "$1"
 }
-if said=$(begin "$id" 2>&1); then
+state=created said=
+# A launch that died may have asked for the start before that: the engine describes a container only when no start of it
+# is under way, and to start one that has run already would run it twice.
+if [ -n "$again" ] && ! state=$(docker inspect --format '"'"'{{.State.Status}}'"'"' "$id"); then
+  answer 78 '"'"''"'"'
+elif [ "$state" != created ] || said=$(begin "$id" 2>&1); then
   answer 0 "$id"
-elif clear_up; then
-  answer 1 "$said"
+# Of a start in which the engine was killed enough may be left over that this container never starts: the next launch
+# will create another.
+elif clear_up && [ -z "$again" ]; then
+  answer 70 "$said"
 else
   answer 78 "$said"
-fi' "agentless-claim=$id||Up|$claimed" "agentless-start=$signature" "$number" "$name" "$id"
-  elif [ "$code" -eq 79 ] || [ "$code" -eq 80 ] || clear_up; then
-    answer "$code" "$said"
-  else
-    answer 78 "$said"
-  fi
-}
-# A launch before this one has created it and died. It may have asked for the start before that: the engine describes a
-# container only when no start of it is under way, and to start one that has run already would run it twice.
-resume() {
-  if ! state=$(docker inspect --format '{{.State.Status}}' "$unstarted"); then
-    answer 78 ''
-  elif [ "$state" != created ] || said=$(begin "$unstarted" 2>&1); then
-    answer 0 "$unstarted"
-  # Of a start in which the engine was killed enough may be left over that this container never starts: another will.
-  elif clear_up; then
-    create
-  else
-    answer 78 "$said"
-  fi
-}
-begin() {
-  docker start "$1"
+fi' "agentless-claim=$1||Up|$claimed" "agentless-start=$signature" "$number" "$name" "$1" "$2"
 }
 # Another launch of this task is starting it, without the lock.
 await() {
@@ -416,12 +433,18 @@ launch() {
   elif ! claim "$4" "$5" "$6" "$7" "$8" "$own"; then
     answer 75 "$said"
   else
-    if [ -n "$unstarted" ]; then resume & else create & fi
+    # One that is there was created by a launch that has died.
+    if [ -n "$unstarted" ]; then start "$unstarted" again & else create & fi
     # Those behind it in this script have to see it.
     live="$live
 $name||Up|$claimed"
   fi
 }
+# From here on a shell that ends in the middle, as when it may have no further process, says nothing about what it began.
+trap 'exec 9<&-; wait; exit 78' EXIT
 launch 1 agentless-t1 1:0c7309b422f58dcfc33ed2616f2346aad2c79ef0c48bc16dbd09e782ad031b6f '' 1 0 0 '' '||||t1|me@here'
 exec 9<&-
 wait "$!"
+code=$?
+trap - EXIT
+case $code in 0 | 70 | 79 | 80) exit "$code" ;; *) exit 78 ;; esac

@@ -1,0 +1,76 @@
+"""Launches that come at about the same time are one script, and none of them waits for what another one starts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from agentless.controller.tasks import launch_scripts
+from agentless.controller.tasks.launch_scripts import Launches
+from agentless.errors import Refused, Timeout
+from agentless.model.command import Command, Result
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.launch import Launch
+from agentless.paths import template_dir
+from agentless.render import Renderer
+from tests.engines import docker_engine
+from tests.pure.build import SIGNER, placement, task
+
+IDS = "a" * 64, "b" * 64
+
+
+class Hanging:
+    """A link over which a first script is alone, and of the two launches in the second one only the other starts."""
+
+    def __init__(self) -> None:
+        self.scripts, self.broken, self.node = 0, asyncio.Event(), NodeConfig("node1", "h")
+
+    async def run(self, _: Command, heard: Callable[[bytes], None]) -> Result:
+        self.scripts += 1
+        if self.scripts == 1:
+            return Result(0, IDS[0].encode())
+        for said in (b"2", b"2|" + IDS[1].encode(), b"2|" + IDS[1].encode() + b"\n2=0\n"):
+            heard(said)
+        await self.broken.wait()
+        raise Timeout("n1 did not finish a command within 120 s")
+
+
+async def test_a_start_that_hangs_does_not_keep_the_others_from_being_known() -> None:
+    runtime = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
+    link, of = Hanging(), Launches()
+
+    def launch(name: str, target: str) -> asyncio.Task[Result]:
+        wanted = Launch(task(name, target, "assigning"), placement(target))
+        return asyncio.create_task(of.run(link, runtime, wanted))  # type: ignore[arg-type]
+
+    assert (await launch("t0", "node1")).out == IDS[0]
+    hung, started = launch("t1", "node1::0"), launch("t2", "node1::1")
+    assert (await started).out == IDS[1]
+    assert not hung.done()
+    link.broken.set()
+    with pytest.raises(Timeout):
+        await hung
+    assert link.scripts == 2
+
+
+async def test_who_waits_for_launches_that_do_not_end_is_told_so_and_is_not_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(launch_scripts, "WAIT", 0.2)
+    monkeypatch.setattr(launch_scripts, "PACE", 0.0)
+    runtime = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
+    link, of = Hanging(), Launches()
+    link.scripts = 1  # the first hangs as well
+    wanted = [Launch(task(f"t{n}", "node1", "assigning"), placement("node1")) for n in range(3)]
+    running = []
+    for each in wanted:
+        running.append(asyncio.create_task(of.run(link, runtime, each)))  # type: ignore[arg-type]
+        await asyncio.sleep(0.01)
+    with pytest.raises(Refused, match="node1: launches before this one have not been answered"):
+        await running[2]
+    assert link.scripts == 3
+    assert not running[0].done()
+    link.broken.set()
+    await asyncio.gather(*running, return_exceptions=True)
