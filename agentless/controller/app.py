@@ -88,7 +88,7 @@ LEAVE_AFTER = 15 * 60.0
 """Seconds without a live task and without a request after which a controller that was started on demand leaves."""
 TICK = 5.0
 VENDORS: tuple[GpuVendor, ...] = (Nvidia(),)
-"""Whose GPUs a node may have."""
+"""GPU vendors. To add one, write a `ports.GpuVendor` in a folder of `gpus/` and name it here."""
 OPEN_FILES = 16_384
 """Files that the controller may have open, where the system lets it."""
 

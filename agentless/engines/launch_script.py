@@ -1,4 +1,4 @@
-"""What every launch script answers with, whichever engine it launches by: its exit codes, and who is in its way."""
+"""Exit codes of launch scripts, and the errors that they mean; the same for every engine."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The vendors whose GPUs a node may have, as one: each is asked, and gives its own devices to a task.
+"""Several GPU vendors behind one interface: asks each, and gives a task the devices of each.
 
-A node has GPUs of one vendor. Where several answer, the GPUs are those of the first that has some.
+A node has GPUs of one vendor. If several report some, the first vendor's count.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from agentless.ports import GpuVendor
 
 
 class GpuVendors:
-    """All vendors, in the order in which the wiring names them; the first has what no vendor's name is on."""
+    """All vendors in the order of the wiring. A device without a vendor's name belongs to the first."""
 
     def __init__(self, vendors: Sequence[GpuVendor]) -> None:
         self._vendors = tuple(vendors)
 
     @property
     def toolkits(self) -> tuple[Toolkit, ...]:
-        """Those of the vendors that need one."""
+        """The toolkits of the vendors that need one."""
         return tuple(vendor.toolkit for vendor in self._vendors if vendor.toolkit)
 
     # ------------------------------------------------------------------ asking
 
     def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
-        """The sections of all of them."""
+        """The sections of all vendors."""
         return tuple(section for vendor in self._vendors for section in vendor.sections(topology=topology))
 
     def parse(self, sections: Mapping[str, Result]) -> GpuSample:
-        """The sample of the vendor that has GPUs here; what another could not do is said of the node, too."""
+        """The sample of the vendor that has GPUs here. An error of any other vendor is kept in it."""
         samples = [vendor.parse(sections) for vendor in self._vendors]
         found = next((sample for sample in samples if sample.gpus), samples[0])
         broken = next((sample for sample in (found, *samples) if sample.error), found)
         return found if broken is found else replace(found, error=broken.error, hung=broken.hung)
 
     def parse_topology(self, sections: Mapping[str, Result]) -> GpuTopology | None:
-        """How the GPUs are joined, as the first knows that does."""
+        """How the GPUs are joined, from the first vendor that knows."""
         return next(filter(None, (vendor.parse_topology(sections) for vendor in self._vendors)), None)
 
     def parse_faults(self, sections: Mapping[str, Result]) -> tuple[GpuFault, ...] | None:
-        """The faults in the kernel log, None where it cannot be read."""
+        """The faults of all vendors in the kernel log, None if it cannot be read."""
         found = [faults for vendor in self._vendors if (faults := vendor.parse_faults(sections)) is not None]
         return tuple(fault for faults in found for fault in faults) if found else None
 
     # ------------------------------------------------------------------ giving
 
     def injection(self, engine: EngineName, devices: Iterable[Device]) -> Injection:
-        """What gives a task these devices, and hides those of every vendor that it is given none of."""
+        """Arguments and variables that give a task these devices, and hide the GPUs of all other vendors."""
         ids = self._sorted(devices)
         each = [vendor.injection(engine, ids[vendor.name]) for vendor in self._vendors]
         return Injection(
@@ -60,7 +60,7 @@ class GpuVendors:
         )
 
     def hiding(self, variables: Iterable[str]) -> dict[str, str]:
-        """What hides all GPUs from a container of an image with these variables, where the image would show them."""
+        """Variables that hide all GPUs from a container whose image has these variables and would show them."""
         there = frozenset(variables)
         hidden: dict[str, str] = {}
         for vendor in self._vendors:
@@ -69,11 +69,11 @@ class GpuVendors:
         return hidden
 
     def complaints(self, engine: EngineName) -> tuple[Known, ...]:
-        """What the stacks that hand out GPUs are known to complain of."""
+        """The known complaints of all vendors' GPU stacks."""
         return tuple(known for vendor in self._vendors for known in vendor.complaints(engine))
 
     def _sorted(self, devices: Iterable[Device]) -> dict[str, tuple[str, ...]]:
-        """The ids of devices by the names of their vendors."""
+        """The ids of the devices, by vendor."""
         ids: dict[str, tuple[str, ...]] = {vendor.name: () for vendor in self._vendors}
         for device in devices:
             name = device.vendor if device.vendor in ids else self._vendors[0].name

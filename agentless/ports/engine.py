@@ -1,4 +1,4 @@
-"""Engines: ways to run tasks on a node. What one is asked is a command, what it answers is parsed. No I/O."""
+"""Engines run tasks on a node: methods return commands, or parse the answers to them. No I/O."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agentless.ports.engine_parts import (
 
 
 class Engine(Protocol):
-    """What docker, podman and systemd have in common; what not every engine has is a part, None where it is missing.
+    """What Docker, podman and systemd have in common. Optional parts are None where an engine lacks them.
 
     `container` is what `parse_launch` gave, or the name that the task's container has. `at_once` is how many launches
     are one script.
@@ -53,10 +53,10 @@ class Engine(Protocol):
 
     @property
     def keeps_envs(self) -> bool:
-        """Whether `envs` is there."""
+        """Whether `envs` is not None."""
 
     def facts(self) -> tuple[Section, ...]:
-        """Ask for the engine, and for all that there is of our tasks."""
+        """Ask for the engine's state and for all of our tasks."""
 
     def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
         """The engine as it answered between two moments of ours (Unix seconds); `error` is what it could not do."""
@@ -124,7 +124,7 @@ class Engine(Protocol):
 
 
 class ContainerEngine(Engine, Protocol):
-    """The engine of a node that runs containers: it lists them, is asked for each by its id, and tells of changes."""
+    """An engine for containers: it lists them, describes each by its id, and reports changes."""
 
     @property
     def images(self) -> ImageCommands:
@@ -162,7 +162,7 @@ class ContainerEngine(Engine, Protocol):
 
 
 class HostEngine(Engine, Protocol):
-    """What runs tasks on the node itself, beside its container engine: both tell of changes in one stream."""
+    """An engine for tasks without a container. Its changes come in one stream with those of the container engine."""
 
     def watch(self, beside: Command) -> Command:
         """A stream that says what happens to its tasks, see `parse_watched`, and all that another one says."""

@@ -1,4 +1,4 @@
-"""What not every engine has, part by part: commands, and what their answers mean. No I/O."""
+"""Optional parts of an engine: methods return commands, or parse the answers to them. No I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Reading(Protocol):
 
 
 class TerminalCommands(Protocol):
-    """Programs in containers that somebody types to."""
+    """Interactive programs in containers."""
 
     def shell(self, container: str, command: Sequence[str], mark: str, *, terminal: bool) -> Command:
         """A program in the container, with the input and the terminal of the script; when those break off, it ends.
@@ -35,7 +35,7 @@ class TerminalCommands(Protocol):
         """
 
     def reading(self, *, terminal: bool) -> Reading:
-        """What makes the program's own output of what that prints."""
+        """Reads the program's own output from what `shell` prints."""
 
 
 class VolumeCommands(Protocol):

@@ -32,26 +32,25 @@ class Probe(Protocol):
 
 
 class GpuVendor(Probe, Protocol):
-    """A GPU vendor: what is asked of its driver, how its devices come to a task, and what its stack complains of.
+    """A GPU vendor: its probe, how tasks get its devices, and the known complaints of its software.
 
-    Its probe gives links their weights and faults their meaning. `name` is what `Device.vendor` has, `toolkit` None
-    where an engine needs none, `exposing` the variables of an image for which a container may see all of its GPUs.
+    The probe also weighs links (`GpuTopology.links`) and says what a fault means (`GpuFault.meaning`).
     """
 
     @property
     def name(self) -> str:
-        """As in `Device.vendor`."""
+        """The vendor's name in `Device.vendor`, state files and labels."""
 
     @property
     def toolkit(self) -> Toolkit | None:
-        """What an engine needs for its GPUs."""
+        """What an engine needs to hand out its GPUs, None if nothing."""
 
     @property
     def exposing(self) -> frozenset[str]:
-        """Variables of images."""
+        """Variables of an image that may show all GPUs to its containers."""
 
     def injection(self, engine: EngineName, devices: Sequence[str]) -> Injection:
-        """What gives a task the devices with these ids, or hides all of them where there are none."""
+        """How a task gets the devices with these ids. Without any, how all of them are hidden from it."""
 
     def complaints(self, engine: EngineName) -> tuple[Known, ...]:
-        """What its stack is known to complain of at a launch by this engine."""
+        """Known complaints at a launch by this engine."""

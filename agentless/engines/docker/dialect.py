@@ -1,10 +1,10 @@
-"""How one engine's command is spoken to, and answers: all that differs between Docker and what takes its place."""
+"""What differs between Docker and engines with the same commands, like podman; and Docker's own dialect."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, get_args
+from typing import Any, get_args
 
 from agentless.engines.docker.complaints import blame, explain
 from agentless.engines.docker.inspection import container_of_fields, inspected
@@ -20,7 +20,7 @@ from agentless.model.tasks.task import Placement, Task
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """The Go templates of its `--format`: `label` is a label in that of a listing, with `%s` for its name."""
+    """Go templates for `--format`. `label` reads one label in a listing, with `%s` for its name."""
 
     label: str
     live: str
@@ -33,11 +33,11 @@ class Formats:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What an engine has said of itself, and when we asked and had the answer (Unix seconds by our clock).
+class EngineAnswer:
+    """An engine's answer to `info`, between the moments `asked` and `answered` (Unix seconds, our clock).
 
-    `fields` are those of its answer, `lines` the others of the section, `listed` its containers with their states.
-    `needed` are the toolkits without which it hands out no GPUs.
+    `fields` are those of the answer, `lines` the other lines of the section, `listed` the ids of its containers with
+    their states. `needed` are the toolkits without which it hands out no GPUs.
     """
 
     node: NodeConfig
@@ -50,44 +50,34 @@ class Asked:
     answered: float
 
     def toolkits(self, is_ready: Callable[[Toolkit], bool]) -> dict[str, ToolkitFacts]:
-        """Which of them are there, by vendor."""
+        """Whether each needed toolkit is installed, by vendor."""
         return {kit.vendor: ToolkitFacts(is_ready(kit), kit.fixes.get(self.engine, "")) for kit in self.needed}
-
-
-class Explain(Protocol):
-    """Makes a sentence with the fix of a complaint; `devices` are those of the stack that hands out GPUs."""
-
-    def __call__(self, complaint: str, node: NodeConfig, devices: Sequence[Known] = (), /) -> str:
-        """That sentence."""
-
-
-class FindBlame(Protocol):
-    """Finds the reason of a launch that failed with a complaint."""
-
-    def __call__(self, complaint: str, devices: Sequence[Known] = (), /) -> Blame:
-        """That reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One engine's way of speaking.
+    """All that the engine class needs to know of one kind of engine.
 
-    `templates` are those that stand for one of Docker's. `quiet` keeps the command from warning where that would come
-    with what a task prints; `under_lock` are the words before it in a script whose lock it must not inherit.
-    `gone` is the pattern of what `inspect` says of a container that is not there, with `{}` for its id, and
-    `image_missing` what a launch says of an image. `times_are_exact`: each line of a log has a time of its own.
-    `makes_volumes`: a volume is made before the container, for `--mount` takes no labels.
+    `gone` is the pattern of what `inspect` prints for a container that does not exist, with `{}` for its id.
+    `image_missing` are phrases by which a launch says that the image does not exist. `explain` turns a complaint into a
+    sentence with the fix, `blame` finds its reason; both also take the known complaints of the GPU stack.
+
+    `makes_volumes`: volumes are created before the container, because `--mount` takes no labels.
+    `times_are_exact`: each line of a log has its own time.
+    `quiet` are options that keep the command's own warnings out of what a task prints.
+    `under_lock` are words before the command in a script whose lock its processes must not inherit.
+    `templates` are those that replace one of Docker's.
     """
 
     name: EngineName
     formats: Formats
     gone: str
     image_missing: tuple[str, ...]
-    facts: Callable[[Asked], EngineFacts]
+    facts: Callable[[EngineAnswer], EngineFacts]
     container: Callable[[Mapping[str, Any], float], Container]
     container_name: Callable[[Task, Placement], str]
-    explain: Explain
-    blame: FindBlame
+    explain: Callable[[str, NodeConfig, Sequence[Known]], str]
+    blame: Callable[[str, Sequence[Known]], Blame]
     keeps_envs: bool = True
     makes_volumes: bool = False
     times_are_exact: bool = True
@@ -96,16 +86,16 @@ class Dialect:
     templates: Mapping[str, str] = field(default_factory=dict)
 
     def template(self, name: str) -> str:
-        """The template to take for this one of Docker's."""
+        """The template that this engine uses in place of Docker's `name`."""
         return self.templates.get(name, name)
 
     @property
     def signed(self) -> str:
-        """The signature of a container, in the format of a listing."""
+        """The format that reads a container's signature in a listing."""
         return self.formats.label % SIGNATURE
 
 
-def _facts(of: Asked) -> EngineFacts:
+def _facts(of: EngineAnswer) -> EngineFacts:
     fields, runtimes = of.fields, of.fields.get("runtimes") or ()
 
     def is_ready(kit: Toolkit) -> bool:

@@ -16,7 +16,7 @@ import orjson
 from agentless.engines import launch_script, other_engines
 from agentless.engines.client_warnings import AsItIs, WithoutWarnings, warnings_before
 from agentless.engines.docker.complaints import without_words_of
-from agentless.engines.docker.dialect import DOCKER, Asked, Dialect
+from agentless.engines.docker.dialect import DOCKER, Dialect, EngineAnswer
 from agentless.engines.docker.envs import DockerEnvs
 from agentless.engines.docker.files import DockerFiles
 from agentless.engines.docker.images import DockerImages
@@ -52,9 +52,9 @@ _ANSWER = re.compile(rb"^([1-9][0-9]{0,3})([|=])(.*)$", re.MULTILINE)
 
 
 class DockerEngine:
-    """The engine of one node, spoken to by the `docker` command as the inventory writes it; a `ports.ContainerEngine`.
+    """The container engine of one node, called by the inventory's `docker` command; a `ports.ContainerEngine`.
 
-    What another engine with much the same command says otherwise is its dialect.
+    The dialect says which engine it is, and all that depends on that.
     """
 
     at_once = 8
@@ -79,7 +79,7 @@ class DockerEngine:
 
     @property
     def keeps_envs(self) -> bool:
-        """Whether it can keep environments, as images of ours."""
+        """Whether environments can be kept there as images."""
         return self.envs is not None
 
     # ------------------------------------------------------------------ asking
@@ -129,7 +129,7 @@ class DockerEngine:
         if not listed.ok:
             return EngineFacts(version, error=self.complaint(listed.out))
         engine = self._dialect.facts(
-            Asked(
+            EngineAnswer(
                 node=self._node,
                 fields={**fields, "version": version},
                 lines=others,

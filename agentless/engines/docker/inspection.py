@@ -1,6 +1,6 @@
-"""A container by what `inspect` says of it: the format that asks, and the value that the answer is.
+"""The format for `inspect`, and the container that its answer describes.
 
-The facts are State.Status, State.ExitCode, State.OOMKilled and times as RFC 3339 with nanoseconds.
+The fields are State.Status, State.ExitCode, State.OOMKilled and times as RFC 3339 with nanoseconds.
 """
 
 from __future__ import annotations

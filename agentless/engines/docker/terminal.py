@@ -1,4 +1,4 @@
-"""Programs in containers that somebody types to. No I/O."""
+"""Interactive programs in containers. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentless.render import Renderer
 
 
 class DockerTerminal:
-    """The commands for one node; `warnings` gives what the engine's command has last warned of at every call."""
+    """The commands for one node. `warnings` returns the lines that the engine's command prints at every call."""
 
     def __init__(
         self, node: NodeConfig, renderer: Renderer, dialect: Dialect, warnings: Callable[[], Sequence[str]]
@@ -24,7 +24,7 @@ class DockerTerminal:
         self._warnings = warnings
 
     def shell(self, container: str, command: Sequence[str], mark: str, *, terminal: bool) -> Command:
-        """A program in the container, with the input and the terminal of the script; when those break off, it ends."""
+        """Run a program in the container with the script's input and terminal; it ends when they break off."""
         command = command or ("sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
         script = self._renderer.script(
             self._dialect.template("docker-shell.sh.j2"),
@@ -37,5 +37,5 @@ class DockerTerminal:
         return Command(script + "\n")
 
     def reading(self, *, terminal: bool) -> Reading:
-        """What makes the program's own output of what that prints."""
+        """Reads the program's own output from what `shell` prints."""
         return AsItIs() if terminal else WithoutWarnings(AsItIs(), self._warnings())

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
 
-from agentless.engines.docker.dialect import Asked, Dialect, Formats
+from agentless.engines.docker.dialect import Dialect, EngineAnswer, Formats
 from agentless.engines.docker.inspection import container_of_fields, inspected
 from agentless.engines.podman.complaints import HIDDEN, blame, explain
 from agentless.engines.times import ahead, seconds
@@ -46,7 +46,7 @@ def _container_name(task: Task, placement: Placement) -> str:
     return ".".join((task.container_name, *claim))
 
 
-def _facts(of: Asked) -> EngineFacts:
+def _facts(of: EngineAnswer) -> EngineFacts:
     version = str(of.fields["version"])
     now = next((line.removeprefix("now ") for line in of.lines if line.startswith("now ")), None)
     return EngineFacts(
@@ -60,7 +60,7 @@ def _facts(of: Asked) -> EngineFacts:
     )
 
 
-def _unfit(of: Asked, version: str) -> str | None:
+def _unfit(of: EngineAnswer, version: str) -> str | None:
     """Why tasks cannot be run by it, None when they can."""
     name, user = of.node.name, of.node.user or "$USER"
     as_root = "write 'docker: sudo podman' for it in the inventory"

@@ -1,4 +1,4 @@
-"""NVIDIA: what is asked of its driver, and how its GPUs come to a task."""
+"""NVIDIA as a `GpuVendor`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INSTALL = "install nvidia-container-toolkit, then"
 
 
 class Nvidia:
-    """A `ports.GpuVendor`."""
+    """Puts the parts of this folder together."""
 
     name = probe.VENDOR
     toolkit: Toolkit | None = Toolkit(
@@ -52,7 +52,7 @@ class Nvidia:
         return faults.parse(sections)
 
     def injection(self, engine: EngineName, devices: Sequence[str]) -> Injection:
-        """Docker hands GPUs out by its own option, podman by CDI; a process without a container is told by CUDA's."""
+        """Docker has an option for GPUs, podman uses CDI; CUDA reads variables in a process without a container."""
         names = ",".join(devices)
         if engine == "systemd":
             return Injection((), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": names})
@@ -65,5 +65,5 @@ class Nvidia:
         return Injection(("--gpus", f'"device={names}"') if devices else (), {_VISIBLE: names or _NONE})
 
     def complaints(self, engine: EngineName) -> tuple[Known, ...]:
-        """Those of its toolkit, and of engines that cannot hand out its GPUs."""
+        """Of its toolkit, and of engines that cannot hand out its GPUs."""
         return known(engine)

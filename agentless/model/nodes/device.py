@@ -1,4 +1,4 @@
-"""What a task is given of a node's hardware, and how an engine gives it."""
+"""Devices that a task can have, and what an engine needs to give them to it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ EngineName = Literal["docker", "podman", "systemd"]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A whole GPU, a slice of one, or a partition; `id` is what its driver calls it for ever, as the UUID of a GPU.
+    """A whole GPU, a slice of one, or a partition. `id` is its driver's permanent name for it, like a GPU's UUID.
 
-    `parent` is the id of the GPU that it is a part of, None for a whole one. `vendor` is the name of the `GpuVendor`
-    whose it is, empty where that is not known.
+    `parent` is the id of the GPU that it is a part of, None for a whole GPU. `vendor` is a `GpuVendor.name`, empty if
+    not known.
     """
 
     id: str
@@ -25,13 +25,13 @@ class Device:
 
     @property
     def claimed(self) -> tuple[str, ...]:
-        """The ids that a claim to it names: a slice and the whole GPU exclude each other."""
+        """The ids that a claim to it names. A slice also names its GPU, so that both exclude each other."""
         return (self.id,) if self.parent is None else (self.parent, self.id)
 
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What gives devices to a task: arguments of the engine's command, and variables of its environment."""
+    """How devices are given to a task: arguments for the engine's command, and environment variables."""
 
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -39,11 +39,10 @@ class Injection:
 
 @dataclass(frozen=True, slots=True)
 class Toolkit:
-    """What an engine needs to hand out the GPUs of `vendor`, and what shows that it has that.
+    """What an engine needs on the node to hand out the GPUs of `vendor`.
 
-    `runtime` is what Docker calls the vendor's, `programs` are those that it needs for that, the first that is found
-    counts; `cdi` is the kind of the vendor's devices in CDI, of which podman has a list. `fixes` say what to do on the
-    node where it is missing, for each engine.
+    Docker has it if it knows the `runtime`, or if one of the `programs` is installed; podman if a CDI file on the node
+    lists devices of the kind `cdi`. `fixes` say for each engine how to install it.
     """
 
     vendor: str
@@ -55,7 +54,7 @@ class Toolkit:
 
 @dataclass(frozen=True, slots=True)
 class ToolkitFacts:
-    """Whether the engine of a node can hand out a vendor's GPUs, and what to do there if not."""
+    """Whether a node's engine can hand out a vendor's GPUs, and how to fix it if not."""
 
     ready: bool
     fix: str = ""
