@@ -75,52 +75,52 @@ class Engine(Protocol):
         """
 
     def launches(self, wanted: Sequence[Launch]) -> Command:
-        """Likewise several, `at_once` at most, that have the same secrets."""
+        """Launch several tasks with the same secrets in one script, at most `at_once`."""
 
     def answers(self, count: int, result: Result) -> list[Result]:
-        """The answers to so many launches in one script, each as if it had been alone."""
+        """Split the answer to a script of `count` launches into one answer each."""
 
     def answered(self, count: int, out: bytes) -> dict[int, Result]:
-        """Those that are whole already in what the script has said so far, by their places."""
+        """The answers that are complete in the output so far, by the place of the launch in the script."""
 
     def parse_launch(self, task: Task, result: Result) -> str:
-        """What has been started. Raises Refused or RuntimeFailed when nothing of it is there, or NoAnswer."""
+        """The id of what was started. Raises Refused or RuntimeFailed if nothing was, NoAnswer if that is not known."""
 
     def containers(self, task: str) -> Command:
-        """Ask for what there is of one task."""
+        """Ask for the containers of one task."""
 
     def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
-        """What an answer names; `clock` is by how many seconds the node's clock is ahead of ours."""
+        """The containers in an answer; `clock` is by how many seconds the node's clock is ahead of ours."""
 
     def logs(self, container: str, query: LogQuery) -> Command:
-        """Its log, as a stream that `reading` understands."""
+        """Print its log as a stream that `reading` understands."""
 
     def reading(self, query: LogQuery) -> Reading:
-        """What makes the task's output of that stream."""
+        """Reads the task's output from that stream."""
 
     def log_sizes(self, container: str) -> Command:
-        """The bytes of its two streams, each number on its stream."""
+        """Print the size of each of the two streams in bytes, on that stream."""
 
     def log_ends(self, container: str, out: int, err: int) -> Command:
         """The last `out` bytes of its standard output and the last `err` bytes of its standard error."""
 
     def signal(self, container: str, signal: str) -> Command:
-        """Send its first process a signal, by its name without SIG."""
+        """Send its first process a signal, named without SIG."""
 
     def pause(self, container: str) -> Command:
-        """Freeze."""
+        """Freeze all processes."""
 
     def resume(self, container: str) -> Command:
-        """Thaw."""
+        """Let frozen processes run again."""
 
     def remove(self, container: str, *, force: bool = False) -> Command:
-        """Remove it, by force also while it lives."""
+        """Remove it; with `force` also while it runs."""
 
     def check(self, result: Result) -> None:
         """Raise RuntimeFailed with the complaint unless the command worked."""
 
     def complaint(self, words: str) -> str:
-        """What is complained of, as a sentence with the fix."""
+        """The engine's complaint as a sentence with the fix."""
 
 
 class ContainerEngine(Engine, Protocol):
@@ -143,10 +143,10 @@ class ContainerEngine(Engine, Protocol):
         """Programs in containers that somebody types to."""
 
     def inspect(self, containers: Sequence[str]) -> Command:
-        """Ask for containers by their ids; one that is gone meanwhile is left out of the answer, which then fails."""
+        """Describe containers by id. If one is gone, the answer lacks it and the command fails."""
 
     def says_gone(self, result: Result, missing: Iterable[str]) -> bool:
-        """Whether an answer of `inspect` says of all these containers that they are gone, and not merely nothing."""
+        """Whether an answer of `inspect` says that all these containers are gone, rather than nothing about them."""
 
     def has_ended_so(self, container: Container, status: str) -> bool:
         """Whether this is what `EngineFacts.listed` says of a container that has ended as we know it."""

@@ -42,35 +42,35 @@ class VolumeCommands(Protocol):
     """Volumes of ours on a node."""
 
     def all(self) -> Command:
-        """Ask for our volumes, and which tasks have a container that is part of them."""
+        """List our volumes, and the tasks whose containers use them."""
 
     def parse(self, result: Result) -> list[tuple[str, str, tuple[str, ...]]]:
-        """Of each volume its name, its owner, and the tasks with a container that is part of it."""
+        """Name, owner and tasks of each volume."""
 
     def sizes(self) -> Command:
-        """Ask how large all volumes are."""
+        """Ask for the sizes of all volumes."""
 
     def parse_sizes(self, result: Result) -> dict[str, int]:
-        """Bytes of each volume that the engine has counted."""
+        """Bytes of each volume whose size is known."""
 
     def create(self, name: str, owner: str) -> Command:
-        """Make a volume; `check` reads the answer."""
+        """Create a volume; `check` reads the answer."""
 
     def remove(self, name: str) -> Command:
-        """Remove a volume, if it is one of ours; likewise."""
+        """Remove a volume if it is ours; `check` reads the answer."""
 
     def check(self, name: str, result: Result) -> None:
-        """Raise Refused for a volume that is there already, or is none of ours, and RuntimeFailed for the rest."""
+        """Raise Refused for a volume that exists or is not ours, RuntimeFailed for any other failure."""
 
 
 class FileCommands(Protocol):
     """Files into containers, by images with files, and out of them."""
 
     def look(self, image: str) -> Command:
-        """Ask what an image is like, and which images with files there are."""
+        """Ask for an image's defaults, and list the images with files."""
 
     def parse_look(self, result: Result) -> tuple[ImageDefaults, tuple[FilesImage, ...]]:
-        """What `look` was answered; raises RuntimeFailed for an answer that is none."""
+        """Parse the answer to `look`; raises RuntimeFailed if it cannot be read."""
 
     def make(self, base: str, image: FilesImage, mark: str, source: str = "", copies: Sequence[str] = ()) -> Command:
         """Make an image with files over another one; the files come by stdin once it has said the mark.
@@ -79,13 +79,13 @@ class FileCommands(Protocol):
         """
 
     def tidy(self, images: Sequence[str] = (), helpers: Sequence[str] = ()) -> Command:
-        """Remove these images, and these containers, and ask which there are."""
+        """Remove these images and helper containers, and list those that are left."""
 
     def changes(self, container: str) -> Command:
-        """What has changed in the container since it was made."""
+        """List what has changed in the container since it was created."""
 
     def folder(self, container: str) -> Command:
-        """In which folder it works."""
+        """Ask for the container's working folder."""
 
     def copy(self, container: str, path: str, *, into: bool) -> Command:
         """A tar stream of what is at a path in the container, or one that goes `into` a folder there."""
@@ -94,7 +94,7 @@ class FileCommands(Protocol):
         """A tar stream of what is at a path in the container, compressed by gzip if the node has that."""
 
     def says_missing(self, words: str) -> bool:
-        """Whether what came in place of a tar stream says that the container, or the path in it, is not there."""
+        """Whether these words, printed in place of a tar stream, say that the container or the path does not exist."""
 
 
 class ImageCommands(Protocol):
@@ -104,16 +104,16 @@ class ImageCommands(Protocol):
         """Have the node fetch an image from its registry."""
 
     def describe(self, image: str) -> Command:
-        """Ask the source for an image."""
+        """Describe an image on the node that is to send it."""
 
     def parse_description(self, image: str, result: Result) -> Image:
         """The image; raises ImageGone or RuntimeFailed."""
 
     def look(self, image: Image, tags: Sequence[str]) -> Command:
-        """Ask another node what it has of the image; where that is all, the image has these tags afterwards."""
+        """Ask what a node has of the image. A node that has all of it tags it with `tags`."""
 
     def parse_look(self, image: Image, result: Result) -> ImagePresence:
-        """What it has; raises RuntimeFailed."""
+        """What the node has of the image; raises RuntimeFailed."""
 
     def save(self, image: str, skip: Sequence[str], packer: str | None) -> Command:
         """Read the image once, without the layers to skip; the output is of parcels."""
@@ -128,16 +128,16 @@ class ImageCommands(Protocol):
         """Remove the images that held layers of this one on its way."""
 
     def check_load(self, image: str, result: Result) -> None:
-        """Raise what went wrong, LayerMissing where more has to be sent, unless the image is there."""
+        """Raise the reason if the image was not loaded: LayerMissing if more layers have to be sent."""
 
     def save_failed(self, image: str, words: str) -> AgentlessError:
-        """Why reading the image broke off, by what was said on standard error."""
+        """The reason why reading the image failed, from its standard error."""
 
     def way(self, script: str = "") -> list[str]:
         """How another node reaches this one by its own ssh."""
 
     def reach(self, ways: Sequence[Sequence[str]]) -> Command:
-        """Try which of these ways lead somewhere; the answer is their numbers."""
+        """Try to reach nodes by these commands; the answer has the numbers of those that work."""
 
     def straight(self, image: str, skip: Sequence[str], packer: str | None, ways: Sequence[Sequence[str]]) -> Command:
         """Read the image once, and send its archive by each of these ways."""
@@ -149,38 +149,38 @@ class ImageCommands(Protocol):
         """Load the archive in a file, if it has that SHA-256."""
 
     def drop(self, file: str) -> Command:
-        """Remove such a file."""
+        """Remove the file that `share` wrote."""
 
 
 class EnvCommands(Protocol):
     """Environments: build containers, and versions as images of ours."""
 
     def look(self) -> Command:
-        """Ask for everything that is called like something of ours."""
+        """List all images and containers with names of envs."""
 
     def parse_look(self, result: Result) -> Sight:
-        """What it has of envs; raises RuntimeFailed when it does not say."""
+        """What the node has of envs; raises RuntimeFailed if it does not answer."""
 
     def facts(self, image: str) -> Command:
-        """Ask how an image is to be run."""
+        """Ask for an image's entrypoint, command, variables and labels."""
 
     def parse_facts(self, result: Result) -> ImageFacts | None:
-        """The facts, None when the image is not there."""
+        """The facts, None if the image does not exist."""
 
     def diff(self, container: str) -> Command:
-        """Ask what a build container has that its image has not."""
+        """List the changes in a build container since its image."""
 
     def parse_diff(self, result: Result) -> Changes:
         """The changes."""
 
     def programs(self, container: str) -> Command:
-        """Ask what runs in a build container."""
+        """List the programs in a build container."""
 
     def parse_programs(self, result: Result) -> tuple[str, ...]:
-        """What runs there besides the loop that does nothing."""
+        """The programs there, without the idle loop."""
 
     def create(self, env: str, image: ImageFacts, old: str | None = None) -> Command:
-        """Make and start the build container of an env, in the place of the container `old` if there is one."""
+        """Create and start the build container of an env; `old` is removed first."""
 
     def parse_create(self, result: Result) -> str:
         """The id of the build container."""
@@ -189,13 +189,13 @@ class EnvCommands(Protocol):
         """Start a build container that was stopped."""
 
     def remove_image(self, image: str) -> Command:
-        """Take a name from an image, and the image away unless it has another one."""
+        """Remove a name from an image, and the image if that was its last one."""
 
     def passing(self, ref: EnvRef, mark: str) -> str:
-        """What an image of an env is called while it is made; `mark` is 16 random hexadecimal digits."""
+        """The temporary name of an image while it is made; `mark` is 16 random hexadecimal digits."""
 
     def save(self, container: str, base: ImageFacts, ref: EnvRef, labels: Mapping[str, str], mark: str) -> Command:
-        """Make a build container, whose image is `base`, a version; `parse_named` reads the answer."""
+        """Save a build container, whose image is `base`, as a version; `parse_named` reads the answer."""
 
     def build(self, ref: EnvRef, dockerfile: str, labels: Mapping[str, str], mark: str) -> Command:
         """Build a version of the context that is written to it once the mark has come; then its output comes.
@@ -204,10 +204,10 @@ class EnvCommands(Protocol):
         """
 
     def parse_built(self, ref: EnvRef, result: Result) -> ImageFacts:
-        """The version that was built; of a build that failed the output has told why."""
+        """The version that was built. If the build failed, its output has the reason."""
 
     def parse_named(self, ref: EnvRef, result: Result) -> ImageFacts:
-        """The version that was made; raises Refused when somebody else was faster with its number."""
+        """The version that was saved; raises Refused if somebody else has just taken its number."""
 
     def export(self, image: str) -> Command:
         """The archive of an image, without its names."""
@@ -216,10 +216,10 @@ class EnvCommands(Protocol):
         """Load the archive that is written to it once the mark has come; `parse_loaded` reads what follows."""
 
     def parse_loaded(self, result: Result) -> ImageFacts:
-        """The image that was in the archive, which has a passing name for now."""
+        """The image in the archive, which has a temporary name so far."""
 
     def adopt(self, ref: EnvRef, labels: Mapping[str, str] | None, passing: str) -> Command:
-        """Make what was loaded a version: as it is, or with other labels. `parse_named` reads the answer."""
+        """Make the loaded image a version, with other labels if given; `parse_named` reads the answer."""
 
     def complaint(self, words: str) -> str:
-        """What the engine complains of, as a sentence with the fix."""
+        """The engine's complaint as a sentence with the fix."""

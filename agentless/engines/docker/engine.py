@@ -85,7 +85,7 @@ class DockerEngine:
     # ------------------------------------------------------------------ asking
 
     def facts(self) -> tuple[Section, ...]:
-        """Version and what it needs for GPUs, a list of our containers, and what other engines there are."""
+        """Ask for its version and GPU toolkits, our containers, and other engines on the node."""
         info = self._script(
             "docker-facts.sh.j2", format=self._dialect.formats.info, toolkits=self._vendors.toolkits
         ).script.removesuffix("\n")
@@ -96,15 +96,15 @@ class DockerEngine:
         )
 
     def listing(self) -> Command:
-        """Ask which containers of ours there are."""
+        """List our containers."""
         return self._words("docker-list.j2", format=_LISTING)
 
     def parse_list(self, result: Result) -> dict[str, str]:
-        """Their ids, each with the engine's words for its state."""
+        """The listed ids, each with the engine's words for its state."""
         return dict(line.split(" ", 1) for line in result.out.splitlines() if _LISTED.match(line))
 
     def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
-        """The engine as it answered; what it could not do is a sentence in `error`. Unix seconds by our clock."""
+        """The engine's state, from an answer between two moments (Unix seconds, our clock)."""
         info = sections.get("docker.info")
         listed = sections.get("docker.containers")
         if info is None or listed is None:
@@ -150,17 +150,17 @@ class DockerEngine:
         )
 
     def containers(self, task: str) -> Command:
-        """Ask for the containers of one task: by its label, for they may have been renamed."""
+        """Ask for the containers of one task, by label: somebody may have renamed them."""
         return self._script(
             "docker-containers.sh.j2", filters=[f"label={TASK}={task}"], format=self._dialect.formats.inspected
         )
 
     def inspect(self, containers: Sequence[str]) -> Command:
-        """Ask for containers by their ids; one that is gone meanwhile is left out of the answer, which then fails."""
+        """Describe containers by id. If one is gone, the answer lacks it and the command fails."""
         return self._words("docker-inspect.j2", containers=containers, format=self._dialect.formats.inspected)
 
     def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
-        """The containers in an answer; lines that are none, like warnings, are left out."""
+        """The containers in an answer. Other lines, such as warnings, are skipped."""
         found = []
         for line in result.stdout.splitlines():
             try:
@@ -171,7 +171,7 @@ class DockerEngine:
         return tuple(found)
 
     def says_gone(self, result: Result, missing: Iterable[str]) -> bool:
-        """Whether an answer of `inspect` says of all these containers that they are gone, and not merely nothing."""
+        """Whether an answer of `inspect` says that all these containers are gone, rather than nothing about them."""
         words = result.err.lower()
         return all(re.search(self._dialect.gone.format(re.escape(one)), words) for one in missing)
 
@@ -190,7 +190,7 @@ class DockerEngine:
         return self._words("docker-events.j2", since=f"{since:.3f}", format=self._dialect.formats.event)
 
     def logs(self, container: str, query: LogQuery) -> Command:
-        """The container's two streams as a stream."""
+        """Print the container's log on the two streams."""
         since = query.place.since if query.place else None
         since = query.since if since is None else since
         return self._words(
@@ -204,7 +204,7 @@ class DockerEngine:
         )
 
     def reading(self, query: LogQuery) -> Reading:
-        """What that prints is the task's output, but for what the command warns of; or with times to resume by."""
+        """Reads the task's output: without the command's own warnings, or with the times by which a log is resumed."""
         if query.resumable and self._dialect.times_are_exact:
             return StampedReading(query.place, shown=query.timestamps)
         return WithoutWarnings(AsItIs(), self._warnings)
@@ -219,7 +219,7 @@ class DockerEngine:
         prepared: Prepared | None = None,
         engine: EngineFacts | None = None,
     ) -> Command:
-        """A single launch; `prepared` has the task's files, `engine` is the node's as it has answered last."""
+        """Launch one task. `prepared` has its files, `engine` is the last state of the node's engine."""
         return self.launches([Launch(task, placement, secrets, prepared, engine)])
 
     def launches(self, wanted: Sequence[Launch]) -> Command:
@@ -266,7 +266,7 @@ class DockerEngine:
         return Command(script, secrets=dict(secrets), timeout=launch_script.WITHIN)
 
     def _creation(self, wanted: Launch, docker: Sequence[str]) -> dict[str, Any]:
-        """What the script has to know of one launch; `docker` are the words that create its container."""
+        """The template values of one launch. `docker` is the command with which its container is created."""
         task, placement, spec = wanted.task, wanted.placement, wanted.task.spec
         name = self._dialect.container_name(task, placement)
         labels = self._signer.sign(labels_of(task, placement, self._signer.controller), self._node.name)
@@ -287,7 +287,7 @@ class DockerEngine:
         }
 
     def _create(self, wanted: Launch, docker: Sequence[str], name: str, labels: Mapping[str, str]) -> list[str]:
-        """The words that create the container of a task."""
+        """The argv that creates the task's container."""
         task, placement, prepared = wanted.task, wanted.placement, wanted.prepared
         spec, parent = task.spec, wanted.engine.cgroup_parent if wanted.engine else None
         create = self._renderer.words(
@@ -322,7 +322,7 @@ class DockerEngine:
         return [*docker, *_not_started(create[len(docker) :], len(spec.command))]
 
     def answers(self, count: int, result: Result) -> list[Result]:
-        """The answers to so many launches in one script, each as if it had been alone."""
+        """Split the answer to a script of `count` launches into one answer each."""
         answered = self.answered(count, result.stdout)
         if not answered:
             return [result] * count
@@ -330,7 +330,7 @@ class DockerEngine:
         return [answered.get(at, Result(launch_script.UNCLEAR)) for at in range(count)]
 
     def answered(self, count: int, out: bytes) -> dict[int, Result]:
-        """Those that are whole already in what the script has said so far, by their places."""
+        """The answers that are complete in the output so far, by the place of the launch in the script."""
         if count == 1:
             return {}
         words: list[list[bytes]] = [[] for _ in range(count)]
@@ -373,15 +373,15 @@ class DockerEngine:
         raise launch_script.failure(f"{self._node.name}: {self.complaint(complaint)}", reason)
 
     def signal(self, container: str, signal: str) -> Command:
-        """Send the container's first process a signal, by its name without SIG."""
+        """Send the container's first process a signal, named without SIG."""
         return self._words("docker-kill.j2", container=container, signal=signal)
 
     def pause(self, container: str) -> Command:
-        """Freeze."""
+        """Freeze all processes."""
         return self._words("docker-pause.j2", container=container)
 
     def resume(self, container: str) -> Command:
-        """Thaw."""
+        """Let frozen processes run again."""
         return self._words("docker-unpause.j2", container=container)
 
     def remove(self, container: str, *, force: bool = False) -> Command:
@@ -389,7 +389,7 @@ class DockerEngine:
         return self._words("docker-rm.j2", container=container, force=force)
 
     def reap(self, container: str) -> Command:
-        """Under the lock of the launches, remove a container that was never started, unless it has been meanwhile."""
+        """Under the launch lock, remove a container that was never started, unless it has been since."""
         return self._script(
             "docker-reap.sh.j2",
             docker=self._locked,
@@ -404,13 +404,13 @@ class DockerEngine:
             raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip() or result.out.strip())}")
 
     def complaint(self, words: str) -> str:
-        """What the engine complains of, as a sentence with the fix."""
+        """The engine's complaint as a sentence with the fix."""
         return self._dialect.explain(words, self._node, self._vendors.complaints(self._dialect.name))
 
     # ---------------------------------------------------------- a log that is kept
 
     def log_sizes(self, container: str) -> Command:
-        """The bytes of the container's two streams, each number on its stream."""
+        """Print the size of each of the two streams in bytes, on that stream."""
         return self._log_ends(container, ["wc", "-c"], ["wc", "-c"])
 
     def log_ends(self, container: str, out: int, err: int) -> Command:

@@ -64,7 +64,7 @@ _TAKEN = 75
 
 
 class DockerEnvs:
-    """What is said to one node's engine about envs, and how its answers are read."""
+    """Env commands for one node."""
 
     def __init__(
         self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str], vendors: GpuVendors
@@ -78,7 +78,7 @@ class DockerEnvs:
     # ------------------------------------------------------------------ asking
 
     def look(self) -> Command:
-        """Ask for everything that is called like something of ours."""
+        """List all images and containers with names of envs."""
         return self._script(
             "env-look.sh.j2",
             timeout=LOOK_WITHIN,
@@ -88,7 +88,7 @@ class DockerEnvs:
         )
 
     def parse_look(self, result: Result) -> Sight:
-        """What it has of envs; raises RuntimeFailed when it does not say."""
+        """What the node has of envs; raises RuntimeFailed if it does not answer."""
         self._check(result)
         images, containers, strange = dict[str, EnvImage](), list[BuildContainer](), set[str]()
         leftovers, partial = dict[str, float](), dict[str, str]()
@@ -117,11 +117,11 @@ class DockerEnvs:
         return Sight(tuple(images.values()), tuple(containers), frozenset(strange), leftovers, partial)
 
     def facts(self, image: str) -> Command:
-        """Ask how an image is to be run."""
+        """Ask for an image's entrypoint, command, variables and labels."""
         return self._words("env-image.j2", image=image, format=_FACTS)
 
     def parse_facts(self, result: Result) -> ImageFacts | None:
-        """The facts, None when the image is not there."""
+        """The facts, None if the image does not exist."""
         if not result.ok and "no such image" in result.err.lower():
             return None
         self._check(result)
@@ -131,7 +131,7 @@ class DockerEnvs:
         return _facts(found)
 
     def diff(self, container: str) -> Command:
-        """Ask what a build container has that its image has not."""
+        """List the changes in a build container since its image."""
         return self._script("env-diff.sh.j2", timeout=LONG, container=container, most=PATHS)
 
     def parse_diff(self, result: Result) -> Changes:
@@ -142,11 +142,11 @@ class DockerEnvs:
         return Changes(int(added), int(changed), int(deleted), found)
 
     def programs(self, container: str) -> Command:
-        """Ask what runs in a build container."""
+        """List the programs in a build container."""
         return self._words("env-top.j2", container=container)
 
     def parse_programs(self, result: Result) -> tuple[str, ...]:
-        """What runs there besides the loop that does nothing."""
+        """The programs there, without the idle loop."""
         self._check(result)
         lines = [line.split(None, 1)[1] for line in result.out.splitlines()[1:] if len(line.split(None, 1)) > 1]
         return tuple(line for line in lines if "sleep 86400" not in line)
@@ -154,7 +154,7 @@ class DockerEnvs:
     # ---------------------------------------------------------------- changing
 
     def create(self, env: str, image: ImageFacts, old: str | None = None) -> Command:
-        """Make and start the build container of an env, in the place of the container `old` if there is one."""
+        """Create and start the build container of an env; `old` is removed first."""
         return self._script(
             "env-create.sh.j2",
             timeout=LONG,
@@ -178,15 +178,15 @@ class DockerEnvs:
         return self._words("env-start.j2", container=container)
 
     def remove_image(self, image: str) -> Command:
-        """Take a name from an image, and the image away unless it has another one."""
+        """Remove a name from an image, and the image if that was its last one."""
         return self._words("env-image-rm.j2", timeout=LONG, image=image)
 
     def passing(self, ref: EnvRef, mark: str) -> str:
-        """What an image of an env is called while it is made; `mark` is 16 random hexadecimal digits."""
+        """The temporary name of an image while it is made; `mark` is 16 random hexadecimal digits."""
         return f"{NAMESPACE}{ref.name}:{FRESH}{mark}"
 
     def save(self, container: str, base: ImageFacts, ref: EnvRef, labels: Mapping[str, str], mark: str) -> Command:
-        """Make a build container, whose image is `base`, a version; `parse_named` reads the answer."""
+        """Save a build container, whose image is `base`, as a version; `parse_named` reads the answer."""
         return self._script(
             "env-save.sh.j2",
             container=container,
@@ -218,13 +218,13 @@ class DockerEnvs:
         )
 
     def parse_built(self, ref: EnvRef, result: Result) -> ImageFacts:
-        """The version that was built; of a build that failed the output has told why."""
+        """The version that was built. If the build failed, its output has the reason."""
         if not result.ok and not result.err.strip():
             raise RuntimeFailed(f"{self._node.name}: the build failed")
         return self.parse_named(ref, result)
 
     def parse_named(self, ref: EnvRef, result: Result) -> ImageFacts:
-        """The version that was made; raises Refused when somebody else was faster with its number."""
+        """The version that was saved; raises Refused if somebody else has just taken its number."""
         if result.exit_code == _TAKEN:
             raise Refused(f"{self._node.name}: somebody else has just made {ref}; do it once more")
         self._check(result)
@@ -244,7 +244,7 @@ class DockerEnvs:
         return self._script("env-load.sh.j2", fresh=passing, mark=mark, format=_FACTS)
 
     def parse_loaded(self, result: Result) -> ImageFacts:
-        """The image that was in the archive, which has a passing name for now."""
+        """The image in the archive, which has a temporary name so far."""
         if result.exit_code == _TAKEN:
             raise RuntimeFailed("the archive does not hold just one image; make one with: agentless env export")
         if not result.ok and re.search("unexpected EOF|invalid tar|archive/tar|no such file", result.err):
@@ -256,7 +256,7 @@ class DockerEnvs:
         return _facts(found)
 
     def adopt(self, ref: EnvRef, labels: Mapping[str, str] | None, passing: str) -> Command:
-        """Make what was loaded a version: as it is, or with other labels. `parse_named` reads the answer."""
+        """Make the loaded image a version, with other labels if given; `parse_named` reads the answer."""
         return self._script(
             "env-adopt.sh.j2",
             timeout=LONG,
@@ -273,7 +273,7 @@ class DockerEnvs:
     # ------------------------------------------------------------------ inside
 
     def _as_before(self, base: ImageFacts) -> list[str]:
-        """Changes by which the image of a build container is run as the image that it was made from."""
+        """`docker commit` changes with which the saved image runs like the image it was built from."""
         command = list(base.command) or ([] if base.entrypoint else ["sh"])
         changes = [f"CMD {json.dumps(command)}"]
         if base.entrypoint:
@@ -326,5 +326,5 @@ def _labelled(labels: Mapping[str, str]) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """A word of a Dockerfile, which is one line."""
+    """A quoted word for a Dockerfile, on one line."""
     return '"' + re.sub(r'(["\\$])', r"\\\1", " ".join(text.splitlines())) + '"'

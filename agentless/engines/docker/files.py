@@ -30,7 +30,7 @@ _LISTING = "{{.Repository}} {{.Tag}}"
 
 
 class DockerFiles:
-    """The commands about files for one node."""
+    """File commands for one node."""
 
     def __init__(self, node: NodeConfig, renderer: Renderer, dialect: Dialect) -> None:
         self._docker = list(node.docker)
@@ -39,7 +39,7 @@ class DockerFiles:
         self._dialect = dialect
 
     def look(self, image: str) -> Command:
-        """Ask what an image is like, and which images with files there are."""
+        """Ask for an image's defaults, and list the images with files."""
         return self._script(
             "docker-files-look.sh.j2",
             image=image,
@@ -49,7 +49,7 @@ class DockerFiles:
         )
 
     def parse_look(self, result: Result) -> tuple[ImageDefaults, tuple[FilesImage, ...]]:
-        """What `look` was answered; raises RuntimeFailed for an answer that is none."""
+        """Parse the answer to `look`; raises RuntimeFailed if it cannot be read."""
         for line in result.out.splitlines():
             if line.startswith("{"):
                 try:
@@ -79,7 +79,7 @@ class DockerFiles:
         )
 
     def tidy(self, images: Sequence[str] = (), helpers: Sequence[str] = ()) -> Command:
-        """Remove these images, and these containers, and ask which there are."""
+        """Remove these images and helper containers, and list those that are left."""
         return self._script(
             "docker-files-tidy.sh.j2",
             images=images,
@@ -91,11 +91,11 @@ class DockerFiles:
         )
 
     def changes(self, container: str) -> Command:
-        """What has changed in the container since it was made."""
+        """List what has changed in the container since it was created."""
         return replace(self._words("docker-diff.j2", container=container), most=CHANGES)
 
     def folder(self, container: str) -> Command:
-        """In which folder it works."""
+        """Ask for the container's working folder."""
         return self._words("docker-inspect.j2", containers=[container], format="{{.Config.WorkingDir}}")
 
     def copy(self, container: str, path: str, *, into: bool) -> Command:
@@ -108,7 +108,7 @@ class DockerFiles:
         return Command(self._renderer.script("cp-packed.sh.j2", docker=self._docker, copy=copy) + "\n")
 
     def says_missing(self, words: str) -> bool:
-        """Whether what came in place of a tar stream says that the container, or the path in it, is not there."""
+        """Whether these words, printed in place of a tar stream, say that the container or the path does not exist."""
         said = words.lower()
         return "no such container" in said or "could not find the file" in said or "no such file or dir" in said
 

@@ -39,7 +39,7 @@ _LACKS = re.compile(r"(no such file or directory|not found).*|content digest .* 
 
 
 class DockerImages:
-    """The images of one node."""
+    """Image commands for one node."""
 
     def __init__(self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str]) -> None:
         self._node = node
@@ -49,7 +49,7 @@ class DockerImages:
     # ------------------------------------------------------------------ looking
 
     def describe(self, image: str) -> Command:
-        """Ask the source for an image."""
+        """Describe an image on the node that is to send it."""
         return self._script("image-source.sh.j2", image=image, image_format=_IMAGE, info_format=_INFO)
 
     def parse_description(self, image: str, result: Result) -> Image:
@@ -75,7 +75,7 @@ class DockerImages:
         return found
 
     def look(self, image: Image, tags: Sequence[str]) -> Command:
-        """Ask another node what it has of the image; where that is all, the image has these tags afterwards."""
+        """Ask what a node has of the image. A node that has all of it tags it with `tags`."""
         return self._script(
             "image-look.sh.j2",
             image=image.id,
@@ -87,7 +87,7 @@ class DockerImages:
         )
 
     def parse_look(self, image: Image, result: Result) -> ImagePresence:
-        """What it has; raises RuntimeFailed."""
+        """What the node has of the image; raises RuntimeFailed."""
         if not result.ok:
             raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err or result.out)}")
         lines = result.out.splitlines()
@@ -130,7 +130,7 @@ class DockerImages:
         return self._script("image-forget.sh.j2", label=_held(image))
 
     def check_load(self, image: str, result: Result) -> None:
-        """Raise what went wrong, unless the image is there."""
+        """Raise the reason if the image was not loaded."""
         if result.ok and image in result.out:
             return
         words = result.err.strip() or result.out.strip()
@@ -154,7 +154,7 @@ class DockerImages:
         raise RuntimeFailed(f"{self._node.name}: {self._complaint(words)}")
 
     def save_failed(self, image: str, words: str) -> AgentlessError:
-        """Why reading the image broke off, by what was said on standard error."""
+        """The reason why reading the image failed, from its standard error."""
         return self._refused(image, Result(1, b"", words.encode()))
 
     # ---------------------------------------------------------------- other ways
@@ -169,7 +169,7 @@ class DockerImages:
         return [*_SSH, *port, *user, "--", node.host, *run]
 
     def reach(self, ways: Sequence[Sequence[str]]) -> Command:
-        """Try which of these ways lead somewhere; the answer is their numbers."""
+        """Try to reach nodes by these commands; the answer has the numbers of those that work."""
         return self._script("image-reach.sh.j2", ways=[list(way) for way in ways])
 
     def straight(self, image: str, skip: Sequence[str], packer: str | None, ways: Sequence[Sequence[str]]) -> Command:
@@ -187,7 +187,7 @@ class DockerImages:
         return self._script("image-take.sh.j2", LOAD_WITHIN, **values)
 
     def drop(self, file: str) -> Command:
-        """Remove such a file."""
+        """Remove the file that `share` wrote."""
         return Command(self._renderer.script("image-drop.sh.j2", file=file) + "\n")
 
     # ------------------------------------------------------------------- inside

@@ -104,11 +104,11 @@ class Systemd:
     # ------------------------------------------------------------------ asking
 
     def facts(self) -> tuple[Section, ...]:
-        """All our units on the node, as a section."""
+        """Ask for all our units."""
         return (Section(_SECTION, self._units(None), _LISTED),)
 
     def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
-        """The units in the answer; `error` says that there are more than can be kept track of."""
+        """The units in the answer, as `containers`; `error` if there are too many."""
         del asked, answered  # its clock is the engine's
         answer = sections.get(_SECTION)
         units = self._units_in(answer, 0.0) if answer and answer.ok else None
@@ -128,7 +128,7 @@ class Systemd:
         return self._units_in(result, clock) or ()
 
     def _units_in(self, result: Result, clock: float) -> tuple[Container, ...] | None:
-        """The same, None when there is too much written on them: it is packed, and may be anything."""
+        """The units in an answer, None if their unpacked labels are too long."""
         found, left = list[Container](), container_limits.LABELS
         for block in re.split(r"\n{2,}", result.out):
             if unit := _unit(dict(line.split("=", 1) for line in block.splitlines() if "=" in line), clock):
@@ -148,7 +148,7 @@ class Systemd:
         return (match[1], match[2]) if match else None
 
     def logs(self, container: str, query: LogQuery) -> Command:
-        """What the journal has of the unit; `reading` makes two streams of it."""
+        """Print the journal's entries of the unit."""
         since = None if query.since is None else f"{query.since:.6f}"
         return self._of(
             container,
@@ -160,7 +160,7 @@ class Systemd:
         )
 
     def reading(self, query: LogQuery) -> Reading:
-        """The task's output in what that command prints."""
+        """Reads the task's output from the journal's entries."""
         return JournalReading(timestamps=query.timestamps)
 
     # ---------------------------------------------------------------- changing
@@ -217,16 +217,16 @@ class Systemd:
         return Command(script + "\n", secrets=dict(secrets), timeout=launch_script.WITHIN)
 
     def launches(self, wanted: Sequence[Launch]) -> Command:
-        """That of a single one: systemd-run takes no time."""
+        """Launch the only one."""
         (one,) = wanted
         return self.launch(one.task, one.placement, one.secrets)
 
     def answers(self, count: int, result: Result) -> list[Result]:
-        """The one answer."""
+        """The only answer."""
         return [result] * count
 
     def answered(self, count: int, out: bytes) -> dict[int, Result]:  # noqa: ARG002 - that is not known before its end
-        """None."""
+        """None before the script has ended."""
         return {}
 
     def parse_launch(self, task: Task, result: Result) -> str:
@@ -253,11 +253,11 @@ class Systemd:
         return self._of(container, "systemd-signal.sh.j2", signal=signal)
 
     def pause(self, container: str) -> Command:
-        """Freeze."""
+        """Freeze all processes."""
         return self._of(container, "systemd-pause.sh.j2")
 
     def resume(self, container: str) -> Command:
-        """Thaw."""
+        """Let frozen processes run again."""
         return self._of(container, "systemd-resume.sh.j2")
 
     def remove(self, container: str, *, force: bool = False) -> Command:
@@ -270,13 +270,13 @@ class Systemd:
             raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip() or result.out.strip())}")
 
     def complaint(self, words: str) -> str:
-        """What systemd complains of, as a sentence with the fix."""
+        """The complaint as a sentence with the fix."""
         return explain(words, self._node, self._vendors.complaints(self._dialect.name))
 
     # ---------------------------------------------------------- a log that is kept
 
     def log_sizes(self, container: str) -> Command:
-        """The bytes of its two streams, each number on its stream."""
+        """Print the size of each of the two streams in bytes, on that stream."""
         return self._log_ends(container, ["wc", "-c"], ["wc", "-c"])
 
     def log_ends(self, container: str, out: int, err: int) -> Command:
@@ -356,7 +356,7 @@ def _properties(task: Task, placement: Placement, group: str) -> list[str]:
 
 
 def _claim(task: Task, placement: Placement) -> str:
-    """The argument by which others on the node see who holds what, in the order that a launch reads it."""
+    """The process argument that claims the devices, with the fields in the order of `claims.sh.j2`."""
     name, sharing = task.container_name, task.spec.needs.sharing
     shared = sharing != ALONE
     fields = (
