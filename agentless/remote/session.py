@@ -563,6 +563,8 @@ class _Worker:
         found: dict[int, tuple[int, bytes]] = {}
         searched = {1: 0, 2: 0}
         wanted = mark.encode()
+        if heard is not None and self._seen[1]:
+            heard(bytes(self._seen[1]))  # it came along with the mark before
         while True:
             for fd, seen in self._seen.items():
                 at = -1 if fd in found else seen.find(wanted, searched[fd])

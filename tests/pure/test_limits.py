@@ -39,6 +39,7 @@ from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig
 from agentless.model.tasks.claim import GPUS, SPEC, TASK
 from agentless.model.tasks.container import Container
 from agentless.paths import template_dir
+from agentless.ports import Shell
 from agentless.remote import host_facts
 from agentless.remote.session import Allowance, Session
 from agentless.remote.transports import SshFiles
@@ -84,6 +85,47 @@ async def test_what_a_command_says_is_heard_before_its_end(session: Session, tmp
     wait = Command(f"echo 1; while [ ! -e {end} ]; do sleep 0.01; done; echo 2\n")
     assert await session.run(wait, hear) == Result(0, b"1\n2\n")
     assert heard[0] == b"1\n"
+
+
+class _InOnePiece:
+    """A shell: the begin of a command comes in one piece with the first line that it says."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._held = b""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._shell, name)
+
+    async def read(self) -> tuple[int, bytes] | None:
+        while chunk := await self._shell.read():
+            fd, data = chunk
+            if fd == 2:
+                return chunk
+            self._held += data
+            if b"<" not in self._held or b"begun\n" in self._held:
+                data, self._held = self._held, b""
+                return fd, data
+        return None
+
+
+async def test_what_comes_along_with_the_begin_of_a_command_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport = plugins.load("remote.transports", "local").make(CONFIG, SshFiles(tmp_path, tmp_path))
+    shell, end = transport.shell, tmp_path / "end"
+
+    async def in_one_piece(**how: bool) -> _InOnePiece:
+        return _InOnePiece(await shell(**how))
+
+    monkeypatch.setattr(transport, "shell", in_one_piece)
+    session = Session(transport, "here")
+    await session.connect()
+    wait = Command(f"echo begun; while [ ! -e {end} ]; do sleep 0.01; done\n")
+    try:
+        assert await session.run(wait, lambda _: end.touch()) == Result(0, b"begun\n")
+    finally:
+        await session.close()
 
 
 async def test_what_is_asked_for_in_bulk_may_be_more(session: Session) -> None:
