@@ -13,9 +13,10 @@ from agentless.errors import Held
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.claim import GPUS, task_of
 from agentless.model.tasks.spec import TaskSpec
-from agentless.rules.views.publish import checks, gpu_view
+from agentless.rules.views.publish import checks
 from tests.fleet.acme import PROGRAM, Acme
 from tests.fleet.client import until
+from tests.fleet.test_owners import ask
 
 TABLE = "0,ACME-a,65536,12\n1,ACME-b,65536,12\n"
 
@@ -41,8 +42,10 @@ async def submit(controller, target):
     return start.task
 
 
-def gpus(controller, node="n3"):
-    return [gpu_view(node, gpu) for gpu in controller.core.cluster().nodes[node].gpus]
+async def gpus(controller, node="n3"):
+    """What `agentless gpus NODE` shows."""
+    _, found = await ask(controller, "GET", "/v1/gpus", node=node)
+    return found
 
 
 def container(desk, node="n3"):
@@ -52,14 +55,17 @@ def container(desk, node="n3"):
 
 async def test_a_vendor_that_a_test_adds_is_seen_placed_and_claimed(desk):
     async with desk.running() as controller:
-        assert [(gpu.index, gpu.uuid, gpu.name, gpu.state) for gpu in gpus(controller)] == [
+        assert [(gpu["index"], gpu["uuid"], gpu["name"], gpu["state"]) for gpu in await gpus(controller)] == [
             (0, "ACME-a", "Acme One", "free"),
             (1, "ACME-b", "Acme One", "free"),
         ]
         task = await submit(controller, "n3::1")
         await until(lambda: controller.core.find(task.id).state == "running")
         assert controller.core.find(task.id).status.placement.gpu_uuids == ("ACME-b",)
-        assert [(gpu.state, gpu.task) for gpu in gpus(controller)] == [("free", None), ("allocated", task.id)]
+        assert [(gpu["state"], gpu["task"]) for gpu in await gpus(controller)] == [
+            ("free", None),
+            ("allocated", task.id),
+        ]
         assert container(desk).labels[GPUS] == "ACME-b"
         assert container(desk).env["ACME_VISIBLE_DEVICES"] == "ACME-b"
         assert container(desk).devices == ["/dev/acme/ACME-b"]
@@ -82,7 +88,7 @@ async def test_each_vendors_gpus_are_hidden_from_who_has_those_of_the_other(desk
     async with desk.running() as controller:
         theirs, ours = await submit(controller, "n1::0"), await submit(controller, "n3::0")
         await until(lambda: {controller.core.find(task.id).state for task in (theirs, ours)} == {"running"})
-        assert [gpu.name for gpu in gpus(controller, "n1")] == ["Simulated A100"]
+        assert [gpu["name"] for gpu in await gpus(controller, "n1")] == ["Simulated A100"]
         assert container(desk, "n1").env["ACME_VISIBLE_DEVICES"] == "none"
         assert container(desk).env["NVIDIA_VISIBLE_DEVICES"] == "void"
 
