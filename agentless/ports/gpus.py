@@ -35,6 +35,8 @@ class GpuVendor(Probe, Protocol):
     """A GPU vendor: its probe, how tasks get its devices, and the known complaints of its software.
 
     The probe also weighs links (`GpuTopology.links`) and says what a fault means (`GpuFault.meaning`).
+    The ids of its devices are letters, digits and hyphens. The first eight letters and digits behind a prefix like
+    `GPU-` have to differ on a node: claims that engines see of each other have no room for more.
     """
 
     @property
