@@ -172,7 +172,7 @@ def test_an_odd_owner_cannot_hide_a_claim(node: Node, owner: str) -> None:
 @pytest.mark.parametrize("option", ["--detach", "-d", "--detach=true"])
 def test_an_own_template_that_would_run_the_container_creates_it(node: Node, tmp_path: Path, option: str) -> None:
     """Run, a task would be started under the lock, and once more if it ends before the script starts it."""
-    text = (template_dir() / "docker-run.j2").read_text()
+    text = (template_dir() / "docker" / "launch" / "docker-run.j2").read_text()
     (tmp_path / "docker-run.j2").write_text(text.replace(" create ", f" run {option} "))
     node.engine = docker_engine(NodeConfig("node1", "h"), Renderer([tmp_path, template_dir()]), SIGNER)
     node.launch(assigning(spec=spec("run", option)))

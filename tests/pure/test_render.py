@@ -148,7 +148,7 @@ WORDS: dict[str, Case] = {
         {"docker": some, "format": values},
         lambda v: [*v["docker"], "system", "df", "--verbose", "--format", v["format"]],
     ),
-    "docker-devices.j2": ({"devices": injections}, _devices),
+    "docker-devices.j2": ({"devices": injections.filter(lambda each: each.arguments or each.environment)}, _devices),
     "docker-run.j2": (
         {
             "docker": some,
