@@ -7,6 +7,8 @@
     │   └── TemplateError          2   a template that does not render
     ├── Refused                    3   understood, but not now: no capacity, GPU taken, wrong state
     │   ├── IllegalMove            3   an event that a task in this state cannot have
+    │   ├── Held                   3   another task holds one of the GPUs
+    │   ├── Unseen                 3   an engine on the node does not say which GPUs it has given away
     │   ├── NoSession              3   the node's SSH server gives no further session now
     │   ├── NodeBroken             3   the node cannot start it, for a reason that is not the task's
     │   └── NodeUnfit              3   the node cannot start this task, and another node may
@@ -17,6 +19,10 @@
     │   ├── Timeout                4
     │   └── TooMuch                4
     ├── RuntimeFailed              1   the node answered: its container engine could not do it
+    │   ├── ImageMissing           1   the image has to be fetched first
+    │   ├── FilesMissing           1   the image with the task's files has to be made again
+    │   ├── ImageGone              1   the image is not on the node that was to send it
+    │   └── LayerMissing           1   a layer that was left out has to be sent, too
     ├── CopyFailed                 1   a file that is not there, may not be read, or has no room
     ├── StateError                 1   the state folder: torn, newer, read-only, full
     └── ControllerError            1   no controller, a second one, a stale one
@@ -71,6 +77,14 @@ class Refused(AgentlessError):
 
 class IllegalMove(Refused):
     """An event that a task in its present state cannot have."""
+
+
+class Held(Refused):
+    """Another task holds one of the GPUs, or wants the node alone, and no container of this task lives on the node."""
+
+
+class Unseen(Refused):
+    """Another engine on the node may have given away its GPUs, and does not say so."""
 
 
 class NoSession(Refused):
@@ -143,6 +157,22 @@ class TooMuch(NoAnswer):
 
 class RuntimeFailed(AgentlessError):
     """The node's container engine answered that it cannot do it."""
+
+
+class ImageMissing(RuntimeFailed):
+    """The image is not on the node; it has to be pulled before the launch is tried again."""
+
+
+class FilesMissing(RuntimeFailed):
+    """The image with the task's files is not on the node any more; it has to be made again."""
+
+
+class ImageGone(RuntimeFailed):
+    """The image is not on the node it was to come from."""
+
+
+class LayerMissing(RuntimeFailed):
+    """The engine wants a layer that was left out; it may have lost it meanwhile."""
 
 
 class CopyFailed(AgentlessError):

@@ -66,15 +66,17 @@ from agentless.controller.traffic import Counting, Traffic
 from agentless.controller.usage.samples import Samples
 from agentless.controller.usage.scrape import Scrape
 from agentless.controller.usage.usage import Usage
-from agentless.engines.docker.engine import Docker
-from agentless.engines.node_files import NodeFiles
-from agentless.engines.podman.engine import Podman
+from agentless.engines.docker.dialect import DOCKER
+from agentless.engines.docker.engine import DockerEngine
+from agentless.engines.podman.dialect import PODMAN
 from agentless.engines.systemd.engine import Systemd
-from agentless.gpus.nvidia.probe import Nvidia
+from agentless.gpus.nvidia.vendor import Nvidia
+from agentless.gpus.vendors import GpuVendors
 from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.signature import Signer
-from agentless.ports import Clock
+from agentless.ports import Clock, GpuVendor
+from agentless.remote.node_files import NodeFiles
 from agentless.remote.session import Session
 from agentless.remote.transports import SshFiles
 from agentless.render import Renderer
@@ -90,6 +92,9 @@ from agentless.stores.state.exclusions import GateStore
 from agentless.stores.state.reservations import ReservationStore
 from agentless.stores.state.tinydb import TaskStore
 from agentless.stores.state.volumes import VolumeStore
+
+VENDORS: tuple[GpuVendor, ...] = (Nvidia(),)
+"""GPU vendors. To add one, write a `ports.GpuVendor` in a folder of `gpus/` and name it here."""
 
 
 class Controller:
@@ -276,14 +281,13 @@ class Controller:
     def _link(self, node: NodeConfig) -> NodeLink:
         files = SshFiles(home=Path.home(), known_hosts=self._known_hosts)
         transport = plugins.load("remote.transports", node.connection).make(node, files)
+        vendors = GpuVendors(VENDORS)
+        parts = node, self._renderer, self._signer, vendors, PODMAN if node.has_podman else DOCKER
         return NodeLink(
             node,
             Session(transport, node.name),
-            Nvidia(),
-            NodeEngines(
-                (Podman if node.has_podman else Docker)(node, self._renderer, self._signer),
-                Systemd(node, self._renderer, self._signer),
-            ),
+            vendors,
+            NodeEngines(DockerEngine(*parts), Systemd(*parts)),
             self.clock,
             self.nodes,
         )

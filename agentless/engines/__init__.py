@@ -1,1 +1,1 @@
-"""Ways to run a task on a node, one file each: values in, commands out, answers parsed."""
+"""Ways to run a task on a node: values in, commands out, answers parsed. Others know them as `ports.Engine`."""

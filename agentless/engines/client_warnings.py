@@ -14,7 +14,7 @@ LENGTH = 500
 
 
 def warnings_before(answer: str, lines: Iterable[str]) -> tuple[str, ...]:
-    """The lines before this one, which is the answer to a command."""
+    """The lines of a command's output before its answer."""
     found: list[str] = []
     for line in lines:
         if line == answer or len(found) == MOST:
@@ -24,8 +24,18 @@ def warnings_before(answer: str, lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+class AsItIs:
+    """A reading that passes everything on unchanged."""
+
+    place = None
+
+    def __call__(self, fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
+        """The same data."""
+        return ((fd, data),)
+
+
 class WithoutWarnings:
-    """A reading that leaves out these lines where standard error begins with them."""
+    """A reading that drops these lines at the beginning of standard error."""
 
     def __init__(self, reading: Reading, warnings: Iterable[str]) -> None:
         self._reading = reading
@@ -34,11 +44,11 @@ class WithoutWarnings:
 
     @property
     def place(self) -> Place | None:
-        """As far as the reading has come."""
+        """The place of the wrapped reading."""
         return self._reading.place
 
     def __call__(self, fd: int, data: bytes) -> Iterable[tuple[int, bytes]]:
-        """What comes next, without them."""
+        """The next output without the warnings."""
         if fd != 2 or not self._warnings:
             return self._reading(fd, data)
         self._held += data

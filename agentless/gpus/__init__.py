@@ -1,1 +1,1 @@
-"""GPU vendors, one file each: the script that asks the driver, and what its answer means."""
+"""GPU vendors, a folder each: the probe, how devices come to a task, faults, complaints. See `ports.GpuVendor`."""

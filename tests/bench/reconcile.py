@@ -10,9 +10,7 @@ from dataclasses import replace
 from agentless.controller.clock import SystemClock
 from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.engines.docker.engine import Docker
-from agentless.engines.systemd.engine import Systemd
-from agentless.gpus.nvidia.probe import Nvidia
+from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import Command
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.node import EngineFacts
@@ -27,6 +25,7 @@ from agentless.render import Renderer
 from agentless.rules.tasks.reconcile import container_of, reconcile
 from tests.bench.houses import real_nodes, session_to
 from tests.bench.measure import Row, paired, ratio
+from tests.engines import docker_engine, systemd_engine
 from tests.lab import IMAGE, Node, requirements
 from tests.listener import Listener
 
@@ -46,8 +45,8 @@ def bench(runs: int) -> list[Row]:
         _fill(lab.nodes["node1"])
         session, config = session_to(lab, "node1")
         parts = config, Renderer([template_dir()]), SIGNER
-        docker = Docker(*parts)
-        engines = NodeEngines(docker, Systemd(*parts))
+        docker = docker_engine(*parts)
+        engines = NodeEngines(docker, systemd_engine(*parts))
         link = NodeLink(config, session, Nvidia(), engines, SystemClock(), Listener())
         runner.run(session.connect())
 

@@ -15,16 +15,17 @@ import asyncssh
 
 from agentless.demo.fleet import Fleet
 from agentless.demo.node import SimulatedNode
-from agentless.engines.docker.engine import Docker, LogQuery
 from agentless.model.command import Command, Result
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.scheduling.needs import Needs
+from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.signature import Signer
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Placement, Task
 from agentless.model.tasks.task_id import new_task_id
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.engines import docker_engine
 from tests.pauses import pauses
 
 PATIENCE = 20
@@ -42,7 +43,7 @@ class Client:
     node: SimulatedNode
 
     def __post_init__(self) -> None:
-        self.docker = Docker(NodeConfig(self.node.name, "127.0.0.1"), Renderer([template_dir()]), SIGNER)
+        self.docker = docker_engine(NodeConfig(self.node.name, "127.0.0.1"), Renderer([template_dir()]), SIGNER)
 
     async def run(self, command: Command | str) -> Result:
         script = command if isinstance(command, str) else command.text()

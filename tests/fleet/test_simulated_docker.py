@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agentless.demo.engine.container import Config
-from agentless.engines.docker.engine import ImageMissing, LogQuery
-from agentless.errors import Refused, RuntimeFailed
+from agentless.errors import ImageMissing, Refused, RuntimeFailed
 from agentless.model.command import Result
 from agentless.model.tasks.claim import labels_of, task_of
+from agentless.model.tasks.log_query import LogQuery
 from tests.fleet.client import IMAGE, PATIENCE, SIGNER, Client, gone, proc, until
 
 
@@ -94,7 +94,7 @@ async def test_an_image_that_is_not_there_is_missing_and_cannot_be_pulled(client
     with pytest.raises(ImageMissing):
         client.docker.parse_launch(task, await client.run(client.docker.launch(task, placement, {})))
     with pytest.raises(RuntimeFailed, match="no registry"):
-        client.docker.check(await client.run(client.docker.pull("nobody/nothing")))
+        client.docker.check(await client.run(client.docker.images.pull("nobody/nothing")))
 
 
 async def test_a_command_that_is_not_there_fails_and_leaves_no_container(client: Client):

@@ -15,9 +15,9 @@ import pytest
 from agentless.demo.fleet import Fleet, NodePlan
 from agentless.demo.node import Moment
 from agentless.demo.processes.guard import belonging
-from agentless.engines.docker.engine import LogQuery
 from agentless.errors import RuntimeFailed
 from agentless.model.command import Command, Result, join_sections, split_sections
+from agentless.model.tasks.log_query import LogQuery
 from tests.fleet.client import IMAGE, PATIENCE, Client, connect, gone, proc, until
 
 
@@ -63,7 +63,8 @@ async def test_a_lost_connection_ends_all_that_was_started_through_it(fleet: Fle
 async def test_the_engine_says_that_it_is_a_simulation_and_hands_out_gpus(client: Client):
     answer = await client.run(join_sections(client.docker.facts()))
     facts = client.docker.parse_facts(split_sections(answer.stdout), 0.0, 2e9)
-    assert (facts.version, facts.nvidia, facts.error, facts.listed) == ("20.10.0-simulated", True, None, {})
+    assert (facts.version, facts.error, facts.listed) == ("20.10.0-simulated", None, {})
+    assert facts.toolkits["nvidia"].ready
 
 
 async def test_gpus_are_called_simulated(client: Client):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentless.controller.submit.request import Submit
-from agentless.engines.docker.volumes import VolumeWords
+from agentless.engines.docker.volumes import DockerVolumes
 from agentless.errors import Unreachable
 from agentless.model.command import Command
 from agentless.model.scheduling.needs import parse_target
@@ -19,8 +19,8 @@ from tests.fleet.client import until
 def have(monkeypatch):
     """The names of volumes by node, as their engines tell them."""
     found = {"n1": set(), "n2": set()}
-    monkeypatch.setattr(VolumeWords, "all", lambda _: Command("true"))
-    monkeypatch.setattr(VolumeWords, "parse", lambda words, _: [(n, "ann", ()) for n in found[words._node.name]])
+    monkeypatch.setattr(DockerVolumes, "all", lambda _: Command("true"))
+    monkeypatch.setattr(DockerVolumes, "parse", lambda words, _: [(n, "ann", ()) for n in found[words._node.name]])
     return found
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentless.model.nodes.cluster import Cluster, Observation
+from agentless.model.nodes.device import ToolkitFacts
 from agentless.model.nodes.gpu import GpuProcess, GpuReading, GpuSample
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig, NumaNode
 from agentless.model.scheduling.needs import Needs, parse_target
@@ -32,6 +33,7 @@ from agentless.rules.nodes.survey import survey
 
 NOW = 1_800_000_000.0
 CID = "c0ffee" * 10 + "beef"
+READY = {"nvidia": ToolkitFacts(ready=True)}
 SIGNER = Signer("c1", b"a key of nobody's")
 """The controller that has started what `container` gives."""
 
@@ -67,7 +69,7 @@ def seen(
         sample=GpuSample(tuple(reading(node, index) for index in range(gpus)), processes),
         sampled_at=NOW,
         host=HostFacts(32, 131072, (NumaNode(0, "0-15"), NumaNode(1, "16-31"))),
-        engine=EngineFacts("28.2.2", nvidia=True, containers=tuple(containers)),
+        engine=EngineFacts("28.2.2", toolkits=READY, containers=tuple(containers)),
     )
     return replace(healthy, **changes)
 

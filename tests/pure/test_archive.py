@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.engines.node_files import NodeFiles
 from agentless.errors import CopyFailed
 from agentless.formats.archive import Unpacker, pack
 from agentless.paths import template_dir
+from agentless.remote.node_files import NodeFiles
 from agentless.render import Renderer
 
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.engines.docker import other_engines
-from agentless.engines.docker.engine import Docker, Unseen
-from agentless.errors import Refused
+from agentless.engines import other_engines
+from agentless.errors import Refused, Unseen
 from agentless.model.command import Result
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.task import Placement
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.engines import docker_engine
 from tests.pure.build import SIGNER, placement, spec, task
 from tests.pure.test_gpu_share import shares
 
@@ -106,14 +106,14 @@ def test_a_node_with_an_engine_that_may_not_be_asked_is_degraded_and_says_what_t
 
 
 def test_a_launch_that_finds_such_an_engine_is_refused_in_the_same_words() -> None:
-    engine = Docker(NODE, Renderer([template_dir()]), SIGNER)
+    engine = docker_engine(NODE, Renderer([template_dir()]), SIGNER)
     with pytest.raises(Unseen, match="alice runs a Docker engine on node1") as caught:
         engine.parse_launch(task("t1", state="assigning"), Result(81, b"unseen|alice|4711\n", b""))
     assert isinstance(caught.value, Refused)
 
 
 def test_the_container_of_a_task_is_in_the_group_where_its_engine_can_make_one() -> None:
-    engine = Docker(NODE, Renderer([template_dir()]), SIGNER)
+    engine = docker_engine(NODE, Renderer([template_dir()]), SIGNER)
     of, at = task("t1", state="assigning"), placement()
     script = engine.launch(of, at, {}, engine=EngineFacts(cgroup_parent="/docker")).script
     assert " --cgroup-parent /docker/agentless_claim....me__here.node10 " in script

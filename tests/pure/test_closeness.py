@@ -21,6 +21,7 @@ from agentless.model.tasks.task import Placement
 from agentless.rules.scheduling.gpu_choice import choose
 from agentless.rules.scheduling.gpu_timeline import Seat
 from agentless.rules.scheduling.shape import shape_of
+from tests.engines import joined
 from tests.pure.build import cluster, reading, seen, spec
 from tests.pure.test_plan import look, near, runs, wish
 
@@ -33,7 +34,7 @@ def recorded(name: str) -> GpuTopology:
     """A topology as it was printed by a real driver."""
     expected = json.loads((RECORDS / f"{name}.json").read_text())["expected"]
     pairs = {tuple(map(int, pair.split("-"))): kind for pair, kind in expected["links"].items()}
-    return GpuTopology(pairs, {int(gpu): numa for gpu, numa in expected["numa"].items()})
+    return joined(pairs, {int(gpu): numa for gpu, numa in expected["numa"].items()})
 
 
 def bridged(gpus: int) -> GpuTopology:
@@ -44,7 +45,7 @@ def bridged(gpus: int) -> GpuTopology:
             return "NV4"
         return "NODE" if one * 2 // gpus == other * 2 // gpus else "SYS"
 
-    return GpuTopology({pair: kind(*pair) for pair in combinations(range(gpus), 2)})
+    return joined({pair: kind(*pair) for pair in combinations(range(gpus), 2)})
 
 
 def seats(numas: list[int | None], **changes: Any) -> list[Seat]:
@@ -92,24 +93,24 @@ def test_gpus_of_real_machines_are_chosen_by_how_they_are_joined(
 
 def test_a_link_decides_before_the_numa_node() -> None:
     """What a task over several GPUs waits for is the link, not the memory of the host."""
-    assert chosen(2, GpuTopology({(0, 1): "SYS", (0, 2): "NV4", (1, 2): "SYS"}), seats([0, 0, 1])) == (0, 2)
+    assert chosen(2, joined({(0, 1): "SYS", (0, 2): "NV4", (1, 2): "SYS"}), seats([0, 0, 1])) == (0, 2)
 
 
 def test_one_fast_link_is_worth_nothing_beside_a_slow_one() -> None:
     """A task over three is as fast as the slowest link between them."""
     links = {(0, 1): "NV12", (0, 2): "SYS", (0, 3): "SYS", (1, 2): "PIX", (1, 3): "PIX", (2, 3): "PIX"}
-    assert chosen(3, GpuTopology(links), seats([0] * 4)) == (1, 2, 3)
+    assert chosen(3, joined(links), seats([0] * 4)) == (1, 2, 3)
 
 
 def test_of_equal_links_the_same_numa_node_decides() -> None:
     """Its CPUs can be pinned then."""
-    joined = dict.fromkeys(combinations(range(4), 2), "NV12") | {(0, 1): "PHB"}
-    assert chosen(2, GpuTopology(joined), seats([0, 0, 1, 1])) == (2, 3)
+    links = dict.fromkeys(combinations(range(4), 2), "NV12") | {(0, 1): "PHB"}
+    assert chosen(2, joined(links), seats([0, 0, 1, 1])) == (2, 3)
 
 
 def test_the_numa_node_that_was_asked_for_comes_before_any_link() -> None:
     """`node1:1` with two GPUs means GPUs there."""
-    topology = GpuTopology({(0, 1): "NV4", (2, 3): "SYS", (0, 2): "SYS"})
+    topology = joined({(0, 1): "NV4", (2, 3): "SYS", (0, 2): "SYS"})
     shape = shape_of(spec(needs=replace(parse_target("node1:1"), gpus=2)))
     found = choose(seats([0, 0, 1, 1]), shape, topology)
     assert found is not None
@@ -119,7 +120,7 @@ def test_the_numa_node_that_was_asked_for_comes_before_any_link() -> None:
 def test_gpus_that_are_alike_come_before_gpus_that_are_near() -> None:
     """The slower one would be waited for at each step."""
     mixed = seats([0, 0]) + [replace_index(seat, 2) for seat in seats([0], name="NVIDIA A100", memory_total_mib=40960)]
-    assert chosen(2, GpuTopology({(0, 2): "NV4", (0, 1): "SYS", (1, 2): "SYS"}), mixed) == (0, 1)
+    assert chosen(2, joined({(0, 2): "NV4", (0, 1): "SYS", (1, 2): "SYS"}), mixed) == (0, 1)
 
 
 def replace_index(seat: Seat, index: int) -> Seat:
@@ -137,28 +138,28 @@ def test_pairs_are_whole_on_sixteen_gpus_too() -> None:
     """There are too many sets of six to compare them all."""
     open_ones = [seat for seat in seats([i // 8 for i in range(16)]) if seat.index not in (0, 8)]
     found = chosen(6, bridged(16), open_ones)
-    assert slowest(found, bridged(16)) == GpuTopology({(0, 1): "NODE"}).closeness(0, 1)
+    assert slowest(found, bridged(16)) == joined({(0, 1): "NODE"}).closeness(0, 1)
     assert {gpu ^ 1 for gpu in found} == set(found)
 
 
 def test_a_single_gpu_leaves_the_fast_links_to_others() -> None:
     """GPU 4 has no slow link and no fast one."""
     links = dict.fromkeys(combinations(range(5), 2), "SYS") | {(n, 4): "PHB" for n in range(4)}
-    assert chosen(1, GpuTopology(links | {(0, 1): "NV4", (2, 3): "NV4"}), seats([0] * 5)) == (4,)
+    assert chosen(1, joined(links | {(0, 1): "NV4", (2, 3): "NV4"}), seats([0] * 5)) == (4,)
 
 
 def test_of_few_gpus_all_sets_are_compared() -> None:
     """Grown from one GPU, the set with the most fast links would not be found."""
     fast = [(0, 1), (0, 4), (0, 5), (1, 2), (1, 5), (2, 5), (3, 4), (3, 5), (3, 6), (4, 5), (4, 6)]
     links = dict.fromkeys(combinations(range(7), 2), "PHB") | dict.fromkeys(fast, "NV1")
-    assert chosen(4, GpuTopology(links), seats([0, 1, 1, 1, 1, 1, 1])) == (3, 4, 5, 6)
+    assert chosen(4, joined(links), seats([0, 1, 1, 1, 1, 1, 1])) == (3, 4, 5, 6)
 
 
 def test_of_many_gpus_sets_are_grown_by_what_is_nearest() -> None:
     """Twelve, joined at random."""
     dice = random.Random(0)
     links = {pair: dice.choice(["NODE", "SYS"]) for pair in combinations(range(12), 2)}
-    assert chosen(4, GpuTopology(links), seats([None] * 12)) == (4, 5, 6, 9)
+    assert chosen(4, joined(links), seats([None] * 12)) == (4, 5, 6, 9)
 
 
 # ---------------------------------------------------------------------- of the best type, and alike
@@ -225,8 +226,8 @@ def test_of_a_numa_node_that_was_asked_for_all_are_taken_before_any_other() -> N
 
 
 def test_a_gpu_of_no_known_numa_node_is_not_taken_for_one_that_was_asked_for() -> None:
-    joined = GpuTopology({(0, 1): "SYS", (0, 2): "SYS", (1, 2): "NV4"})
-    assert chosen(2, joined, seats([None, 0, 0])) == (1, 2)
+    near = joined({(0, 1): "SYS", (0, 2): "SYS", (1, 2): "NV4"})
+    assert chosen(2, near, seats([None, 0, 0])) == (1, 2)
 
 
 # ---------------------------------------------------------------------- shared
@@ -260,7 +261,7 @@ def machines(draw: st.DrawFn, most: int) -> tuple[list[Seat], GpuTopology]:
     few = draw(st.lists(st.sampled_from(["", *KINDS]), min_size=1, max_size=3))
     pairs = combinations(range(len(numas)), 2)
     links = {pair: kind for pair in pairs if (kind := draw(st.sampled_from(few)))}
-    return seats(list(numas)), GpuTopology(links)
+    return seats(list(numas)), joined(links)
 
 
 @settings(deadline=None)
@@ -293,7 +294,7 @@ def test_where_all_are_as_near_it_is_as_if_nothing_were_known(
     """As behind NVSwitch: the NUMA node decides."""
     everyone, _ = machine
     count = data.draw(st.integers(1, len(everyone)))
-    alike = GpuTopology(dict.fromkeys(combinations(range(len(everyone)), 2), kind))
+    alike = joined(dict.fromkeys(combinations(range(len(everyone)), 2), kind))
     assert chosen(count, alike, everyone) == chosen(count, NOTHING, everyone)
 
 
@@ -307,9 +308,9 @@ def placed(topology: GpuTopology, target: str, **changes: Any) -> Placement:
 
 def test_a_task_gets_the_gpus_that_are_joined_and_the_cpus_near_them() -> None:
     """GPUs 0 and 1 are at the first half of the CPUs, 2 and 3 at the second."""
-    joined = placed(GpuTopology({(1, 2): "SYS", (1, 3): "SYS", (2, 3): "NV4"}), "2x")
-    assert (joined.gpus, joined.cpus, joined.numa) == ((2, 3), "16-31", 1)
-    across = placed(GpuTopology({(1, 2): "NV4", (1, 3): "SYS", (2, 3): "SYS"}), "2x")
+    nearest = placed(joined({(1, 2): "SYS", (1, 3): "SYS", (2, 3): "NV4"}), "2x")
+    assert (nearest.gpus, nearest.cpus, nearest.numa) == ((2, 3), "16-31", 1)
+    across = placed(joined({(1, 2): "NV4", (1, 3): "SYS", (2, 3): "SYS"}), "2x")
     assert (across.gpus, across.cpus, across.numa) == ((1, 2), None, None)
 
 

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.engines.docker.complaints import blame, explain, without_words_of
+from agentless.engines.docker.complaints import without_words_of
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.spec import TaskSpec
+from tests.engines import blame, explain
 
 NODE = NodeConfig("node1", "h", user="ann")
 RECORDED = json.loads((Path(__file__).parent / "data" / "docker" / "complaints.json").read_text())

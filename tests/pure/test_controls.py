@@ -16,7 +16,7 @@ from agentless.rules.nodes.cgroup_limits import in_words, lacking
 from agentless.rules.scheduling.plan import plan
 from agentless.rules.scheduling.policies.pack import cost
 from agentless.rules.views.publish import checks
-from tests.pure.build import NOW, cluster, reading, seen, spec, task
+from tests.pure.build import NOW, READY, cluster, reading, seen, spec, task
 
 WANTS: list[tuple[str, dict[str, Any], str, str]] = [
     ("memory", {"memory": 1 << 30}, "node1::0", "Docker on node1 cannot limit memory: it has no memory control group"),
@@ -27,7 +27,7 @@ in_each_way = pytest.mark.parametrize(("control", "wants", "target", "words"), W
 
 
 def without(*controls: str, node: str = "node1") -> Any:
-    facts = EngineFacts("28.2.2", nvidia=True, containers=(), lacks=frozenset(controls))  # type: ignore[arg-type]
+    facts = EngineFacts("28.2.2", toolkits=READY, containers=(), lacks=frozenset(controls))  # type: ignore[arg-type]
     return seen(node, engine=facts)
 
 

@@ -9,19 +9,20 @@ from typing import Any
 
 import pytest
 
-from agentless.engines.docker.engine import Docker
+from agentless.engines.docker.engine import DockerEngine
 from agentless.model.command import Result, Section, join_sections, split_sections
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.container import Container
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.engines import docker_engine
 from tests.pure.build import NOW, SIGNER, container, task
 
 DATA = Path(__file__).parent / "data" / "docker"
 
 
-def docker(program: str = "docker") -> Docker:
-    return Docker(NodeConfig("node1", "h", user="ann", docker=(program,)), Renderer([template_dir()]), SIGNER)
+def docker(program: str = "docker") -> DockerEngine:
+    return docker_engine(NodeConfig("node1", "h", user="ann", docker=(program,)), Renderer([template_dir()]), SIGNER)
 
 
 # --------------------------------------------------------------------------------------------------------- containers
@@ -166,7 +167,8 @@ def test_the_engine_is_described_from_its_answer(file: Path) -> None:
     sections = {name: Result(case[name][0], case[name][1].encode()) for name in ("docker.info", "docker.containers")}
     facts = docker().parse_facts(sections, NOW, NOW + 1)
     containers = None if facts.listed is None else len(facts.listed)
-    found = {"version": facts.version, "nvidia": facts.nvidia, "error": facts.error, "containers": containers}
+    nvidia = facts.toolkits["nvidia"].ready if facts.toolkits else None
+    found = {"version": facts.version, "nvidia": nvidia, "error": facts.error, "containers": containers}
     assert found | {"lacks": sorted(facts.lacks)} == {"lacks": [], **case["expected"]}
 
 

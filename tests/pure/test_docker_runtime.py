@@ -13,14 +13,16 @@ from typing import Any
 
 import pytest
 
-from agentless.engines.docker.engine import Docker, ImageMissing, LogQuery
-from agentless.errors import NoAnswer, NodeBroken, Refused, RuntimeFailed
+from agentless.engines.docker.engine import DockerEngine
+from agentless.errors import ImageMissing, NoAnswer, NodeBroken, Refused, RuntimeFailed
 from agentless.model.command import Result
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.spec import Mount, Volume
 from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.engines import docker_engine
 from tests.pure.build import CID, NOW, SIGNER, placement, spec, task
 
 DATA = Path(__file__).parent / "data" / "docker"
@@ -28,8 +30,8 @@ CONFIG = NodeConfig("node1", "h", user="ann")
 UUIDS = ("GPU-8b4b9de2-1f1d-4b7c-a9d6-4f3c2d1e0f9a", "GPU-1c9f3c1e-7d52-4a4e-8f6b-0a9b8c7d6e5f")
 
 
-def docker(*words: str) -> Docker:
-    return Docker(replace(CONFIG, docker=words or ("docker",)), Renderer([template_dir()]), SIGNER)
+def docker(*words: str) -> DockerEngine:
+    return docker_engine(replace(CONFIG, docker=words or ("docker",)), Renderer([template_dir()]), SIGNER)
 
 
 # ------------------------------------------------------------------------------------------------------------ launch
@@ -90,9 +92,16 @@ def test_the_launch_script_is_the_one_on_record(name: str) -> None:
     assert text == file.read_text()
 
 
+def test_whether_it_can_hand_out_gpus_is_asked_by_the_programs_that_it_needs_for_that() -> None:
+    script = docker().facts()[0].script
+    asked = "  command -v nvidia-container-runtime-hook || command -v nvidia-container-cli || command -v nvidia-ctk\n"
+    assert asked in script
+
+
 @pytest.mark.parametrize("name", ["shell-on-a-terminal", "shell-without-a-terminal"])
 def test_the_script_of_a_shell_is_the_one_on_record(name: str) -> None:
-    text = docker("sudo", "docker").shell("c1", ("echo", "it's"), "m4rk", terminal=name == "shell-on-a-terminal").script
+    commands = docker("sudo", "docker").terminal
+    text = commands.shell("c1", ("echo", "it's"), "m4rk", terminal=name == "shell-on-a-terminal").script
     file = DATA / f"{name}.sh"
     if os.environ.get("AGENTLESS_WRITE"):
         file.write_text(text)
@@ -246,7 +255,7 @@ def test_a_failure_for_a_reason_of_the_node_is_told_from_those_of_the_task(
         (docker().resume("agentless-t1"), "docker unpause agentless-t1\n"),
         (docker().remove("agentless-t1"), "docker rm --volumes agentless-t1\n"),
         (docker().remove("agentless-t1", force=True), "docker rm --force --volumes agentless-t1\n"),
-        (docker().pull("a b"), "docker pull --quiet 'a b'\n"),
+        (docker().images.pull("a b"), "docker pull --quiet 'a b'\n"),
         (docker().logs("c", LogQuery()), "docker logs c\n"),
         (
             docker().logs("c", LogQuery(follow=True, tail=0, since=NOW + 0.5, timestamps=True)),

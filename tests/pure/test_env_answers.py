@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.engines.docker.envs import EnvWords, _quoted
+from agentless.engines.docker.envs import _quoted
 from agentless.errors import Refused, RuntimeFailed
 from agentless.model.command import Result
 from agentless.model.images.env import Changes, EnvRef, ImageFacts, labels_of_version
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.engines import docker_engine
 from tests.pure.build import SIGNER
 
-WORDS = EnvWords(NodeConfig("node1", "h"), Renderer([template_dir()]))
+WORDS = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER).envs
 REF = EnvRef("torch", 3)
 FRESH = "agentless/torch:fresh-0123456789abcdef"
 
@@ -123,13 +124,13 @@ def test_a_message_reaches_the_label_as_it_is():
 
 
 def test_a_launch_looks_at_the_image_under_its_lock(tmp_path):
-    from agentless.engines.docker.engine import Docker, ImageMissing
+    from agentless.errors import ImageMissing
     from agentless.model.tasks.spec import TaskSpec
     from agentless.model.tasks.task import Placement, Task
 
     spec = TaskSpec(("true",), container="torch:3", image=REF.image, image_id="sha256:1")
     task = Task("t1", spec, "t1", "ann", 0.0)
-    docker = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
+    docker = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
     script = docker.launch(task, Placement("node1"), {}).script
     assert script.index("flock") < script.index("image inspect") < script.index("docker create")
     with pytest.raises(ImageMissing):

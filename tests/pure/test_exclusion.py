@@ -19,7 +19,7 @@ from agentless.errors import StateError
 from agentless.inventory.inventory import load
 from agentless.model.nodes.cluster import Cluster, Node
 from agentless.model.nodes.exclusion import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
-from agentless.model.nodes.gpu import MOST_GPUS, GpuReading, GpuSample, Xid
+from agentless.model.nodes.gpu import MOST_GPUS, GpuFault, GpuReading, GpuSample
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.task import Task
@@ -38,6 +38,7 @@ from agentless.rules.nodes.survey import survey
 from agentless.rules.views.publish import node_view
 from agentless.stores.state.exclusions import GateStore
 from agentless.stores.state.tinydb import TaskStore
+from tests.engines import xid as an_xid
 from tests.pure.build import NOW, process, reading, seen, spec, task, uuid
 from tests.pure.test_plan import clusters, look, wish, wishes
 
@@ -53,8 +54,8 @@ def first(**changes: Any) -> GpuSample:
     return GpuSample((replace(GPUS[0], **changes), *GPUS[1:]))
 
 
-def xid(code: int, at: float | None) -> Xid:
-    return Xid("0000:01:00.0", code, "", at)
+def xid(code: int, at: float | None) -> GpuFault:
+    return an_xid("0000:01:00.0", code, "", at)
 
 
 WELL = first()
@@ -66,13 +67,13 @@ class Watch:
     def __init__(self, policy: HealthPolicy = MANUAL) -> None:
         self.policy, self.record, self.now = policy, NodeRecord(), NOW
 
-    def look(self, sample: GpuSample = WELL, xids: tuple[Xid, ...] | None = (), after: float = 2.0) -> str:
+    def look(self, sample: GpuSample = WELL, xids: tuple[GpuFault, ...] | None = (), after: float = 2.0) -> str:
         """What keeps the first GPU out after a look."""
         self.now += after
         self.record = looked({"node1": self.record}, "node1", sample, xids, self.now, self.policy)
         return self.why()
 
-    def resume(self, sample: GpuSample = WELL, xids: tuple[Xid, ...] | None = ()) -> str:
+    def resume(self, sample: GpuSample = WELL, xids: tuple[GpuFault, ...] | None = ()) -> str:
         self.record, _ = resumed(self.record, None, sample, xids, self.policy)
         return self.why()
 

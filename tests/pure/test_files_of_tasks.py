@@ -18,13 +18,15 @@ from hypothesis import strategies as st
 from agentless.client.files.snapshot import _bodies, _Known, scan
 from agentless.controller.files.packing import packed
 from agentless.controller.files.uploads import upload_time
-from agentless.engines.docker.engine import CLOCKS_AGREE
-from agentless.engines.docker.files import FilesImage, Workspace
+from agentless.engines.docker.dialect import DOCKER
+from agentless.engines.docker.files import DockerFiles
+from agentless.engines.times import CLOCKS_AGREE
 from agentless.errors import Refused, UsageError
 from agentless.formats.tar import pulled
+from agentless.model.files.files_image import FilesImage
 from agentless.model.files.task_files import MAX_FILES, Entry, Output, Upload, id_of, parse_snapshot, rows_of
 from agentless.model.nodes.cluster import Observation
-from agentless.model.nodes.node import EngineFacts
+from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.tasks.spec import Mount, TaskSpec, check_spec
 from agentless.paths import template_dir
 from agentless.render import Renderer
@@ -468,7 +470,11 @@ def test_an_image_is_made_of_all_files_or_not_at_all_and_nothing_else_is_left(
     )
     docker.chmod(0o755)
     image = FilesImage("a" * 16, "b" * 24, 0xC0FFEE)
-    script = Workspace([str(docker)], Renderer([template_dir()])).make("base", image, "mark").text()
+    script = (
+        DockerFiles(NodeConfig("node1", "h", docker=(str(docker),)), Renderer([template_dir()]), DOCKER)
+        .make("base", image, "mark")
+        .text()
+    )
     packed = b"\n" + gzip.compress(b"x" * 10_000)
     for sent in (packed, packed[:-1], b""):
         (tmp_path / "said").write_text("")

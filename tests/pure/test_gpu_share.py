@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentless.errors import Refused, UsageError
+from agentless.gpus.nvidia.probe import in_its_mode
 from agentless.model.nodes.cluster import Cluster, Gpu
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.scheduling.needs import Needs, parse_target
@@ -191,9 +192,9 @@ def test_several_gpus_may_be_shared_each_with_somebody_else() -> None:
         {"sample": GpuSample((reading("node1", 0),), None)},
         {"sample": GpuSample((reading("node1", 0, memory_used_mib=None),))},
         {"sample": GpuSample((reading("node1", 0, memory_total_mib=None),))},
-        {"sample": GpuSample((reading("node1", 0, mig=True),))},
-        {"sample": GpuSample((reading("node1", 0, compute_mode="Prohibited"),))},
-        {"sample": GpuSample((reading("node1", 0, compute_mode="Exclusive_Process"),))},
+        {"sample": GpuSample((in_its_mode(reading("node1", 0, mig=True)),))},
+        {"sample": GpuSample((in_its_mode(reading("node1", 0, compute_mode="Prohibited")),))},
+        {"sample": GpuSample((in_its_mode(reading("node1", 0, compute_mode="Exclusive_Process")),))},
         {"processes": (process("node1", 0),)},
     ],
 )
@@ -205,7 +206,7 @@ def test_nobody_joins_where_it_is_not_known_who_else_is_there(changes: dict[str,
 
 
 def test_a_gpu_that_nobody_may_join_is_passed_over_for_one_that_is_free() -> None:
-    alone = GpuSample((reading("node1", 0, compute_mode="Exclusive_Process"), reading("node1", 1)))
+    alone = GpuSample((in_its_mode(reading("node1", 0, compute_mode="Exclusive_Process")), reading("node1", 1)))
     assert starts(cluster(seen(sample=alone), (on_gpu("t1", **shares()),)), wish("a", needs=shares())) == {
         "a": "node1::1"
     }
@@ -299,7 +300,7 @@ def test_no_reason_is_told_where_there_is_a_share(there: tuple[dict[str, Any], .
 
 
 def test_why_nobody_may_join_is_told() -> None:
-    sample = GpuSample((reading("node1", 0, compute_mode="Exclusive_Process"),))
+    sample = GpuSample((in_its_mode(reading("node1", 0, compute_mode="Exclusive_Process")),))
     found = refusal(one_gpu(on_gpu("t1", **shares()), sample=sample), spec(needs=Needs(gpus=1, **shares())))
     assert "its compute mode lets only one compute" in str(found)
 

@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from agentless.model.nodes.gpu import GpuSample, Xid
+from agentless.model.nodes.gpu import GpuFault, GpuSample
 from agentless.rules.nodes.gpu_health import Finding, health
+from tests.engines import xid as an_xid
 from tests.pure.build import reading, uuid
 
 GPUS = tuple(reading("node1", index, pci_bus_id=f"0000:{index + 1:02x}:00.0", temperature_c=40) for index in range(3))
 FIRST = uuid("node1", 0)
 
 
-def xid(code: int, message: str = "", *, gpu: int = 0, at: float | None = 100.0, age: float | None = 50.0) -> Xid:
-    return Xid(f"0000:{gpu + 1:02x}:00.0", code, message, at, age)
+def xid(code: int, message: str = "", *, gpu: int = 0, at: float | None = 100.0, age: float | None = 50.0) -> GpuFault:
+    return an_xid(f"0000:{gpu + 1:02x}:00.0", code, message, at, age)
 
 
 def first(**changes: Any) -> GpuSample:
@@ -24,7 +25,7 @@ def first(**changes: Any) -> GpuSample:
     return GpuSample((replace(GPUS[0], **changes), *GPUS[1:]))
 
 
-def reasons(sample: GpuSample = first(), xids: tuple[Xid, ...] | None = (), **limits: Any) -> dict[str, str]:  # noqa: B008
+def reasons(sample: GpuSample = first(), xids: tuple[GpuFault, ...] | None = (), **limits: Any) -> dict[str, str]:  # noqa: B008
     """What speaks against each GPU, by UUID."""
     return {finding.gpu: finding.reason for finding in health(sample, GPUS, xids, **limits)}
 
@@ -175,7 +176,7 @@ def test_a_line_in_the_log_has_one_key_however_long_ago_it_was() -> None:
 @pytest.mark.parametrize(("age", "out"), [(3600.0, True), (3601.0, False), (None, True)])
 def test_old_errors_do_not_count_where_there_is_a_limit(age: float | None, out: bool) -> None:
     """A machine may be up for a year; an error of which nobody knows when it was counts."""
-    assert bool(reasons(xids=(xid(79, age=age),), xids_within=3600.0)) is out
+    assert bool(reasons(xids=(xid(79, age=age),), faults_within=3600.0)) is out
 
 
 ASKS = "GPU recovery action changed from 0x0 (None) to "

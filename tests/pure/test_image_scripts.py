@@ -15,16 +15,16 @@ import pytest
 from agentless import plugins
 from agentless.controller.images.archive_reader import BrokenOffError, fetch
 from agentless.controller.images.layer_spool import LayerSpool
-from agentless.engines.docker.images import Images
+from agentless.engines.docker.images import DockerImages
 from agentless.formats.tar_writing import padded
 from agentless.model.command import Command
+from agentless.model.images.image import Image
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
 from agentless.remote.session import Session
 from agentless.remote.transports import SshFiles
 from agentless.render import Renderer
 from agentless.rules.images import layers
-from agentless.rules.images.layers import Image
 
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 shells = pytest.mark.parametrize("shell", SHELLS, ids=" ".join)
@@ -147,7 +147,7 @@ async def test_the_layers_that_are_lacking_come_whole(
     session: Session, form: str, packer: str | None, kept: int, docker: str, tmp_path: Path
 ) -> None:
     (tmp_path / "saved").write_bytes(archive(form))
-    images = Images(NodeConfig("here", "", docker=(docker,)), renderer, str)
+    images = DockerImages(NodeConfig("here", "", docker=(docker,)), renderer, str)
     spool = LayerSpool()
     command = images.save(IMAGE.id, layers.unwanted(IMAGE, kept), packer)
     async with session.stream(command) as stream:

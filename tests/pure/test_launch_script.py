@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
-from agentless.engines.docker import engine
-from agentless.engines.docker.engine import Docker, ImageMissing
-from agentless.errors import AgentlessError, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed
+from agentless.engines import launch_script
+from agentless.errors import AgentlessError, ImageMissing, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.engines import docker_engine
 from tests.pure.build import SIGNER, placement, spec, task, uuid
 
 pytestmark = pytest.mark.usefixtures("own_gpus")
@@ -43,7 +43,7 @@ class Node:
         self.state.mkdir()
         self.bin.mkdir()
         self.program("docker", f'exec {sys.executable} -SE {FAKE} "$@"')
-        self.engine = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
+        self.engine = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
 
     def program(self, name: str, body: str) -> None:
         (self.bin / name).write_text(f"#!/bin/sh\n{body}\n")
@@ -174,9 +174,9 @@ def test_an_odd_owner_cannot_hide_a_claim(node: Node, owner: str) -> None:
 @pytest.mark.parametrize("option", ["--detach", "-d", "--detach=true"])
 def test_an_own_template_that_would_run_the_container_creates_it(node: Node, tmp_path: Path, option: str) -> None:
     """Run, a task would be started under the lock, and once more if it ends before the script starts it."""
-    text = (template_dir() / "docker-run.j2").read_text()
+    text = (template_dir() / "docker" / "launch" / "docker-run.j2").read_text()
     (tmp_path / "docker-run.j2").write_text(text.replace(" create ", f" run {option} "))
-    node.engine = Docker(NodeConfig("node1", "h"), Renderer([tmp_path, template_dir()]), SIGNER)
+    node.engine = docker_engine(NodeConfig("node1", "h"), Renderer([tmp_path, template_dir()]), SIGNER)
     node.launch(assigning(spec=spec("run", option)))
     assert node.containers()["agentless-t1"]["command"] == ["run", option]
     assert node.started() == ["agentless-t1"]
@@ -391,7 +391,7 @@ def test_a_node_without_flock_gets_the_fix_and_runs_nothing(node: Node) -> None:
 def test_the_lock_is_the_root_folders_and_nothing_is_run_while_it_stays_held(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "LOCK_WAIT", 1)
+    monkeypatch.setattr(launch_script, "LOCK_WAIT", 1)
     root = os.open("/", os.O_RDONLY)
     try:
         fcntl.flock(root, fcntl.LOCK_EX)
@@ -533,7 +533,7 @@ def test_what_is_being_started_is_not_removed_and_what_nobody_starts_is(node: No
 @in_each_shell
 def test_what_a_dead_launch_has_left_is_started_without_the_lock(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine may never come to an end with it."""
-    monkeypatch.setattr(engine, "LOCK_WAIT", 1)
+    monkeypatch.setattr(launch_script, "LOCK_WAIT", 1)
     with in_the_gap(node, assigning()) as kill:
         kill()
         with in_the_gap(node, assigning()):
@@ -627,7 +627,7 @@ def test_two_in_one_script_do_not_get_the_same_gpu(node: Node) -> None:
 
 
 def test_where_the_lock_is_not_to_be_had_all_are_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "LOCK_WAIT", 1)
+    monkeypatch.setattr(launch_script, "LOCK_WAIT", 1)
     root = os.open("/", os.O_RDONLY)
     try:
         fcntl.flock(root, fcntl.LOCK_EX)

@@ -9,13 +9,13 @@ import pytest
 
 from agentless.controller.tasks import launch_scripts
 from agentless.controller.tasks.launch_scripts import Launches
-from agentless.engines.docker.engine import Docker
 from agentless.errors import Refused, Timeout
 from agentless.model.command import Command, Result
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.launch import Launch
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.engines import docker_engine
 from tests.pure.build import SIGNER, placement, task
 
 IDS = "a" * 64, "b" * 64
@@ -38,7 +38,7 @@ class Hanging:
 
 
 async def test_a_start_that_hangs_does_not_keep_the_others_from_being_known() -> None:
-    runtime = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
+    runtime = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
     link, of = Hanging(), Launches()
 
     def launch(name: str, target: str) -> asyncio.Task[Result]:
@@ -60,7 +60,7 @@ async def test_who_waits_for_launches_that_do_not_end_is_told_so_and_is_not_sent
 ) -> None:
     monkeypatch.setattr(launch_scripts, "WAIT", 0.2)
     monkeypatch.setattr(launch_scripts, "PACE", 0.0)
-    runtime = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
+    runtime = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
     link, of = Hanging(), Launches()
     link.scripts = 1  # the first hangs as well
     wanted = [Launch(task(f"t{n}", "node1", "assigning"), placement("node1")) for n in range(3)]

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.formats.tar_writing import padded
+from agentless.model.images.image import Image
 from agentless.rules.images import layers
-from agentless.rules.images.layers import Image
 
 # Recorded from Docker 20.10.24: an image of five layers, and the folders in which it saves all but the top one.
 RECORDED = Image(

@@ -27,15 +27,15 @@ from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.link.inspector import Inspector
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.program import Program
+from agentless.engines.client_warnings import AsItIs
 from agentless.engines.docker.complaints import explain
-from agentless.engines.docker.container_limits import MOST
-from agentless.engines.docker.engine import Docker
 from agentless.engines.podman.complaints import explain as podman_explain
-from agentless.engines.systemd.engine import Systemd
 from agentless.engines.systemd.journal import JournalReading
 from agentless.errors import Timeout, TooMuch
-from agentless.gpus.nvidia.probe import ANSWER, Nvidia
+from agentless.gpus.nvidia.probe import ANSWER
+from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import SECTION, Command, Result
+from agentless.model.images.image import Image
 from agentless.model.nodes.gpu import MOST_GPUS
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig
 from agentless.model.tasks.claim import GPUS, SPEC, TASK
@@ -47,7 +47,9 @@ from agentless.remote.session import Session
 from agentless.remote.token_bucket import TokenBucket
 from agentless.remote.transports import SshFiles
 from agentless.render import Renderer
-from agentless.rules.images.layers import Image
+from agentless.rules.nodes import container_limits
+from agentless.rules.nodes.container_limits import MOST
+from tests.engines import docker_engine, systemd_engine
 from tests.listener import Listener
 from tests.pure.build import NOW, SIGNER
 
@@ -179,7 +181,7 @@ class Stand:
 
 def linked(session: object, heard: Callable[[NodeLink], None] = lambda _: None) -> NodeLink:
     renderer = Renderer([template_dir()])
-    engines = NodeEngines(Docker(CONFIG, renderer, SIGNER), Systemd(CONFIG, renderer, SIGNER))
+    engines = NodeEngines(docker_engine(CONFIG, renderer, SIGNER), systemd_engine(CONFIG, renderer, SIGNER))
     return NodeLink(CONFIG, session, Nvidia(), engines, Now(), Listener(heard))  # type: ignore[arg-type]
 
 
@@ -257,7 +259,7 @@ def test_no_answer_of_nvidia_smi_takes_long_to_read(hostile: str) -> None:
         sections = {"nvidia": Result(0, answer.encode())}
         Nvidia().parse(sections)
         Nvidia().parse_topology(sections)
-        Nvidia().parse_xids({"xid": Result(0, b"@dmesg 0\n" + answer.encode())})
+        Nvidia().parse_faults({"xid": Result(0, b"@dmesg 0\n" + answer.encode())})
         host_facts.parse({"host": Result(0, answer.encode())})
     assert time.process_time() - began < 2
 
@@ -320,7 +322,7 @@ async def test_a_script_that_never_says_its_mark_is_given_up(fd: int) -> None:
     with pytest.raises(TooMuch):
         await conversed(Endless(fd), "mark", nothing())  # type: ignore[arg-type]
     with pytest.raises(TooMuch):
-        await Program(Endless(fd)).begin("mark")  # type: ignore[arg-type]
+        await Program(Endless(fd), AsItIs()).begin("mark")  # type: ignore[arg-type]
 
 
 async def test_a_script_that_does_not_end_after_its_mark_is_given_up() -> None:
@@ -373,7 +375,7 @@ def described(**labels: str) -> Container:
     return Container("c" * 64, "agentless-t1", "running", {TASK: "t1", **labels})
 
 
-DOCKER = Docker(CONFIG, Renderer([template_dir()]), SIGNER)
+DOCKER = docker_engine(CONFIG, Renderer([template_dir()]), SIGNER)
 
 
 def facts(listed: str) -> EngineFacts:
@@ -394,29 +396,31 @@ def test_an_engine_with_too_many_containers_is_not_asked_about_them() -> None:
 def test_a_claim_that_cannot_be_read_to_its_end_is_never_a_small_one() -> None:
     """GPUs that it names beyond the limit would look free: nothing more is placed on that node."""
     whole, endless = described(**{GPUS: "GPU-0," * 600}), described(**{GPUS: "GPU-0," * 700})
-    assert DOCKER.endless([whole]) is None
-    assert "container cccccccccccc claims more GPUs than there can be" in (DOCKER.endless([whole, endless]) or "")
-    assert DOCKER.endless([replace(endless, state="exited")]) is None
+    assert container_limits.endless([whole]) is None
+    assert "container cccccccccccc claims more GPUs than there can be" in (
+        container_limits.endless([whole, endless]) or ""
+    )
+    assert container_limits.endless([replace(endless, state="exited")]) is None
 
 
 def test_labels_of_all_containers_together_have_a_limit() -> None:
     large = described(**{SPEC: "x" * 100_000})
-    assert DOCKER.excess([large] * 100) is None
-    assert "more than 16 MiB" in (DOCKER.excess([large] * 200) or "")
-    assert DOCKER.excess([described()] * MOST) is None
+    assert container_limits.excess([large] * 100) is None
+    assert "more than 16 MiB" in (container_limits.excess([large] * 200) or "")
+    assert container_limits.excess([described()] * MOST) is None
 
 
 def test_a_service_whose_labels_unpack_to_a_gigabyte_is_not_unpacked() -> None:
     """A thousand of them are in a megabyte of systemd's answer."""
     packed = base64.urlsafe_b64encode(zlib.compress(orjson.dumps({TASK: "t1", SPEC: "x" * 150_000}), 9)).decode()
     block = "Id=agentless-{}.service\nLoadState=loaded\nActiveState=active\nEnvironment=AGENTLESS_LABELS={}\n\n"
-    units = Systemd(CONFIG, Renderer([template_dir()]), SIGNER)
+    units = systemd_engine(CONFIG, Renderer([template_dir()]), SIGNER)
     answer = {"systemd.units": Result(0, "".join(block.format(n, packed) for n in range(1000)).encode())}
-    assert units.parse_facts(answer, 0.0) is None
-    assert "too many services" in (units.excess(answer) or "")
+    assert units.parse_facts(answer, 0.0, 0.0).containers is None
+    assert "too many services" in (units.parse_facts(answer, 0.0, 0.0).error or "")
     few = {"systemd.units": Result(0, "".join(block.format(n, packed) for n in range(10)).encode())}
-    assert len(units.parse_facts(few, 0.0) or ()) == 10
-    assert units.excess({"systemd.units": Result(1, b"Failed to connect to bus")}) is None
+    assert len(units.parse_facts(few, 0.0, 0.0).containers or ()) == 10
+    assert units.parse_facts({"systemd.units": Result(1, b"Failed to connect to bus")}, 0.0, 0.0).error is None
 
 
 class Engine:

@@ -15,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentless.gpus.nvidia.probe import Nvidia
+from agentless.gpus.nvidia.probe import in_its_mode
+from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import Result, split_sections
 from agentless.model.nodes.gpu import GpuProcess, GpuReading, GpuSample
 from tests.pure.build import cluster, seen
@@ -51,7 +52,9 @@ def test_output_is_read_as_its_record_says(path: Path) -> None:
 
 
 def _known(value: GpuReading | GpuProcess) -> dict[str, object]:
-    return {name: field for name, field in asdict(value).items() if field is not None}
+    fields = {name: field for name, field in asdict(value).items() if field is not None}
+    assert fields.pop("vendor", "nvidia") == "nvidia"
+    return {name: field for name, field in fields.items() if name not in ("barred", "solo")}
 
 
 def test_a_section_that_never_came_is_no_idle_node() -> None:
@@ -165,7 +168,7 @@ def rows(draw: st.DrawFn, index: int) -> tuple[str, GpuReading]:
         "compute_mode": ("Default", "Default"),
     }
     row = ", ".join(text for text, _ in cells.values())
-    return row, GpuReading(**{field: value for field, (_, value) in cells.items()})
+    return row, in_its_mode(GpuReading(**{field: value for field, (_, value) in cells.items()}, vendor="nvidia"))
 
 
 @st.composite

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from agentless.gpus.nvidia.probe import ANSWER, Nvidia
+from agentless.gpus.nvidia.probe import ANSWER
+from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import join_sections, split_sections
 from agentless.model.nodes.gpu import GpuSample, GpuTopology
+from tests.engines import joined
 
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
 GPU = "0, GPU-a, NVIDIA H100, 550.54.15, 00000000:3B:00.0, 81559, 7, 81552, 0"
@@ -251,7 +253,7 @@ def test_a_full_look_brings_the_topology_and_the_same_sample(node: Node) -> None
     """It is asked last, and nothing of the sample depends on it."""
     node.answers(GPU + MORE, f"GPU-a, {os.getpid()}, python, 512\n", topology=TOPOLOGY)
     sample = node.sample()
-    assert node.full_look() == (sample, GpuTopology({(0, 1): "NV4"}))
+    assert node.full_look() == (sample, joined({(0, 1): "NV4"}))
 
 
 @pytest.mark.parametrize(("gpus_exit", "apps_exit"), [(124, 0), (9, 0), (0, 124), (0, 3)])

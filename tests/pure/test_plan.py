@@ -23,7 +23,7 @@ from agentless.rules.nodes.survey import survey
 from agentless.rules.scheduling.plan import Plan, Promise, plan
 from agentless.rules.scheduling.search import Cost
 from agentless.rules.scheduling.shape import shape_of
-from tests.pure.build import CID, NOW, cluster, container, placement, process, reading, seen, spec, task, uuid
+from tests.pure.build import CID, NOW, READY, cluster, container, placement, process, reading, seen, spec, task, uuid
 
 POLICIES: dict[str | None, Cost] = {
     name: plugins.load("rules.scheduling.policies", name).cost for name in plugins.names("rules.scheduling.policies")
@@ -549,7 +549,7 @@ def later(on: Cluster, running: Iterable[Task], now: float) -> Cluster:
         name: replace(
             node.observation,
             sampled_at=now,
-            engine=EngineFacts("28.2.2", nvidia=True, containers=tuple(boxed(t) for t in running if t.node == name)),
+            engine=EngineFacts("28.2.2", toolkits=READY, containers=tuple(boxed(t) for t in running if t.node == name)),
         )
         for name, node in on.nodes.items()
     }

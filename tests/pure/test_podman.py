@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from agentless.engines.docker.engine import Held, ImageMissing
+from agentless.engines.docker.engine import DockerEngine
 from agentless.engines.podman.complaints import _KNOWN
-from agentless.engines.podman.engine import Podman
-from agentless.errors import NodeBroken, RuntimeFailed
+from agentless.errors import Held, ImageMissing, NodeBroken, RuntimeFailed
 from agentless.model.command import Result
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.claim import labels_of
@@ -27,6 +26,7 @@ from agentless.model.tasks.task import Placement
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.rules.tasks.reconcile import reconcile
+from tests.engines import podman_engine
 from tests.pure.build import NOW, SIGNER, placement, spec, task
 
 DATA = Path(__file__).parent / "data" / "podman"
@@ -36,9 +36,9 @@ SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
 CID = "1b295bbcdc4b234ba47007ce3252bf86fceeaab187a0248b2ba44c9482d6a21a"
 
 
-def podman(*words: str) -> Podman:
+def podman(*words: str) -> DockerEngine:
     node = NodeConfig("node1", "h", user="ann", docker=words or ("podman",))
-    return Podman(node, Renderer([template_dir()]), SIGNER)
+    return podman_engine(node, Renderer([template_dir()]), SIGNER)
 
 
 def read(name: str) -> str:
@@ -113,8 +113,8 @@ ROOTLESS = INFO.replace("false", "true").replace("v1", "v2")
 
 
 def test_root_s_podman_with_a_cdi_file_hands_out_gpus() -> None:
-    found = facts(INFO, "now 2026-11-22T18:54:04Z", "cdi /etc/cdi/nvidia.yaml", "no linger")
-    assert (found.version, found.nvidia, found.error, found.clock, len(found.listed)) == (
+    found = facts(INFO, "now 2026-11-22T18:54:04Z", "cdi nvidia.com/gpu /etc/cdi/nvidia.yaml", "no linger")
+    assert (found.version, found.toolkits["nvidia"].ready, found.error, found.clock, len(found.listed)) == (
         "podman 4.3.1",
         True,
         None,

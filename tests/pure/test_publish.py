@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from agentless.gpus.nvidia.vendor import Nvidia
+from agentless.model.nodes.device import ToolkitFacts
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.nodes.node import Breakdown, EngineFacts, NodeConfig
 from agentless.model.scheduling.reservation import Reservation
@@ -165,6 +167,9 @@ def test_a_node_that_was_never_reached_shows_nothing_it_cannot_know() -> None:
     assert (view.state, view.reason, view.gpus, view.cores, view.docker) == ("offline", "no route", 0, None, None)
 
 
+MISSING = {"nvidia": ToolkitFacts(ready=False, fix=Nvidia.toolkit.fixes["docker"])}
+
+
 def doctor(**changes: object) -> dict[str, tuple[bool | None, str]]:
     found = checks(cluster(seen(**changes)).nodes["node1"])
     return {check.check: (check.ok, check.detail) for check in found}
@@ -190,13 +195,14 @@ def test_each_check_that_fails_has_its_own_words() -> None:
     down = doctor(engine=EngineFacts(error="no daemon"))
     assert (down["docker"], down["toolkit"]) == ((False, "no daemon"), (None, "no daemon"))
     assert doctor(sample=GpuSample((), None, "no driver"))["nvidia"] == (False, "no driver")
-    without = doctor(engine=EngineFacts("28.2.2", nvidia=False, containers=()))
+    sample = GpuSample((reading("node1", 0, vendor="nvidia"),))
+    without = doctor(sample=sample, engine=EngineFacts("28.2.2", toolkits=MISSING, containers=()))
     assert without["toolkit"][0] is False
     assert "nvidia-container-toolkit" in without["toolkit"][1]
 
 
 def test_a_node_without_gpus_needs_no_toolkit() -> None:
-    assert doctor(gpus=0, engine=EngineFacts("28.2.2", nvidia=False, containers=()))["toolkit"][0] is True
+    assert doctor(gpus=0, engine=EngineFacts("28.2.2", toolkits=MISSING, containers=()))["toolkit"][0] is True
 
 
 def test_gpus_of_one_driver_are_counted_in_words() -> None:

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.errors import TemplateError
+from agentless.model.nodes.device import Injection, Toolkit
 from agentless.model.scheduling.sharing import Sharing
 from agentless.paths import template_dir
 from agentless.render import Renderer
@@ -34,17 +35,22 @@ lists = st.lists(values, max_size=3)
 some = st.lists(values, min_size=1, max_size=3)
 keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.]{0,8}", fullmatch=True)
 maybe = st.none() | values
+injections = st.builds(Injection, lists.map(tuple), st.dictionaries(keys, values, max_size=2))
+toolkits = st.lists(st.builds(Toolkit, values, values, some.map(tuple), values), max_size=2)
 ways = st.lists(st.lists(values, max_size=3).map(lambda words: ["ssh", *words]), min_size=1, max_size=3)
 
 Case = tuple[dict[str, Any], Callable[[dict[str, Any]], list[str]]]
 
 
+def _devices(v: dict[str, Any]) -> list[str]:
+    environment = v["devices"].environment
+    return [*v["devices"].arguments, *(w for key, value in environment.items() for w in ("--env", f"{key}={value}"))]
+
+
 def _run(v: dict[str, Any]) -> list[str]:
     argv = [*v["docker"], "create", "--pull", "never", "--name", v["name"]]
     argv += [word for key, value in v["labels"].items() for word in ("--label", f"{key}={value}")]
-    uuids = ",".join(v["gpu_uuids"])
-    argv += ["--gpus", f'"device={uuids}"'] if v["gpu_uuids"] else []
-    argv += ["--env", f"NVIDIA_VISIBLE_DEVICES={uuids or 'void'}"]
+    argv += _devices(v)
     argv += ["--cgroup-parent", v["cgroup_parent"]] if v["cgroup_parent"] else []
     argv += [word for key, value in v["env"].items() for word in ("--env", f"{key}={value}")]
     argv += [word for key in v["secret_env"] for word in ("--env", key)]
@@ -61,13 +67,11 @@ def _run(v: dict[str, Any]) -> list[str]:
 
 def _create(v: dict[str, Any]) -> list[str]:
     """As `_run`, by podman."""
-    run = _run({**v, "docker": [], "gpu_uuids": [], "labels": {}, "cgroup_parent": None})
+    run = _run({**v, "docker": [], "devices": Injection(), "labels": {}, "cgroup_parent": None})
     labels = [word for key, value in v["labels"].items() for word in ("--label", f"{key}={value}")]
-    gpus = [word for uuid in v["gpu_uuids"] for word in ("--device", f"nvidia.com/gpu={uuid}")]
-    gpus += ["--env", "NVIDIA_VISIBLE_DEVICES=void"]
     return [
-        *v["docker"], "create", "--pull", "never", "--name", v["name"], *labels, *gpus,
-        "--log-driver", "k8s-file", "--pids-limit", "-1", *run[7:],
+        *v["docker"], "create", "--pull", "never", "--name", v["name"], *labels, *_devices(v),
+        "--log-driver", "k8s-file", "--pids-limit", "-1", *run[5:],
     ]  # fmt: skip
 
 
@@ -144,12 +148,13 @@ WORDS: dict[str, Case] = {
         {"docker": some, "format": values},
         lambda v: [*v["docker"], "system", "df", "--verbose", "--format", v["format"]],
     ),
+    "docker-devices.j2": ({"devices": injections.filter(lambda each: each.arguments or each.environment)}, _devices),
     "docker-run.j2": (
         {
             "docker": some,
             "name": values,
             "labels": st.dictionaries(keys, values, max_size=2),
-            "gpu_uuids": lists,
+            "devices": injections,
             "env": st.dictionaries(keys, values, max_size=2),
             "secret_env": st.lists(keys, max_size=2),
             "cores": st.none() | st.floats(0.1, 64),
@@ -208,7 +213,7 @@ LAUNCH: dict[str, st.SearchStrategy[Any]] = {
 SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "cp-packed.sh.j2": {"copy": some},
     "docker-containers.sh.j2": {"docker": lists, "filters": lists, "format": values},
-    "docker-facts.sh.j2": {"docker": lists, "format": values},
+    "docker-facts.sh.j2": {"docker": lists, "format": values, "toolkits": toolkits},
     "docker-files-look.sh.j2": {"docker": lists, "format": values, "image": values, "listing": values, "name": values},
     "docker-files-make.sh.j2": {
         **dict.fromkeys(("helper", "base", "image", "mark", "source", "source_helper"), values),
@@ -252,7 +257,7 @@ SCRIPTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "beside.sh.j2": ASKING,
     "programs.sh.j2": {},
     "conmons.sh.j2": {},
-    "podman-facts.sh.j2": {"docker": lists, "format": values},
+    "podman-facts.sh.j2": {"docker": lists, "format": values, "toolkits": toolkits},
     "podman-unlocked.sh.j2": {},
     "holders.sh.j2": {},
     "docker-lock.sh.j2": {"lock_wait": st.just(60)},
@@ -383,7 +388,7 @@ SCRIPTS |= {
         "old": maybe,
         "image": values,
         "entrypoint": st.booleans(),
-        "blind": st.booleans(),
+        "blind": st.dictionaries(keys, values, max_size=2),
     },
     "env-diff.sh.j2": {"docker": lists, "container": values, "most": st.integers(1, 99)},
     "env-fresh.sh.j2": _FRESH,

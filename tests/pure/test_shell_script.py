@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from agentless.engines.docker.engine import Docker
 from agentless.model.command import escaped
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.engines import docker_engine
 from tests.keyboard import TAKE
 from tests.pure.build import SIGNER
 
@@ -34,11 +34,11 @@ class Node:
         (folder / "docker").write_text(f'#!/bin/sh\nexec {sys.executable} -SE {FAKE} "$@"\n')
         (folder / "docker").chmod(0o755)
         self._env = {"PATH": f"{folder}:{os.environ['PATH']}", "LANG": "C.UTF-8"}
-        self._docker = Docker(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
+        self._docker = docker_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
 
     def piped(self, *command: str) -> subprocess.Popen[bytes]:
         """Begin a program without a terminal; what it prints from its own beginning on is left to be read."""
-        script = self._docker.shell("c1", command, MARK, terminal=False).script
+        script = self._docker.terminal.shell("c1", command, MARK, terminal=False).script
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         running = subprocess.Popen([*self._shell, "-c", script], env=self._env, bufsize=0, **pipes)
         assert running.stdout.read(len(MARK) + 1) == f"{MARK};".encode()
@@ -46,7 +46,7 @@ class Node:
 
     def on_terminal(self, *command: str) -> tuple[subprocess.Popen[bytes], int]:
         """Begin one on a terminal, and our end of that."""
-        script = self._docker.shell("c1", command, MARK, terminal=True).script
+        script = self._docker.terminal.shell("c1", command, MARK, terminal=True).script
         ours, theirs = os.openpty()
         argv = ["sh", "-c", TAKE, os.ttyname(theirs), *self._shell, "-c", script]
         running = subprocess.Popen(argv, env=self._env, stdin=theirs, start_new_session=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agentless.gpus.nvidia.probe import in_its_mode
 from agentless.model.nodes.cluster import Allocation, Gpu, Node, Observation
 from agentless.model.nodes.gpu import GpuProcess, GpuSample
 from agentless.model.nodes.node import EngineFacts, NodeConfig
@@ -258,7 +259,7 @@ def test_before_the_container_of_its_task_is_known_only_who_is_in_none_is_a_stra
 
 @pytest.mark.parametrize(("changes", "words"), [({"mig": True}, "MIG"), ({"compute_mode": "Prohibited"}, "mode")])
 def test_a_gpu_that_no_task_could_use_is_not_free(changes: dict[str, object], words: str) -> None:
-    found = gpu(seen(sample=GpuSample((reading("node1", 0, **changes),))))
+    found = gpu(seen(sample=GpuSample((in_its_mode(reading("node1", 0, **changes)),))))
     assert (found.state, words in found.reason) == ("unknown", True)
 
 

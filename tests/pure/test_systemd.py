@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.engines.systemd.engine import Systemd
 from agentless.engines.systemd.journal import JournalReading
 from agentless.errors import NoAnswer, NodeBroken, Refused, RuntimeFailed, UsageError
 from agentless.gpus.nvidia.probe import _container
@@ -24,13 +23,14 @@ from agentless.model.tasks.spec import Mount, check_spec
 from agentless.model.tasks.task import Placement, Task
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.engines import systemd_engine
 from tests.pure.build import NOW, SIGNER, placement, spec, task, uuid
 
 pytestmark = pytest.mark.usefixtures("own_gpus")
 
 STANDINS = Path(__file__).parents[2] / "agentless" / "demo" / "bin"
 SHELLS = [["dash"], ["bash"], ["busybox", "sh"]]
-SYSTEMD = Systemd(NodeConfig("node1", "h", user="ann"), Renderer([template_dir()]), SIGNER)
+SYSTEMD = systemd_engine(NodeConfig("node1", "h", user="ann"), Renderer([template_dir()]), SIGNER)
 NULL = {"container": "NULL", "image": None}
 RAN = {"SubState": "exited", "ExecMainCode": "1", "ExecMainStatus": "0", "MainPID": "0"}
 
@@ -101,9 +101,9 @@ def test_what_is_no_unit_of_ours_or_is_not_there_is_left_out():
 
 def test_units_that_could_not_be_asked_for_are_not_none():
     asked = SYSTEMD.facts()[0].name
-    assert SYSTEMD.parse_facts({asked: Result(1, b"Failed to connect to bus")}, 0.0) is None
-    assert SYSTEMD.parse_facts({}, 0.0) is None
-    assert SYSTEMD.parse_facts({asked: Result(0)}, 0.0) == ()
+    assert SYSTEMD.parse_facts({asked: Result(1, b"Failed to connect to bus")}, 0.0, 0.0).containers is None
+    assert SYSTEMD.parse_facts({}, 0.0, 0.0).containers is None
+    assert SYSTEMD.parse_facts({asked: Result(0)}, 0.0, 0.0).containers == ()
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=9), min_size=1))
@@ -404,6 +404,6 @@ def test_an_exit_code_or_a_time_that_there_cannot_be_is_not_known(status: str) -
         "ExecMainCode": "1", "ExecMainStatus": status, "ExecMainStartTimestamp": "Mon 2026-99-99 10:00:00 UTC",
     }  # fmt: skip
     said = "".join(f"{key}={value}\n" for key, value in lines.items())
-    runtime = Systemd(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
+    runtime = systemd_engine(NodeConfig("node1", "h"), Renderer([template_dir()]), SIGNER)
     (unit,) = runtime.parse_containers(Result(0, said.encode(), b""), 0.0)
     assert (unit.exit_code, unit.started_at) == (None, None)

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.demo.gpus import Gpus
-from agentless.engines.docker.engine import Docker
-from agentless.engines.systemd.engine import Systemd
-from agentless.gpus.nvidia.probe import Nvidia
+from agentless.gpus.nvidia.topology import closeness
+from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import Command, Result
-from agentless.model.nodes.gpu import GpuTopology, closeness
+from agentless.model.nodes.gpu import GpuTopology
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.engines import docker_engine, joined, systemd_engine
 from tests.listener import Listener
 from tests.pure.build import NOW, SIGNER
 
@@ -45,10 +45,13 @@ def test_output_is_read_as_its_record_says(path: Path) -> None:
     """Each record: the kind of link of every pair, and the NUMA node of every GPU."""
     record = json.loads(path.read_text())
     found = Nvidia().parse_topology({"nvidia": Result(0, "\n".join(record["output"]).encode())})
-    assert record["expected"] == (
+    expected = record["expected"]
+    assert (
+        expected and {**expected, "links": {pair: closeness(kind) for pair, kind in expected["links"].items()}}
+    ) == (
         found
         and {
-            "links": {f"{one}-{other}": kind for (one, other), kind in found.links.items()},
+            "links": {f"{one}-{other}": near for (one, other), near in found.links.items()},
             "numa": {str(gpu): numa for gpu, numa in found.numa.items()},
         }
     )
@@ -76,13 +79,13 @@ def test_what_old_drivers_call_soc_is_as_far_as_sys() -> None:
 
 def test_a_pair_is_as_near_from_either_side() -> None:
     """Whoever asks need not know which of the two has the lower index."""
-    topology = GpuTopology({(0, 1): "NV4"})
+    topology = joined({(0, 1): "NV4"})
     assert topology.closeness(1, 0) == topology.closeness(0, 1) == closeness("NV4")
 
 
 def test_nothing_is_said_of_a_pair_that_is_not_known() -> None:
     """A GPU that the topology does not name is near to none."""
-    assert GpuTopology({(0, 1): "NV4"}).closeness(0, 7) == 0
+    assert joined({(0, 1): "NV4"}).closeness(0, 7) == 0
 
 
 # ---------------------------------------------------------------------- damage
@@ -103,7 +106,7 @@ def tables(draw: st.DrawFn) -> tuple[str, GpuTopology]:
         cells = [" X " if gpu == to else links[min(gpu, to), max(gpu, to)] for to in range(count)] + ["SYS"] * nics
         lines.append("\t".join([f"GPU{gpu}", *cells, "0-63,128-191", str(numa[gpu]), "", "N/A"]))
     lines += ["\t".join([f"NIC{nic}", *["SYS"] * (count + nics)]) for nic in range(nics)]
-    return "\n".join([*lines, "", "Legend:", "", "  X    = Self", ""]), GpuTopology(links, numa)
+    return "\n".join([*lines, "", "Legend:", "", "  X    = Self", ""]), joined(links, numa)
 
 
 @PATIENT
@@ -167,7 +170,7 @@ def test_simulated_gpus_are_joined_in_two_halves(tmp_path: Path) -> None:
         check=True,
     )
     across = dict.fromkeys([(0, 2), (0, 3), (1, 2), (1, 3)], "SYS")
-    assert parse(done.stdout) == GpuTopology({**across, (0, 1): "NODE", (2, 3): "NODE"}, {0: 0, 1: 0, 2: 1, 3: 1})
+    assert parse(done.stdout) == joined({**across, (0, 1): "NODE", (2, 3): "NODE"}, {0: 0, 1: 0, 2: 1, 3: 1})
 
 
 class Answers:
@@ -192,7 +195,7 @@ class At:
 def look(*codes: int) -> NodeLink:
     session, config = Answers(*codes), NodeConfig("node1", "node1.lab")
     renderer = Renderer([template_dir()])
-    docker, units = Docker(config, renderer, SIGNER), Systemd(config, renderer, SIGNER)
+    docker, units = docker_engine(config, renderer, SIGNER), systemd_engine(config, renderer, SIGNER)
     return NodeLink(config, session, Nvidia(), NodeEngines(docker, units), At(), Listener())
 
 
@@ -200,7 +203,7 @@ async def test_a_full_look_asks_for_the_topology_and_keeps_it() -> None:
     """In its one round trip."""
     link = look(0)
     await link.refresh()
-    assert link.observation.topology == GpuTopology({(0, 1): "NV4"})
+    assert link.observation.topology == joined({(0, 1): "NV4"})
 
 
 async def test_the_last_topology_outlives_a_look_that_could_not_read_it() -> None:
@@ -208,4 +211,4 @@ async def test_the_last_topology_outlives_a_look_that_could_not_read_it() -> Non
     link = look(0, 124)
     await link.refresh()
     await link.refresh()
-    assert link.observation.topology == GpuTopology({(0, 1): "NV4"})
+    assert link.observation.topology == joined({(0, 1): "NV4"})

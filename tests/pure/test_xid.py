@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.gpus.nvidia import xid as _xid
+from agentless.gpus.nvidia import faults as _xid
 from agentless.model.command import Result, join_sections, split_sections
-from agentless.model.nodes.gpu import Xid, pci_bus_id
+from agentless.model.nodes.gpu import GpuFault, pci_bus_id
 
 RECORDS = sorted((Path(__file__).parent / "data" / "xid").glob("*.json"))
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
@@ -32,8 +32,14 @@ def test_output_is_read_as_its_record_says(path: Path) -> None:
     """Each record: every error with its GPU, its code and its age; null is a log that cannot be read."""
     record = json.loads(path.read_text())
     xids = _xid.parse({"xid": Result(0, "\n".join(record["output"]).encode())})
-    found = None if xids is None else [{**asdict(xid), "age_seconds": _rounded(xid.age_seconds)} for xid in xids]
+    found = None if xids is None else [_recorded(xid) for xid in xids]
     assert record["expected"] == found
+
+
+def _recorded(xid: GpuFault) -> dict[str, object]:
+    fields = asdict(xid)
+    del fields["name"], fields["meaning"]
+    return {**fields, "code": int(xid.name.removeprefix("Xid ")), "age_seconds": _rounded(xid.age_seconds)}
 
 
 def _rounded(age: float | None) -> float | None:
@@ -98,7 +104,7 @@ class Node:
             check=True,
         ).stdout
 
-    def xids(self, script: str = STANDIN) -> tuple[Xid, ...] | None:
+    def xids(self, script: str = STANDIN) -> tuple[GpuFault, ...] | None:
         return _xid.parse(split_sections(self.run(script)))
 
 
@@ -113,7 +119,7 @@ def test_errors_are_found_between_everything_else_in_the_log(node: Node) -> None
     """With their GPU, and how long ago they were by this machine's own uptime."""
     node.logs("[    0.000000] Linux version 6.1.0", f"[    2.500000] {LOST}", "[    3.000000] usb 1-1: new device")
     (xid,) = node.xids() or ()
-    assert (xid.pci_bus_id, xid.code, xid.logged_at) == ("0000:3b:00.0", 79, 2.5)
+    assert (xid.pci_bus_id, xid.name, xid.logged_at) == ("0000:3b:00.0", "Xid 79", 2.5)
     assert xid.age_seconds is not None
     assert 0 <= xid.age_seconds <= float(Path("/proc/uptime").read_text().split()[0]) - 2.5
 
@@ -151,7 +157,7 @@ def test_a_dmesg_that_does_not_end_is_ended(node: Node) -> None:
 def test_a_log_that_is_no_text_is_read_all_the_same(node: Node) -> None:
     """A device's name may put any bytes into it."""
     node.install(f"printf '[    1.000000] usb: \\000\\377\\n[    2.500000] {LOST}\\n'")
-    assert [xid.code for xid in node.xids() or ()] == [79]
+    assert [xid.name for xid in node.xids() or ()] == ["Xid 79"]
 
 
 def test_this_machine_s_log_is_known_where_it_may_be_read(node: Node) -> None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from agentless.controller.envs.envs import Envs, Tell
+from agentless.controller.envs.envs import Envs, Tell, envs_of
 from agentless.controller.envs.moves import Moves, first_of
 from agentless.controller.nodes.conversation import conversed
 from agentless.controller.nodes.node_link import NodeLink
@@ -121,7 +121,7 @@ class Builds:
                 await self._base(link, base, tell)
             ref = EnvRef(name, next_number(record, envs.sights, name))
             labels = labels_of_version(ref, message, by, envs.clock.now())
-            mark, words = secrets.token_hex(8), link.runtime.envs
+            mark, words = secrets.token_hex(8), envs_of(link)
             tell({"kind": "say", "text": f"building {ref} on {link.node.name}"})
 
             async with link.session.dialogue(words.build(ref, wish.dockerfile, labels, mark)) as shell:
@@ -165,12 +165,12 @@ class Builds:
         link = await envs.reached(record.home, f"the build container of env {name} is on {record.home}")
         box = _box(envs, link, name)
         if box.state != "running":
-            link.runtime.check(await link.run(link.runtime.envs.start(box.id)))
+            link.runtime.check(await link.run(envs_of(link).start(box.id)))
             await envs.look_at(link)
         return link, box
 
     async def _make(self, link: NodeLink, name: str, image: ImageFacts, old: str | None = None) -> None:
-        words = link.runtime.envs
+        words = envs_of(link)
         words.parse_create(await link.run(words.create(name, image, old)))
         await self._envs.look_at(link)
 
@@ -185,7 +185,7 @@ class Builds:
         by: str,
         tell: Tell,
     ) -> dict[str, Any]:
-        envs, words = self._envs, link.runtime.envs
+        envs, words = self._envs, envs_of(link)
         ref = EnvRef(name, next_number(envs.records[name], envs.sights, name))
         envs.check_free(link, name, ref)
         labels = labels_of_version(ref, message, by, envs.clock.now())
@@ -250,11 +250,11 @@ class Builds:
             return True
         if box.state != "running":
             return False
-        words = link.runtime.envs
+        words = envs_of(link)
         return bool(words.parse_programs(await link.run(words.programs(box.id))))
 
     async def _changes(self, link: NodeLink, box: BuildContainer) -> Changes:
-        words = link.runtime.envs
+        words = envs_of(link)
         return words.parse_diff(await link.run(words.diff(box.id)))
 
     async def _image_of(self, link: NodeLink, box: BuildContainer) -> ImageFacts:

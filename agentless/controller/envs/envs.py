@@ -19,7 +19,7 @@ from agentless.model.images.env import NULL, EnvRecord, EnvRef, ImageFacts, Sigh
 from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.task import Task
 from agentless.model.view import EnvVersionView, EnvView
-from agentless.ports import Clock
+from agentless.ports import Clock, EnvCommands
 from agentless.rules.images.envs import env_named, learned, version_named
 from agentless.rules.views.publish import timestamp
 from agentless.stores.state.envs import EnvStore
@@ -153,8 +153,7 @@ class Envs:
 
     def check_free(self, link: NodeLink, name: str, ref: EnvRef | None = None) -> None:
         """Raise Refused where a node keeps no envs, or has something of a stranger's by a name of ours."""
-        if not link.runtime.keeps_envs:
-            raise Refused(f"{link.node.name} has podman, which keeps no envs; take a node with Docker, or --image")
+        envs_of(link)
         strange = self.sights.get(link.node.name, Sight()).strange
         if container_of_env(name) in strange:
             raise Refused(
@@ -166,7 +165,7 @@ class Envs:
 
     async def facts(self, link: NodeLink, image: str) -> ImageFacts | None:
         """How an image is to be run, None when the node has none."""
-        words = link.runtime.envs
+        words = envs_of(link)
         return words.parse_facts(await link.run(words.facts(image)))
 
     # -------------------------------------------------------------- publishing
@@ -221,9 +220,20 @@ def ref_of_task(task: Task) -> EnvRef | None:
     return None if container is None or container == NULL else parse_ref(container)
 
 
+def envs_of(link: NodeLink) -> EnvCommands:
+    """What is said to a node about envs; raises Refused where it keeps none."""
+    if link.runtime.envs is None:
+        raise _keeps_none(link)
+    return link.runtime.envs
+
+
+def _keeps_none(link: NodeLink) -> Refused:
+    return Refused(f"{link.node.name} has podman, which keeps no envs; take a node with Docker, or --image")
+
+
 async def _seen(link: NodeLink) -> Sight | None:
-    words = link.runtime.envs
     try:
+        words = envs_of(link)
         return words.parse_look(await link.run(words.look()))
     except AgentlessError as error:
         _log.info("%s: looking for envs: %s", link.node.name, error)

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from agentless.controller.envs.envs import Envs, Tell
+from agentless.controller.envs.envs import Envs, Tell, envs_of
 from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.nodes.conversation import conversed
 from agentless.controller.nodes.node_link import NodeLink
@@ -144,14 +144,14 @@ class Moves:
 
     async def _archive(self, link: NodeLink, image: str) -> AsyncIterator[tuple[int, bytes]]:
         tail = Excerpt()
-        async with link.stream(link.runtime.envs.export(image)) as stream:
+        async with link.stream(envs_of(link).export(image)) as stream:
             async for fd, data in stream:
                 if fd == 1:
                     yield 1, data
                 else:
                     tail.add(data)
         if stream.exit_code != 0:
-            raise RuntimeFailed(f"{link.node.name}: {link.runtime.envs.complaint(str(tail))}")
+            raise RuntimeFailed(f"{link.node.name}: {envs_of(link).complaint(str(tail))}")
 
     async def take_in(
         self, name: str | None, node: str | None, by: str, archive: AsyncIterable[bytes], tell: Tell
@@ -168,7 +168,7 @@ class Moves:
         envs.check_free(link, name or "import")
         mark = secrets.token_hex(8)
         passing = EnvRef(name or "import", None)
-        words = link.runtime.envs
+        words = envs_of(link)
         tell({"kind": "say", "text": f"to {link.node.name}"})
         async with link.session.dialogue(words.load(words.passing(passing, mark), mark)) as shell:
             loaded = words.parse_loaded(await conversed(shell, mark, archive))
@@ -178,7 +178,7 @@ class Moves:
     async def _named(
         self, link: NodeLink, passing: EnvRef, loaded: ImageFacts, mark: str, name: str | None, by: str
     ) -> dict[str, Any]:
-        envs, words = self._envs, link.runtime.envs
+        envs, words = self._envs, envs_of(link)
         try:
             name = check_name(name or loaded.labels.get(ENV) or "")
         except UsageError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from agentless.controller.envs.envs import Envs, Tell
+from agentless.controller.envs.envs import Envs, Tell, envs_of
 from agentless.controller.envs.moves import Moves
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Refused
@@ -63,11 +63,11 @@ class Prune:
     async def _untag(
         self, link: NodeLink, image: str, removed: list[dict[str, str]], stays: list[dict[str, str]]
     ) -> None:
-        result = await link.run(link.runtime.envs.remove_image(image))
+        result = await link.run(envs_of(link).remove_image(image))
         if result.ok or "no such image" in result.err.lower():
             removed.append({"node": link.node.name, "what": image})
         else:
-            why = _ended_in_it(link, result.err) or link.runtime.envs.complaint(result.err)
+            why = _ended_in_it(link, result.err) or envs_of(link).complaint(result.err)
             stays.append({"node": link.node.name, "what": image, "why": why})
 
     async def prune(self, by: str, *, dry_run: bool) -> dict[str, Any]:

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.lookup import Lookup
-from agentless.engines.node_files import NodeFiles
 from agentless.errors import CopyFailed, Refused, Unreachable, UsageError
 from agentless.formats.tar import BadArchive, Fed, Tar
 from agentless.model.command import Command
 from agentless.model.files.location import Kind, Way, split
 from agentless.model.nodes.node import unreachable
 from agentless.model.text import Excerpt, shown
+from agentless.remote.node_files import NodeFiles
 from agentless.remote.streams import Pipe
 
 _KINDS: dict[str, Kind] = {"folder": "folder", "other": "other"}
@@ -67,7 +67,7 @@ class Files:
             if way == "rsync":
                 raise UsageError("there is no rsync in a container; copy by a tar stream")
             inner = _outer(path) if way == "send" else _inner_folder(path)
-            return link.runtime.copy(container, inner, into=way == "receive")
+            return link.runtime.files.copy(container, inner, into=way == "receive")
         if way == "rsync":
             return self._files.rsync(path, arguments, is_folder=is_folder)
         if way == "send":
@@ -104,7 +104,7 @@ class Files:
 
     async def _first_member(self, link: NodeLink, container: str, path: str) -> tuple[Kind | None, str]:
         tail, first = Excerpt(), Fed(Tar().next())
-        async with link.session.stream(link.runtime.copy(container, _outer(path), into=False)) as stream:
+        async with link.session.stream(link.runtime.files.copy(container, _outer(path), into=False)) as stream:
             async for fd, data in stream:
                 if fd == 2:
                     tail.add(data)

@@ -129,7 +129,7 @@ class Outputs:
     async def _fetched(
         self, link: NodeLink, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
     ) -> Brought:
-        files, container = link.runtime.workspace, task.container_ref
+        files, container = link.runtime.files, task.container_ref
         folder, gone = task.spec.workdir or "/", "its container was removed before it was brought"
         if not (posixpath.isabs(output.path) or task.spec.workdir):
             result = await link.run(files.folder(container))
@@ -208,7 +208,9 @@ class Outputs:
         packed: bool = False,
     ) -> Arrival | None:
         runtime, container = link.runtime, task.container_ref
-        command = runtime.copy_packed(container, path) if packed else runtime.copy(container, path, into=False)
+        command = (
+            runtime.files.copy_packed(container, path) if packed else runtime.files.copy(container, path, into=False)
+        )
         feed = _Feed(unpacking)
         tail = Excerpt()
         try:
@@ -227,7 +229,7 @@ class Outputs:
                 return await feed.end()
         finally:
             await feed.close()
-        if runtime.workspace.says_missing(str(tail)):
+        if runtime.files.says_missing(str(tail)):
             return None
         raise RuntimeFailed(f"{link.node.name}: {runtime.complaint(str(tail))}")
 

@@ -16,12 +16,12 @@ from agentless.controller.nodes.conversation import NoMark, until_mark
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.tasks import Tasks
-from agentless.engines.docker.engine import ImageMissing
-from agentless.engines.docker.files import FilesImage, ImageFacts, parse_helpers, parse_listing
-from agentless.engines.docker.volumes import LOCAL_TEMP
-from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError, Timeout, UsageError
+from agentless.errors import AgentlessError, ImageMissing, Refused, RuntimeFailed, StateError, Timeout, UsageError
+from agentless.model.files.files_image import FilesImage, parse_helpers, parse_listing
 from agentless.model.files.task_files import Entry, Prepared
+from agentless.model.images.image import ImageDefaults
 from agentless.model.nodes.cluster import Observation
+from agentless.model.tasks.spec import LOCAL_TEMP
 from agentless.model.tasks.task import Task
 from agentless.model.text import Excerpt
 from agentless.model.units import format_size, thousands
@@ -157,8 +157,8 @@ class Uploads:
             await self._remove_old(link, [str(image) for image in mine])
         return Prepared(str(found), workdir)
 
-    async def _look(self, link: NodeLink, task: Task) -> tuple[ImageFacts, tuple[FilesImage, ...]]:
-        files, image = link.runtime.workspace, task.spec.image or ""
+    async def _look(self, link: NodeLink, task: Task) -> tuple[ImageDefaults, tuple[FilesImage, ...]]:
+        files, image = link.runtime.files, task.spec.image or ""
         result = await link.run(files.look(image))
         if not result.ok:
             if any(words in result.err.lower() for words in ("no such image", "image not known")):
@@ -208,7 +208,7 @@ class Uploads:
     ) -> None:
         """Let the node make the image of what is sent to it. Raises RuntimeFailed with what the node said."""
         mark, tree = secrets.token_hex(16), way.tree
-        script = link.runtime.workspace.make(way.base, image, mark, way.other or "", way.copies)
+        script = link.runtime.files.make(way.base, image, mark, way.other or "", way.copies)
         what = f"{thousands(files_of(tree), 'file')}, {format_size(bytes_of(tree))}"
         where = f"to {link.node.name}"
         tell(f"uploading {what} {where}")
@@ -240,11 +240,11 @@ class Uploads:
         old = set(images) - kept
         self._ready = {about: ready for about, ready in self._ready.items() if ready[1].image not in old}
         with contextlib.suppress(AgentlessError):
-            await link.run(link.runtime.workspace.tidy(sorted(old)))
+            await link.run(link.runtime.files.tidy(sorted(old)))
 
     async def _tidy(self, link: NodeLink) -> None:
         """Remove from a node what nobody has needed for long, whichever controller has made it."""
-        files, now = link.runtime.workspace, self._clock.now()
+        files, now = link.runtime.files, self._clock.now()
         words = (await link.run(files.tidy())).out
         old = [str(image) for image in parse_listing(words) if now - image.made > IMAGE_KEPT]
         left = [name for name, made in parse_helpers(words) if now - made > HELPER_KEPT]

@@ -9,10 +9,10 @@ import re
 from agentless.controller.images.layer_spool import CHUNK, LayerSpool
 from agentless.errors import Timeout
 from agentless.formats.tar_writing import padded, padding
+from agentless.model.images.image import Image
 from agentless.model.text import Excerpt
 from agentless.remote.streams import Stream
 from agentless.rules.images import compressed, layers
-from agentless.rules.images.layers import Image
 
 WHOLE = "archive"
 """What a whole archive is called in a spool."""

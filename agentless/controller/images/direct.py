@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 from agentless.controller.images.upload import Job
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.engines.docker.images import short
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Timeout, TooMuch
 from agentless.model.command import ANSWER, Command, Result
+from agentless.model.images.image import short
 from agentless.model.images.transfer import Progress, Sent
 from agentless.model.text import Excerpt
 from agentless.remote.streams import Stream

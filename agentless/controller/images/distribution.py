@@ -17,12 +17,11 @@ from agentless.controller.images.source import SharedReads
 from agentless.controller.images.upload import ImageUpload, Job
 from agentless.controller.nodes.link_speed import Speeds
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.engines.docker.images import LayerMissing, Place, short
-from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed
+from agentless.errors import AgentlessError, LayerMissing, NoAnswer, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
+from agentless.model.images.image import Image, ImagePresence, short
 from agentless.model.images.transfer import Progress, Sent, Via
 from agentless.remote.concurrency import cancel
-from agentless.rules.images.layers import Image
 
 AT_ONCE = 8
 """Nodes that are sent to at the same time, in all."""
@@ -90,9 +89,11 @@ class ImageDistribution:
             found |= {
                 name: _present(job, name, place, asyncio.get_running_loop().time() - began)
                 for name, place in places.items()
-                if isinstance(place, Place) and place.present
+                if isinstance(place, ImagePresence) and place.present
             }
-            lacking = {name: place for name, place in places.items() if isinstance(place, Place) and not place.present}
+            lacking = {
+                name: place for name, place in places.items() if isinstance(place, ImagePresence) and not place.present
+            }
             sent = await self._round(job, way, waiting, lacking, whole)
             again = {name for name, outcome in sent.items() if isinstance(outcome, LayerMissing) and left}
             whole |= again if left == 1 else set()
@@ -114,8 +115,8 @@ class ImageDistribution:
             self._known[key] = found
         return self._known[key]
 
-    async def _look(self, job: Job, links: Mapping[str, NodeLink]) -> dict[str, Place | AgentlessError]:
-        async def look(link: NodeLink) -> Place | AgentlessError:
+    async def _look(self, job: Job, links: Mapping[str, NodeLink]) -> dict[str, ImagePresence | AgentlessError]:
+        async def look(link: NodeLink) -> ImagePresence | AgentlessError:
             images = link.runtime.images
             try:
                 place = images.parse_look(job.image, await _run(link, images.look(job.image, job.tags)))
@@ -131,7 +132,7 @@ class ImageDistribution:
     # ------------------------------------------------------------------ sending
 
     async def _round(
-        self, job: Job, way: _Way, links: Mapping[str, NodeLink], places: Mapping[str, Place], whole: set[str]
+        self, job: Job, way: _Way, links: Mapping[str, NodeLink], places: Mapping[str, ImagePresence], whole: set[str]
     ) -> Outcomes:
         """Send to the nodes that lack layers. Where another request is sending the same image, wait for that."""
         busy = [self._going[job.image.id, name] for name in places if (job.image.id, name) in self._going]
@@ -150,7 +151,12 @@ class ImageDistribution:
         return sent
 
     async def _send(
-        self, job: Job, way: _Way, links: Mapping[str, NodeLink], places: Mapping[str, Place], kept: Mapping[str, int]
+        self,
+        job: Job,
+        way: _Way,
+        links: Mapping[str, NodeLink],
+        places: Mapping[str, ImagePresence],
+        kept: Mapping[str, int],
     ) -> Outcomes:
         """Send by the requested way, or the best one."""
         targets, least = [links[name] for name in places], min(kept.values())
@@ -204,11 +210,11 @@ async def _run(link: NodeLink, command: Command) -> Result:
     return await link.run(command)
 
 
-def _present(job: Job, node: str, place: Place, seconds: float) -> Sent:
+def _present(job: Job, node: str, place: ImagePresence, seconds: float) -> Sent:
     return Sent(node, job.image.id, 0, place.size or job.image.size, 0, len(job.image.layers), seconds, "current")
 
 
-def _packer(image: Image, places: Mapping[str, Place], speed: float) -> str | None:
+def _packer(image: Image, places: Mapping[str, ImagePresence], speed: float) -> str | None:
     """A compressor that all nodes have and that is faster than the network. zstd is faster than any network."""
     everyone = image.packers.intersection(*(place.packers for place in places.values()))
     if "zstd" in everyone:
@@ -220,7 +226,7 @@ def _contended(job: Job, node: str) -> Refused:
     return Refused(f"others were sending image {short(job.image.id)} to {node}, and did not end it; try again")
 
 
-def _other_store(job: Job, link: NodeLink, place: Place) -> RuntimeFailed:
+def _other_store(job: Job, link: NodeLink, place: ImagePresence) -> RuntimeFailed:
     source, target = job.source.node.name, link.node.name
     one, other = (target, source) if place.containerd else (source, target)
     return RuntimeFailed(

@@ -13,10 +13,10 @@ from agentless.controller.images.layer_spool import LayerSpool, SpooledLayer
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Timeout
 from agentless.model.command import Result
+from agentless.model.images.image import Image
 from agentless.model.images.transfer import Progress, Sent
 from agentless.remote.concurrency import cancel
 from agentless.rules.images import compressed, layers
-from agentless.rules.images.layers import Image
 
 STEP = 96 << 20
 """Bytes of layers after which those sent so far are made an image: a broken link does not cost them."""

@@ -64,7 +64,7 @@ class Exclusions:
         if gpu is not None and all(gpu != known.reading.index for known in record.gpus.values()):
             raise Refused(f"GPU {gpu} is not there; agentless gpus {node} lists those of {node}")
         there = seen.sample if seen.error is None else None
-        after, lifted = resumed(record, gpu, there, seen.xids, self.policy)
+        after, lifted = resumed(record, gpu, there, seen.faults, self.policy)
         if lifted:
             self._records.keep(node, after)
         if gpu is None and (broken := link.breakdowns.mended()):

@@ -45,7 +45,7 @@ class GpuHealth:
         before = self._records.of(node)
         own = tuple(reading for reading in seen.sample.gpus if self._homes.known.get(reading.uuid, node) == node)
         sample = seen.sample if len(own) == len(seen.sample.gpus) else replace(seen.sample, gpus=own)
-        after = looked(known, node, sample, seen.xids, self._clock.now(), self.policy)
+        after = looked(known, node, sample, seen.faults, self._clock.now(), self.policy)
         if after is before:
             return Examined(known.get(node))
         self._records.note(node, after)

@@ -24,7 +24,7 @@ from agentless.model.nodes.sighting import Sighting
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Task
 from agentless.model.text import Excerpt
-from agentless.ports import Clock, Probe, Runtime
+from agentless.ports import Clock, Engine, Probe
 from agentless.remote.session import Session
 from agentless.remote.streams import Stream
 
@@ -120,7 +120,7 @@ class NodeLink:
 
     # ------------------------------------------------------------ what can be run there
 
-    def runtime_of(self, task: Task) -> Runtime:
+    def runtime_of(self, task: Task) -> Engine:
         """What runs this task here."""
         return self.engines.runtime_of(task)
 
@@ -144,7 +144,7 @@ class NodeLink:
     async def pull(self, image: str, *, missing: bool = True) -> None:
         """Have the node fetch a plain image, which may be there if not `missing`; raises RuntimeFailed or NoAnswer."""
         said = Excerpt()
-        async with self.stream(self.runtime.pull(image)) as stream:
+        async with self.stream(self.runtime.images.pull(image)) as stream:
             async for _, data in stream:
                 said.add(data)
         if stream.exit_code != 0:
@@ -157,7 +157,7 @@ class NodeLink:
 
     # ------------------------------------------------------------ what is known of it
 
-    async def look(self, task: str, runtime: Runtime | None = None) -> None:
+    async def look(self, task: str, runtime: Engine | None = None) -> None:
         """Ask for the container of one task, and report it as present or absent. None: the engine's."""
         await self.inspector.look(task, runtime or self.runtime)
 

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from agentless.controller.nodes.conversation import NoMark, until_mark
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.engines.client_warnings import WithoutWarnings
-from agentless.engines.docker.engine import AsItIs
 from agentless.errors import RuntimeFailed, Timeout, Unreachable
 from agentless.model.command import escaped
 from agentless.model.nodes.node import unreachable
 from agentless.model.terminal import Size
-from agentless.ports import Shell, Terminal
+from agentless.ports import Reading, Shell, Terminal
 from agentless.remote.worker import GREETING
 
 BEGIN_WITHIN = 20.0
@@ -26,14 +24,14 @@ BEGIN_WITHIN = 20.0
 class Program:
     """A running program, with a terminal or without. Its exit code is `wait()`.
 
-    `warnings` are what the engine's command prints at every call; they are removed from the output.
+    `reading` takes what the engine itself prints out of the output.
     """
 
-    def __init__(self, shell: Shell, terminal: Terminal | None = None, warnings: Iterable[str] = ()) -> None:
+    def __init__(self, shell: Shell, reading: Reading, terminal: Terminal | None = None) -> None:
         self._shell = shell
         self._terminal = terminal
         self._printed: deque[tuple[int, bytes]] = deque()
-        self._own = WithoutWarnings(AsItIs(), warnings)
+        self._own = reading
         self.wait = shell.wait
 
     async def begin(self, mark: str) -> None:
@@ -71,15 +69,16 @@ async def started(link: NodeLink, container: str, command: Sequence[str], size: 
     if not link.online:
         raise Unreachable(unreachable(link.node.name, link.observation.error))
     mark = secrets.token_hex(16)
-    script = link.runtime.shell(container, command, mark, terminal=size is not None)
+    commands, typed = link.runtime.terminal, size is not None
+    script, reading = commands.shell(container, command, mark, terminal=typed), commands.reading(terminal=typed)
     if size is None:
         async with link.session.dialogue(script) as shell:
-            program = Program(shell, warnings=link.runtime.warnings)
+            program = Program(shell, reading)
             await _begin(link, program, mark)
             yield program
     else:
         async with link.session.terminal(script, size) as terminal:
-            program = Program(terminal, terminal)
+            program = Program(terminal, reading, terminal)
             await _begin(link, program, mark)
             yield program
 

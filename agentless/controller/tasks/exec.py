@@ -34,7 +34,7 @@ class Terminals:
         if not isinstance(task.status, Running):
             raise Refused(f"task {task.id} is {task.state}: a shell needs a running task")
         link = self._nodes.link_of(task)
-        if task.spec.on_node_itself:
+        if link.runtime_of(task).terminal is None:
             gpus = ",".join(task.status.placement.gpu_uuids)
             raise Refused(
                 f"task {task.id} has no container to open a shell in (--container NULL): it runs on {link.node.name} "

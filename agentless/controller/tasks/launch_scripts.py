@@ -10,7 +10,7 @@ from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import Refused
 from agentless.model.command import Command, Result
 from agentless.model.tasks.launch import Launch
-from agentless.ports import Runtime
+from agentless.ports import Engine
 
 PACE = 0.05
 """Seconds between two launch scripts of one node: those that come meanwhile are one. The first goes at once."""
@@ -28,7 +28,7 @@ class _Wanted:
     """A launch that waits, the script of it alone, and where its answer goes."""
 
     link: NodeLink
-    runtime: Runtime
+    runtime: Engine
     launch: Launch
     alone: Command
     answer: asyncio.Future[Result]
@@ -48,7 +48,7 @@ class Launches:
         self._under_way: set[asyncio.Task[None]] = set()
         self._answered = asyncio.Event()
 
-    async def run(self, link: NodeLink, runtime: Runtime, launch: Launch) -> Result:
+    async def run(self, link: NodeLink, runtime: Engine, launch: Launch) -> Result:
         """The answer to a launch. Raises NoAnswer, Refused, or what is wrong with the launch itself."""
         alone = runtime.launches([launch])  # here, since what is wrong with it concerns no other
         wanted = _Wanted(link, runtime, launch, alone, asyncio.get_running_loop().create_future())

@@ -17,20 +17,23 @@ from agentless.controller.state.group_commit import GroupCommit
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.tasks.launch_scripts import Launches
 from agentless.controller.tasks.preparation import Preparation
-from agentless.engines.docker.engine import FilesMissing, Held, ImageMissing, Unseen
 from agentless.errors import (
     AgentlessError,
+    FilesMissing,
+    Held,
     IllegalMove,
+    ImageMissing,
     NodeBroken,
     NodeUnfit,
     Refused,
     RuntimeFailed,
     TemplateError,
+    Unseen,
 )
 from agentless.model.tasks.event import Event, Launched, LaunchFailed, Unplaced
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.task import Assigning, Lost, Pending, Task
-from agentless.ports import Clock, Runtime
+from agentless.ports import Clock, Engine
 from agentless.rules.explain.obstacles import never
 from agentless.rules.tasks.reconcile import LAUNCH_BOUND
 
@@ -238,7 +241,7 @@ class Launcher:
         return task
 
 
-async def _look(link: NodeLink, task: str, runtime: Runtime) -> None:
+async def _look(link: NodeLink, task: str, runtime: Engine) -> None:
     await link.ready()
     try:
         await link.look(task, runtime)

@@ -11,8 +11,7 @@ from agentless.controller.files.uploads import Uploads
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.state.events import EventBus
 from agentless.controller.state.ledger import Ledger
-from agentless.engines.docker.engine import Held
-from agentless.errors import NoAnswer, Refused, RuntimeFailed
+from agentless.errors import Held, NoAnswer, Refused, RuntimeFailed
 from agentless.model.files.task_files import Prepared
 from agentless.model.images.env import EnvRef, is_ours, parse_ref
 from agentless.model.images.transfer import Progress

@@ -51,6 +51,7 @@ async def _create(engine: Engine, words: Words, call: Call) -> Container:
             env=env,
             workdir=words.last("--workdir", "/"),
             gpus=_devices(words.last("--gpus")),
+            devices=words.options.get("--device", ()),
         )
         container = engine.create(config)
     except Complaint as complaint:

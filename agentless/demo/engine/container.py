@@ -33,6 +33,7 @@ class Config:
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str = "/"
     gpus: Sequence[str] = ()
+    devices: Sequence[str] = ()
 
 
 @dataclass

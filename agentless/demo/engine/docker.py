@@ -64,7 +64,7 @@ async def docker_without_engine(call: Call) -> int:
 
 _FORMAT = frozenset({"--format"})
 _RUN_OPTIONS = (
-    "--name --label --env --gpus --pull --workdir --mount "
+    "--name --label --env --gpus --device --pull --workdir --mount "
     # What follows is taken and changes nothing: a simulation has no limits, users or networks.
     "--cgroup-parent --cpus --cpuset-cpus --cpuset-mems --memory --shm-size --user --network --stop-timeout"
 )

@@ -1,1 +1,1 @@
-"""Docker: commands rendered from `templates/`, and the parsers of their answers. No I/O."""
+"""Docker, and by another `Dialect` what takes its place: commands from `templates/`, answers parsed. No I/O."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from agentless.gpus.nvidia.complaints import NVIDIA
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.complaint import Blame, Known
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.text import printable
 from agentless.rules.nodes.cgroup_limits import engine_of
-from agentless.rules.tasks.known_complaints import ENGINE_ITSELF, Blame, Known, ends, find, without_end
+from agentless.rules.tasks.known_complaints import ENGINE_ITSELF, ends, find, without_end
 
-_KNOWN = (
+_CALLING = (
     Known(
         r"permission denied.*(docker\.sock|docker daemon socket|docker API)",
         (
@@ -67,7 +68,9 @@ _KNOWN = (
         ),
         "engine",
     ),
-    *NVIDIA,
+)
+"""When the engine's command is called, before those of what hands out GPUs."""
+_LAUNCHING = (
     Known(
         r"container name \"?/?(?P<what>agentless-[\w.-]+)\"? is already in use",
         "there is a container {what} on {node} that agentless did not start; remove it there: docker rm -f {what}",
@@ -175,9 +178,9 @@ _KNOWN = (
 )
 
 
-def blame(complaint: str) -> Blame:
+def blame(complaint: str, devices: Sequence[Known] = ()) -> Blame:
     """The reason of a failed launch; an unknown one is the task."""
-    found = find(complaint, _KNOWN)
+    found = find(complaint, (*_CALLING, *devices, *_LAUNCHING))
     return found[0].blame if found else "task"
 
 
@@ -215,15 +218,13 @@ _LINE = 300
 """Characters of a complaint that is repeated."""
 
 
-def explain(complaint: str, node: NodeConfig) -> str:
+def explain(complaint: str, node: NodeConfig, devices: Sequence[Known] = ()) -> str:
     """The sentence for a complaint; one that is not known is repeated, on one line, without its preamble."""
-    if found := find(complaint, _KNOWN):
+    if found := find(complaint, (*_CALLING, *devices, *_LAUNCHING)):
         socket = next((w for w in node.docker if w.startswith("unix://")), None)
-        by_uuid = "--device-name-strategy=uuid " if node.has_podman else ""
         return found[0].sentence.format(
             node=node.name,
             engine=engine_of(node),
-            cdi=f"sudo nvidia-ctk cdi generate {by_uuid}--output=/etc/cdi/nvidia.yaml",
             user=node.user or "the user",
             socket=f" than {socket}" if socket else "",
             what=found[1],

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
 
-from agentless.engines.docker.complaints import explain
 from agentless.engines.times import seconds
 from agentless.errors import Refused, RuntimeFailed
+from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result
 from agentless.model.images.env import (
     AT,
@@ -61,23 +61,24 @@ _PASSING = re.compile(rf"{NAMESPACE}[^:]+:{FRESH}[0-9a-f]{{16}}(?:-2)?")
 SECOND = "-2"
 """Ends the passing name of what is made of something that has a passing name already."""
 _TAKEN = 75
-_GPUS = "NVIDIA_VISIBLE_DEVICES"
-_SEES_GPUS = (_GPUS, "CUDA_VERSION")
-"""Variables of an image for which NVIDIA's runtime, where it is the usual one, gives a container all GPUs."""
 
 
-class EnvWords:
-    """What is said to one node's engine about envs, and how its answers are read."""
+class DockerEnvs:
+    """Env commands for one node."""
 
-    def __init__(self, node: NodeConfig, renderer: Renderer) -> None:
+    def __init__(
+        self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str], vendors: GpuVendors
+    ) -> None:
         self._node = node
+        self.complaint = complaint
+        self._vendors = vendors
         self._docker = list(node.docker)
         self._renderer = renderer
 
     # ------------------------------------------------------------------ asking
 
     def look(self) -> Command:
-        """Ask for everything that is called like something of ours."""
+        """List all images and containers with names of envs."""
         return self._script(
             "env-look.sh.j2",
             timeout=LOOK_WITHIN,
@@ -87,7 +88,7 @@ class EnvWords:
         )
 
     def parse_look(self, result: Result) -> Sight:
-        """What it has of envs; raises RuntimeFailed when it does not say."""
+        """What the node has of envs; raises RuntimeFailed if it does not answer."""
         self._check(result)
         images, containers, strange = dict[str, EnvImage](), list[BuildContainer](), set[str]()
         leftovers, partial = dict[str, float](), dict[str, str]()
@@ -116,11 +117,11 @@ class EnvWords:
         return Sight(tuple(images.values()), tuple(containers), frozenset(strange), leftovers, partial)
 
     def facts(self, image: str) -> Command:
-        """Ask how an image is to be run."""
+        """Ask for an image's entrypoint, command, variables and labels."""
         return self._words("env-image.j2", image=image, format=_FACTS)
 
     def parse_facts(self, result: Result) -> ImageFacts | None:
-        """The facts, None when the image is not there."""
+        """The facts, None if the image does not exist."""
         if not result.ok and "no such image" in result.err.lower():
             return None
         self._check(result)
@@ -130,7 +131,7 @@ class EnvWords:
         return _facts(found)
 
     def diff(self, container: str) -> Command:
-        """Ask what a build container has that its image has not."""
+        """List the changes in a build container since its image."""
         return self._script("env-diff.sh.j2", timeout=LONG, container=container, most=PATHS)
 
     def parse_diff(self, result: Result) -> Changes:
@@ -141,11 +142,11 @@ class EnvWords:
         return Changes(int(added), int(changed), int(deleted), found)
 
     def programs(self, container: str) -> Command:
-        """Ask what runs in a build container."""
+        """List the programs in a build container."""
         return self._words("env-top.j2", container=container)
 
     def parse_programs(self, result: Result) -> tuple[str, ...]:
-        """What runs there besides the loop that does nothing."""
+        """The programs there, without the idle loop."""
         self._check(result)
         lines = [line.split(None, 1)[1] for line in result.out.splitlines()[1:] if len(line.split(None, 1)) > 1]
         return tuple(line for line in lines if "sleep 86400" not in line)
@@ -153,7 +154,7 @@ class EnvWords:
     # ---------------------------------------------------------------- changing
 
     def create(self, env: str, image: ImageFacts, old: str | None = None) -> Command:
-        """Make and start the build container of an env, in the place of the container `old` if there is one."""
+        """Create and start the build container of an env; `old` is removed first."""
         return self._script(
             "env-create.sh.j2",
             timeout=LONG,
@@ -162,7 +163,7 @@ class EnvWords:
             old=old,
             image=image.id,
             entrypoint=bool(image.entrypoint),
-            blind=any(variable.partition("=")[0] in _SEES_GPUS for variable in image.env),
+            blind=self._vendors.hiding(variable.partition("=")[0] for variable in image.env),
         )
 
     def parse_create(self, result: Result) -> str:
@@ -177,20 +178,20 @@ class EnvWords:
         return self._words("env-start.j2", container=container)
 
     def remove_image(self, image: str) -> Command:
-        """Take a name from an image, and the image away unless it has another one."""
+        """Remove a name from an image, and the image if that was its last one."""
         return self._words("env-image-rm.j2", timeout=LONG, image=image)
 
     def passing(self, ref: EnvRef, mark: str) -> str:
-        """What an image of an env is called while it is made; `mark` is 16 random hexadecimal digits."""
+        """The temporary name of an image while it is made; `mark` is 16 random hexadecimal digits."""
         return f"{NAMESPACE}{ref.name}:{FRESH}{mark}"
 
     def save(self, container: str, base: ImageFacts, ref: EnvRef, labels: Mapping[str, str], mark: str) -> Command:
-        """Make a build container, whose image is `base`, a version; `parse_named` reads the answer."""
+        """Save a build container, whose image is `base`, as a version; `parse_named` reads the answer."""
         return self._script(
             "env-save.sh.j2",
             container=container,
             unlabelled=None,
-            changes=[*_as_before(base), *_labelled(labels)],
+            changes=[*self._as_before(base), *_labelled(labels)],
             fresh=self.passing(ref, mark),
             image=ref.image,
             lock_wait=LOCK_WAIT,
@@ -217,13 +218,13 @@ class EnvWords:
         )
 
     def parse_built(self, ref: EnvRef, result: Result) -> ImageFacts:
-        """The version that was built; of a build that failed the output has told why."""
+        """The version that was built. If the build failed, its output has the reason."""
         if not result.ok and not result.err.strip():
             raise RuntimeFailed(f"{self._node.name}: the build failed")
         return self.parse_named(ref, result)
 
     def parse_named(self, ref: EnvRef, result: Result) -> ImageFacts:
-        """The version that was made; raises Refused when somebody else was faster with its number."""
+        """The version that was saved; raises Refused if somebody else has just taken its number."""
         if result.exit_code == _TAKEN:
             raise Refused(f"{self._node.name}: somebody else has just made {ref}; do it once more")
         self._check(result)
@@ -243,7 +244,7 @@ class EnvWords:
         return self._script("env-load.sh.j2", fresh=passing, mark=mark, format=_FACTS)
 
     def parse_loaded(self, result: Result) -> ImageFacts:
-        """The image that was in the archive, which has a passing name for now."""
+        """The image in the archive, which has a temporary name so far."""
         if result.exit_code == _TAKEN:
             raise RuntimeFailed("the archive does not hold just one image; make one with: agentless env export")
         if not result.ok and re.search("unexpected EOF|invalid tar|archive/tar|no such file", result.err):
@@ -255,7 +256,7 @@ class EnvWords:
         return _facts(found)
 
     def adopt(self, ref: EnvRef, labels: Mapping[str, str] | None, passing: str) -> Command:
-        """Make what was loaded a version: as it is, or with other labels. `parse_named` reads the answer."""
+        """Make the loaded image a version, with other labels if given; `parse_named` reads the answer."""
         return self._script(
             "env-adopt.sh.j2",
             timeout=LONG,
@@ -271,9 +272,15 @@ class EnvWords:
 
     # ------------------------------------------------------------------ inside
 
-    def complaint(self, words: str) -> str:
-        """What the engine complains of, as a sentence with the fix."""
-        return explain(words, self._node)
+    def _as_before(self, base: ImageFacts) -> list[str]:
+        """`docker commit` changes with which the saved image runs like the image it was built from."""
+        command = list(base.command) or ([] if base.entrypoint else ["sh"])
+        changes = [f"CMD {json.dumps(command)}"]
+        if base.entrypoint:
+            changes.append(f"ENTRYPOINT {json.dumps(list(base.entrypoint))}")
+        variables = dict(variable.partition("=")[::2] for variable in base.env)
+        hidden = self._vendors.hiding(variables)
+        return [*changes, *(f"ENV {name}={_quoted(value)}" for name, value in variables.items() if name in hidden)]
 
     def _check(self, result: Result) -> None:
         if not result.ok:
@@ -314,23 +321,10 @@ def _facts(found: Mapping[str, Any]) -> ImageFacts:
     )
 
 
-def _as_before(base: ImageFacts) -> list[str]:
-    """Changes by which the image of a build container is run as the image that it was made from."""
-    command = list(base.command) or ([] if base.entrypoint else ["sh"])
-    changes = [f"CMD {json.dumps(command)}"]
-    if base.entrypoint:
-        changes.append(f"ENTRYPOINT {json.dumps(list(base.entrypoint))}")
-    for variable in base.env:
-        name, _, value = variable.partition("=")
-        if name == _GPUS:
-            changes.append(f"ENV {_GPUS}={_quoted(value)}")
-    return changes
-
-
 def _labelled(labels: Mapping[str, str]) -> list[str]:
     return [f"LABEL {key}={_quoted(value)}" for key, value in labels.items()]
 
 
 def _quoted(text: str) -> str:
-    """A word of a Dockerfile, which is one line."""
+    """A quoted word for a Dockerfile, on one line."""
     return '"' + re.sub(r'(["\\$])', r"\\\1", " ".join(text.splitlines())) + '"'

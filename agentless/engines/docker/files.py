@@ -8,78 +8,53 @@ with what has changed.
 from __future__ import annotations
 
 import posixpath
-import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import orjson
 
+from agentless.engines.docker.dialect import Dialect
 from agentless.errors import RuntimeFailed
 from agentless.model.command import Command, Result
+from agentless.model.files.files_image import NAME, FilesImage, parse_listing
+from agentless.model.images.image import ImageDefaults
+from agentless.model.nodes.node import NodeConfig
 from agentless.render import Renderer
 
-NAME = "agentless-files"
-"""The repository of images with files, and what the containers that they are made of are called."""
 WITHIN = 300.0
 """Seconds that looking through a large container, or removing an image, may take."""
 CHANGES = 32 << 20
 """Bytes of the list of what has changed in a container: 300,000 files, which is asked for by who brings them all."""
-_IMAGE = (
-    '{"id":{{json .Id}},"user":{{json .Config.User}},"workdir":{{json .Config.WorkingDir}}'
-    ',"volumes":{{json .Config.Volumes}}}'
-)
 _LISTING = "{{.Repository}} {{.Tag}}"
-_TAG = re.compile(r"([0-9a-f]{24})-([0-9a-f]{1,10})")
-_HELPER = re.compile(rf"{NAME}-[0-9a-f]{{16}}-[0-9a-f]{{24}}-([0-9a-f]{{1,10}})(-from)?")
 
 
-@dataclass(frozen=True, slots=True)
-class ImageFacts:
-    """An image as the node has it: who runs in it and where, and which folders are volumes."""
+class DockerFiles:
+    """File commands for one node."""
 
-    id: str
-    user: str = ""
-    workdir: str = ""
-    volumes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class FilesImage:
-    """An image with files: of which line, by which key, and when it was made (Unix seconds)."""
-
-    line: str
-    key: str
-    made: int
-
-    def __str__(self) -> str:
-        return f"{NAME}/{self.line}:{self.key}-{self.made:x}"
-
-    @property
-    def helper(self) -> str:
-        """The container that it is made of."""
-        return f"{NAME}-{self.line}-{self.key}-{self.made:x}"
-
-
-class Workspace:
-    """The commands about files for one node; `podman`: they are said to that in Docker's place."""
-
-    def __init__(self, docker: Sequence[str], renderer: Renderer, *, podman: bool = False) -> None:
-        self._docker = list(docker)
+    def __init__(self, node: NodeConfig, renderer: Renderer, dialect: Dialect) -> None:
+        self._docker = list(node.docker)
+        self._quiet = [*node.docker, *dialect.quiet]
         self._renderer = renderer
-        self._image = _IMAGE.replace(".Id", ".ID") if podman else _IMAGE
+        self._dialect = dialect
 
     def look(self, image: str) -> Command:
-        """Ask what an image is like, and which images with files there are."""
-        return self._script("docker-files-look.sh.j2", image=image, format=self._image, listing=_LISTING, name=NAME)
+        """Ask for an image's defaults, and list the images with files."""
+        return self._script(
+            "docker-files-look.sh.j2",
+            image=image,
+            format=self._dialect.formats.image_defaults,
+            listing=_LISTING,
+            name=NAME,
+        )
 
-    def parse_look(self, result: Result) -> tuple[ImageFacts, tuple[FilesImage, ...]]:
-        """What `look` was answered; raises RuntimeFailed for an answer that is none."""
+    def parse_look(self, result: Result) -> tuple[ImageDefaults, tuple[FilesImage, ...]]:
+        """Parse the answer to `look`; raises RuntimeFailed if it cannot be read."""
         for line in result.out.splitlines():
             if line.startswith("{"):
                 try:
                     found = orjson.loads(line)
-                    facts = ImageFacts(
+                    facts = ImageDefaults(
                         found["id"], found["user"] or "", found["workdir"] or "", tuple(found["volumes"] or ())
                     )
                 except (ValueError, KeyError, TypeError):
@@ -104,7 +79,7 @@ class Workspace:
         )
 
     def tidy(self, images: Sequence[str] = (), helpers: Sequence[str] = ()) -> Command:
-        """Remove these images, and these containers, and ask which there are."""
+        """Remove these images and helper containers, and list those that are left."""
         return self._script(
             "docker-files-tidy.sh.j2",
             images=images,
@@ -116,17 +91,30 @@ class Workspace:
         )
 
     def changes(self, container: str) -> Command:
-        """What has changed in the container since it was made."""
+        """List what has changed in the container since it was created."""
         return replace(self._words("docker-diff.j2", container=container), most=CHANGES)
 
     def folder(self, container: str) -> Command:
-        """In which folder it works."""
+        """Ask for the container's working folder."""
         return self._words("docker-inspect.j2", containers=[container], format="{{.Config.WorkingDir}}")
 
+    def copy(self, container: str, path: str, *, into: bool) -> Command:
+        """A tar stream of what is at a path in the container, or one that goes `into` a folder there."""
+        return Command(shlex.join(self._copying(container, path, into=into)) + "\n")
+
+    def copy_packed(self, container: str, path: str) -> Command:
+        """A tar stream of what is at a path in the container, compressed by gzip if the node has that."""
+        copy = self._copying(container, path, into=False)
+        return Command(self._renderer.script("cp-packed.sh.j2", docker=self._docker, copy=copy) + "\n")
+
     def says_missing(self, words: str) -> bool:
-        """Whether what came in place of a tar stream says that the container, or the path in it, is not there."""
+        """Whether these words, printed in place of a tar stream, say that the container or the path does not exist."""
         said = words.lower()
         return "no such container" in said or "could not find the file" in said or "no such file or dir" in said
+
+    def _copying(self, container: str, path: str, *, into: bool) -> list[str]:
+        template = self._dialect.template("docker-cp.j2")
+        return self._renderer.words(template, docker=self._quiet, container=container, path=path, into=into)
 
     def _words(self, template: str, **values: object) -> Command:
         words = self._renderer.words(template, docker=self._docker, **values)
@@ -134,20 +122,3 @@ class Workspace:
 
     def _script(self, template: str, **values: object) -> Command:
         return Command(self._renderer.script(template, docker=self._docker, **values) + "\n", timeout=WITHIN)
-
-
-def parse_listing(words: str) -> tuple[FilesImage, ...]:
-    """The images with files in a list of images, from old to new."""
-    found = []
-    for line in words.splitlines():
-        repository, _, tag = line.removeprefix("localhost/").partition(" ")
-        match = _TAG.fullmatch(tag)
-        if match and repository.startswith(f"{NAME}/"):
-            found.append(FilesImage(repository.removeprefix(f"{NAME}/"), match[1], int(match[2], 16)))
-    return tuple(sorted(found, key=lambda image: image.made))
-
-
-def parse_helpers(words: str) -> tuple[tuple[str, int], ...]:
-    """The containers in a list that images with files are made of, each with when that was begun (Unix seconds)."""
-    found = [_HELPER.fullmatch(line) for line in words.splitlines()]
-    return tuple((match[0], int(match[1], 16)) for match in found if match)

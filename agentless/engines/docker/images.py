@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import orjson
 
-from agentless.errors import AgentlessError, RuntimeFailed
+from agentless.errors import AgentlessError, ImageGone, LayerMissing, RuntimeFailed
 from agentless.model.command import Command, Result, escaped
+from agentless.model.images.image import UTC, Image, ImagePresence, short
 from agentless.model.nodes.node import NodeConfig
 from agentless.render import Renderer
 from agentless.rules.images.compressed import PACKERS
-from agentless.rules.images.layers import PARTIAL, UTC, Image, common
+from agentless.rules.images.layers import PARTIAL, common
 
 LOOK_WITHIN = 60.0
 LOAD_WITHIN = 12 * 3600.0
@@ -37,27 +38,8 @@ _GONE = re.compile(r"no such image|reference does not exist|failed to get digest
 _LACKS = re.compile(r"(no such file or directory|not found).*|content digest .* not found", re.IGNORECASE | re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What a node has of an image. `present`: all of it, with its tags now; else so many layers, from the bottom."""
-
-    present: bool
-    size: int = 0
-    kept: int = 0
-    packers: frozenset[str] = frozenset()
-    containerd: bool = False
-
-
-class ImageGone(RuntimeFailed):
-    """The image is not on the node it was to come from."""
-
-
-class LayerMissing(RuntimeFailed):
-    """The engine wants a layer that was left out; it may have lost it meanwhile."""
-
-
-class Images:
-    """The images of one node."""
+class DockerImages:
+    """Image commands for one node."""
 
     def __init__(self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str]) -> None:
         self._node = node
@@ -67,7 +49,7 @@ class Images:
     # ------------------------------------------------------------------ looking
 
     def describe(self, image: str) -> Command:
-        """Ask the source for an image."""
+        """Describe an image on the node that is to send it."""
         return self._script("image-source.sh.j2", image=image, image_format=_IMAGE, info_format=_INFO)
 
     def parse_description(self, image: str, result: Result) -> Image:
@@ -93,7 +75,7 @@ class Images:
         return found
 
     def look(self, image: Image, tags: Sequence[str]) -> Command:
-        """Ask another node what it has of the image; where that is all, the image has these tags afterwards."""
+        """Ask what a node has of the image. A node that has all of it tags it with `tags`."""
         return self._script(
             "image-look.sh.j2",
             image=image.id,
@@ -104,19 +86,24 @@ class Images:
             layers_format=_LAYERS,
         )
 
-    def parse_look(self, image: Image, result: Result) -> Place:
-        """What it has; raises RuntimeFailed."""
+    def parse_look(self, image: Image, result: Result) -> ImagePresence:
+        """What the node has of the image; raises RuntimeFailed."""
         if not result.ok:
             raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err or result.out)}")
         lines = result.out.splitlines()
         for line in lines:
             if line.startswith("image "):
-                return Place(True, size=_size(line), kept=len(image.layers))
+                return ImagePresence(True, size=_size(line), kept=len(image.layers))
         chains = [orjson.loads(line[7:]) for line in lines if line.startswith("layers [")]
         kept = min(common(image.layers, chains), len(image.layers))
-        return Place(False, 0, kept, _tools(result), _CONTAINERD in result.out)
+        return ImagePresence(False, 0, kept, _tools(result), _CONTAINERD in result.out)
 
     # ------------------------------------------------------------------- moving
+
+    def pull(self, image: str) -> Command:
+        """Have the node fetch an image from its registry."""
+        words = self._renderer.words("docker-pull.j2", docker=list(self._node.docker), image=image)
+        return Command(shlex.join(words) + "\n")
 
     def save(self, image: str, skip: Sequence[str], packer: str | None) -> Command:
         """Read the image once; the layers come as the template says."""
@@ -143,7 +130,7 @@ class Images:
         return self._script("image-forget.sh.j2", label=_held(image))
 
     def check_load(self, image: str, result: Result) -> None:
-        """Raise what went wrong, unless the image is there."""
+        """Raise the reason if the image was not loaded."""
         if result.ok and image in result.out:
             return
         words = result.err.strip() or result.out.strip()
@@ -167,7 +154,7 @@ class Images:
         raise RuntimeFailed(f"{self._node.name}: {self._complaint(words)}")
 
     def save_failed(self, image: str, words: str) -> AgentlessError:
-        """Why reading the image broke off, by what was said on standard error."""
+        """The reason why reading the image failed, from its standard error."""
         return self._refused(image, Result(1, b"", words.encode()))
 
     # ---------------------------------------------------------------- other ways
@@ -182,7 +169,7 @@ class Images:
         return [*_SSH, *port, *user, "--", node.host, *run]
 
     def reach(self, ways: Sequence[Sequence[str]]) -> Command:
-        """Try which of these ways lead somewhere; the answer is their numbers."""
+        """Try to reach nodes by these commands; the answer has the numbers of those that work."""
         return self._script("image-reach.sh.j2", ways=[list(way) for way in ways])
 
     def straight(self, image: str, skip: Sequence[str], packer: str | None, ways: Sequence[Sequence[str]]) -> Command:
@@ -200,7 +187,7 @@ class Images:
         return self._script("image-take.sh.j2", LOAD_WITHIN, **values)
 
     def drop(self, file: str) -> Command:
-        """Remove such a file."""
+        """Remove the file that `share` wrote."""
         return Command(self._renderer.script("image-drop.sh.j2", file=file) + "\n")
 
     # ------------------------------------------------------------------- inside
@@ -219,11 +206,6 @@ class Images:
     def _script(self, template: str, timeout: float = LOOK_WITHIN, /, **values: object) -> Command:
         docker = list(self._node.docker)
         return Command(self._renderer.script(template, docker=docker, **values) + "\n", timeout=timeout)
-
-
-def short(image: str) -> str:
-    """An id as people write it."""
-    return image.removeprefix("sha256:")[:12]
 
 
 def _held(image: str) -> str:

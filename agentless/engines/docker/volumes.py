@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shlex
 from collections.abc import Callable
+from dataclasses import replace
 
+from agentless.engines.docker.dialect import Dialect
 from agentless.errors import Refused, RuntimeFailed, UsageError
 from agentless.model.command import Command, Result
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.claim import OWNER, TASK, VOLUME
-from agentless.model.tasks.spec import Mount, TaskSpec, Volume
+from agentless.model.tasks.spec import LOCAL_TEMP, Mount, TaskSpec, Volume
 from agentless.model.units import parse_size
 from agentless.render import Renderer
 
-LOCAL_TEMP = "/local_temp"
-"""Where a task sees the node's own `local_temp`."""
 MARK = f'{{{{index .Labels "{VOLUME}"}}}}'
 """What a volume of ours is marked by: its own name."""
 STRANGE = 80
@@ -26,20 +25,21 @@ SIZES_WITHIN = 8.0
 
 
 def strange(name: str) -> str:
-    """That a volume is none of ours."""
+    """The error for a volume that agentless did not create."""
     return f"there is a volume {name} that agentless has not made, and does not touch; choose another name"
 
 
-class VolumeWords:
-    """The volumes of one node's engine. `complaint` makes a sentence of what that complains of."""
+class DockerVolumes:
+    """Volume commands for one node. `complaint` turns the engine's complaint into a sentence."""
 
-    def __init__(self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str]) -> None:
+    def __init__(self, node: NodeConfig, renderer: Renderer, complaint: Callable[[str], str], dialect: Dialect) -> None:
         self._node = node
         self._renderer = renderer
         self._complaint = complaint
+        self._dialect = dialect
 
     def mounts(self, spec: TaskSpec, owner: str) -> list[str]:
-        """All that a container sees of the node, as words of `--mount`.
+        """The values of `--mount` for all that a container sees of the node.
 
         That is its `local_temp`, too, unless the spec has something in that place.
         """
@@ -48,18 +48,18 @@ class VolumeWords:
         return [*map(_mount, (*spec.mounts, *own)), *(self._volume(volume, owner) for volume in spec.volumes)]
 
     def all(self) -> Command:
-        """Ask for our volumes, and which tasks have a container that is part of them."""
-        listing, users = f"{{{{.Name}}}}|{self._label(OWNER)}", self._label(TASK)
+        """List our volumes, and the tasks whose containers use them."""
+        label = self._dialect.formats.label
+        listing, users = f"{{{{.Name}}}}|{label % OWNER}", label % TASK
         return self._script("docker-volumes.sh.j2", label=VOLUME, listing=listing, users=users)
 
     def sizes(self) -> Command:
-        """Ask how large all volumes are, for which the engine counts everything that it has: that takes its time."""
-        form = "{{range .Volumes}}{{.Name}}|{{.Size}}\n{{end}}"
-        words = self._renderer.words("docker-volume-sizes.j2", docker=list(self._node.docker), format=form)
-        return Command(shlex.join(words) + "\n", timeout=SIZES_WITHIN)
+        """Ask for the sizes of all volumes. Slow: the engine counts everything that it stores."""
+        template = self._dialect.template("docker-volume-sizes.j2")
+        return replace(self._script(template, format=self._dialect.formats.volume_sizes), timeout=SIZES_WITHIN)
 
     def parse(self, result: Result) -> list[tuple[str, str, tuple[str, ...]]]:
-        """Of each volume its name, its owner, and the tasks with a container that is part of it."""
+        """Name, owner and tasks of each volume."""
         if not result.ok:
             raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err.strip())}")
         found: list[tuple[str, str, list[str]]] = []
@@ -72,7 +72,7 @@ class VolumeWords:
         return [(name, owner, tuple(sorted(tasks))) for name, owner, tasks in sorted(found)]
 
     def parse_sizes(self, result: Result) -> dict[str, int]:
-        """Bytes of each volume that the engine has counted."""
+        """Bytes of each volume whose size is known."""
         found = {}
         for line in result.out.splitlines():
             name, _, size = line.partition("|")
@@ -81,15 +81,15 @@ class VolumeWords:
         return found
 
     def create(self, name: str, owner: str) -> Command:
-        """Make a volume; `check` reads the answer."""
+        """Create a volume; `check` reads the answer."""
         return self._one(name, [f"{VOLUME}={name}", f"{OWNER}={owner}"])
 
     def remove(self, name: str) -> Command:
-        """Remove a volume, if it is one of ours; likewise."""
+        """Remove a volume if it is ours; `check` reads the answer."""
         return self._one(name, [])
 
     def check(self, name: str, result: Result) -> None:
-        """Raise Refused for a volume that is there already, or is none of ours, and RuntimeFailed for the rest."""
+        """Raise Refused for a volume that exists or is not ours, RuntimeFailed for any other failure."""
         if result.exit_code == _THERE:
             raise Refused(f"{self._node.name} has a volume {name} already; agentless volume list shows it")
         if result.exit_code == STRANGE:
@@ -97,14 +97,14 @@ class VolumeWords:
         if not result.ok:
             raise RuntimeFailed(f"{self._node.name}: {self._complaint(result.err.strip())}")
 
-    def _label(self, label: str) -> str:
-        """A label in the format of a listing."""
-        return f'{{{{.Label "{label}"}}}}'
-
     def _volume(self, volume: Volume, owner: str) -> str:
-        """A volume as the word of `--mount`; the labels are for the case that it is not there yet."""
+        """The value of `--mount` for a volume, with the labels in case the engine has to create it."""
         fields = ["type=volume", f"source={volume.name}", f"target={volume.target}"]
-        labels = [f"volume-label={VOLUME}={volume.name}", f"volume-label={OWNER}={owner}"]
+        labels = (
+            []
+            if self._dialect.makes_volumes
+            else [f"volume-label={VOLUME}={volume.name}", f"volume-label={OWNER}={owner}"]
+        )
         return record([*fields, *labels], read_only=volume.read_only)
 
     def _one(self, name: str, labels: list[str]) -> Command:
@@ -119,6 +119,6 @@ def _mount(mount: Mount) -> str:
 
 
 def record(fields: list[str], *, read_only: bool) -> str:
-    """The word of `--mount`, which the engine reads as one CSV record."""
+    """A value of `--mount`, which the engine reads as one CSV record."""
     fields = [*fields, "readonly"] if read_only else fields
     return ",".join('"' + f.replace('"', '""') + '"' if re.search(r'[",\r\n]', f) else f for f in fields)

@@ -1,1 +1,1 @@
-"""podman: where its commands and answers differ from Docker's. No I/O."""
+"""podman as a `Dialect` of the engine in `engines/docker`. No I/O."""

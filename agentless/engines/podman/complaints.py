@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from agentless.engines.docker import complaints
 from agentless.model.nodes.node import NodeConfig
-from agentless.rules.tasks.known_complaints import Blame, Known, find
+from agentless.model.tasks.complaint import Blame, Known
+from agentless.rules.tasks.known_complaints import find
 
 HIDDEN = "/proc on {node} hides who holds a GPU (hidepid): log in as root there, or mount /proc without it"
 _KNOWN = (
@@ -73,19 +75,19 @@ _KNOWN = (
 _LOG_LINE = re.compile(r'^time="[^"]*" level=\w+ msg=.*\n?', re.MULTILINE)
 
 
-def blame(complaint: str) -> Blame:
+def blame(complaint: str, devices: Sequence[Known] = ()) -> Blame:
     """The reason of a failed launch."""
     found = find(_said(complaint), _KNOWN)
-    return found[0].blame if found else complaints.blame(complaint)
+    return found[0].blame if found else complaints.blame(complaint, devices)
 
 
-def explain(complaint: str, node: NodeConfig) -> str:
+def explain(complaint: str, node: NodeConfig, devices: Sequence[Known] = ()) -> str:
     """The sentence for a complaint, or else what Docker's would be."""
     complaint = _said(complaint)
     if found := find(complaint, _KNOWN):
         return found[0].sentence.format(node=node.name, user=node.user or "the user", what=found[1])
     words = re.sub(r"^(Error: )?((runc|crun|OCI runtime error): )*", "", complaint)
-    return complaints.explain(words, node)
+    return complaints.explain(words, node, devices)
 
 
 def _said(complaint: str) -> str:

@@ -1,4 +1,4 @@
-"""systemd: a task that runs on the node itself, as a transient service. No I/O, like `engines/docker/engine`.
+"""systemd: a task that runs on the node itself, as a transient service. No I/O, like `engines/docker`.
 
 The unit `agentless-<task id>.service` is what a container is elsewhere. The labels that a container carries are in its
 environment, packed; its claim is an argument of its main process, which lives as long as the command, so that whoever
@@ -18,17 +18,18 @@ from datetime import UTC, datetime
 
 import orjson
 
-from agentless.engines.docker import container_limits, other_engines
-from agentless.engines.docker import engine as docker
+from agentless.engines import launch_script, other_engines
 from agentless.engines.docker.complaints import blame, explain, without_words_of
-from agentless.engines.podman import engine as podman
+from agentless.engines.docker.dialect import DOCKER, Dialect
 from agentless.engines.systemd.journal import JournalReading
 from agentless.errors import NoAnswer, RuntimeFailed
+from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result, Section
 from agentless.model.files.task_files import Prepared
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.scheduling.sharing import ALONE
 from agentless.model.tasks.claim import labels_of
+from agentless.model.tasks.complaint import Blame
 from agentless.model.tasks.container import Container, ContainerState
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery
@@ -38,6 +39,7 @@ from agentless.model.tasks.terms import SIGNALS
 from agentless.model.text import printable
 from agentless.ports import Reading
 from agentless.render import Renderer
+from agentless.rules.nodes import container_limits
 
 LABELS = "AGENTLESS_LABELS"
 _MAX_LABELS = container_limits.SPEC + 16 * container_limits.WORDS
@@ -81,33 +83,39 @@ _STATUSES = {
 
 
 class Systemd:
-    """The service managers of one node, the system's and the user's own; a `ports.Runtime`."""
+    """The service managers of one node, the system's and the user's own; a `ports.HostEngine`.
+
+    `dialect` is that of the node's container engine, whose containers hold GPUs, too.
+    """
 
     at_once = 1
+    keeps_envs = False
+    images = volumes = files = envs = terminal = None
 
-    def __init__(self, node: NodeConfig, renderer: Renderer, signer: Signer) -> None:
+    def __init__(
+        self, node: NodeConfig, renderer: Renderer, signer: Signer, vendors: GpuVendors, dialect: Dialect = DOCKER
+    ) -> None:
         self._node = node
+        self._vendors = vendors
+        self._dialect = dialect
         self._signer = signer
         self._renderer = renderer
 
     # ------------------------------------------------------------------ asking
 
     def facts(self) -> tuple[Section, ...]:
-        """All our units on the node, as a section."""
+        """Ask for all our units."""
         return (Section(_SECTION, self._units(None), _LISTED),)
 
-    def parse_facts(self, sections: Mapping[str, Result], clock: float) -> tuple[Container, ...] | None:
-        """The units in the answer, None when they could not be asked for."""
+    def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
+        """The units in the answer, as `containers`; `error` if there are too many."""
+        del asked, answered  # its clock is the engine's
         answer = sections.get(_SECTION)
-        return self._units_in(answer, clock) if answer and answer.ok else None
-
-    def excess(self, sections: Mapping[str, Result]) -> str | None:
-        """Why it has more units than can be kept track of, None when `parse_facts` gave None for another reason."""
-        answer = sections.get(_SECTION)
-        if answer is None or not (answer.ok or len(answer.stdout) >= _LISTED):
-            return None
-        return (
-            "it has too many services of agentless, or too much is written on them; on the node, see: systemctl "
+        units = self._units_in(answer, 0.0) if answer and answer.ok else None
+        if units is not None or answer is None or not (answer.ok or len(answer.stdout) >= _LISTED):
+            return EngineFacts(containers=units)
+        return EngineFacts(
+            error="it has too many services of agentless, or too much is written on them; on the node, see: systemctl "
             "list-units --all 'agentless-*'"
         )
 
@@ -120,7 +128,7 @@ class Systemd:
         return self._units_in(result, clock) or ()
 
     def _units_in(self, result: Result, clock: float) -> tuple[Container, ...] | None:
-        """The same, None when there is too much written on them: it is packed, and may be anything."""
+        """The units in an answer, None if their unpacked labels are too long."""
         found, left = list[Container](), container_limits.LABELS
         for block in re.split(r"\n{2,}", result.out):
             if unit := _unit(dict(line.split("=", 1) for line in block.splitlines() if "=" in line), clock):
@@ -140,7 +148,7 @@ class Systemd:
         return (match[1], match[2]) if match else None
 
     def logs(self, container: str, query: LogQuery) -> Command:
-        """What the journal has of the unit; `reading` makes two streams of it."""
+        """Print the journal's entries of the unit."""
         since = None if query.since is None else f"{query.since:.6f}"
         return self._of(
             container,
@@ -152,7 +160,7 @@ class Systemd:
         )
 
     def reading(self, query: LogQuery) -> Reading:
-        """The task's output in what that command prints."""
+        """Reads the task's output from the journal's entries."""
         return JournalReading(timestamps=query.timestamps)
 
     # ---------------------------------------------------------------- changing
@@ -170,9 +178,8 @@ class Systemd:
         Raises RuntimeFailed when the value of a secret is gone.
         """
         del prepared, engine  # a task without a container has no files of its own, and claims by a process
-        other = podman if self._node.has_podman else docker
         spec = task.spec
-        docker.check_secrets(spec, secrets)
+        launch_script.check_secrets(spec, secrets)
         name, user = task.container_name, (spec.user or "").partition(":")
         program = self._renderer.script(
             "systemd-task.sh.j2",
@@ -180,8 +187,7 @@ class Systemd:
                 "AGENTLESS_TASK_ID": task.id,
                 "AGENTLESS_NODE": placement.node,
                 "AGENTLESS_GPUS": ",".join(map(str, placement.gpus)),
-                "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-                "CUDA_VISIBLE_DEVICES": ",".join(placement.gpu_uuids),
+                **self._vendors.injection("systemd", placement.devices).environment,
                 **spec.env,
             },
             signals=SIGNALS,
@@ -190,17 +196,17 @@ class Systemd:
         )
         script = self._renderer.script(
             "systemd-launch.sh.j2",
-            docker=["unlocked", *self._node.docker] if self._node.has_podman else list(self._node.docker),
-            lock_wait=docker.LOCK_WAIT,
-            live="podman-live.sh.j2" if self._node.has_podman else "docker-live.sh.j2",
-            live_format=f"{other.SIGNED}|{other.LIVE}",
+            docker=[*self._dialect.under_lock, *self._node.docker],
+            lock_wait=launch_script.LOCK_WAIT,
+            live=self._dialect.template("docker-live.sh.j2"),
+            live_format=f"{self._dialect.signed}|{self._dialect.formats.live}",
             unit=f"{name}.service",
             name=name,
-            gpu_uuids=placement.gpu_uuids,
+            gpu_uuids=placement.claimed,
             exclusive=spec.needs.exclusive,
             sharing=spec.needs.sharing,
             gpu_total=placement.gpu_total,
-            **other_engines.claims(placement.gpu_uuids, self._node, docker.LIVE),
+            **other_engines.claims(placement.claimed, self._node, DOCKER.formats.live),
             properties=[*_properties(task, placement, user[2]), f"--setenv={LABELS}={self._packed(task, placement)}"],
             user=user[0],
             controllers=[*["cpu"] * (spec.cores is not None), *["memory"] * (spec.memory is not None)],
@@ -208,19 +214,19 @@ class Systemd:
             program=program,
             claim=_claim(task, placement),
         )
-        return Command(script + "\n", secrets=dict(secrets), timeout=docker.LOCK_WAIT + 100.0)
+        return Command(script + "\n", secrets=dict(secrets), timeout=launch_script.WITHIN)
 
     def launches(self, wanted: Sequence[Launch]) -> Command:
-        """That of a single one: systemd-run takes no time."""
+        """Launch the only one."""
         (one,) = wanted
         return self.launch(one.task, one.placement, one.secrets)
 
     def answers(self, count: int, result: Result) -> list[Result]:
-        """The one answer."""
+        """The only answer."""
         return [result] * count
 
     def answered(self, count: int, out: bytes) -> dict[int, Result]:  # noqa: ARG002 - that is not known before its end
-        """None."""
+        """None before the script has ended."""
         return {}
 
     def parse_launch(self, task: Task, result: Result) -> str:
@@ -234,24 +240,24 @@ class Systemd:
             if ids := _UNIT.findall(result.out):
                 return str(ids[-1])
             raise NoAnswer(f"{self._node.name} said nothing about the service it started")
-        docker.check_claims(task, self._node, result)
+        launch_script.check_claims(task, self._node, result)
         if result.exit_code == _UNSUITABLE:
             kind, _, what = result.out.strip().splitlines()[-1].partition("|")
             raise RuntimeFailed(f"{self._node.name}: {self._unsuitable(task, kind, what)}")
         said = result.err.strip()
-        reason = "engine" if result.exit_code == docker.UNLISTED else blame(without_words_of(task.spec, said))
-        raise docker.launch_failure(f"{self._node.name}: {self.complaint(said)}", reason)
+        reason = "engine" if result.exit_code == launch_script.UNLISTED else self._blame(task, said)
+        raise launch_script.failure(f"{self._node.name}: {self.complaint(said)}", reason)
 
     def signal(self, container: str, signal: str) -> Command:
         """Send its first process a signal, by its name without SIG; KILL goes to all of them."""
         return self._of(container, "systemd-signal.sh.j2", signal=signal)
 
     def pause(self, container: str) -> Command:
-        """Freeze."""
+        """Freeze all processes."""
         return self._of(container, "systemd-pause.sh.j2")
 
     def resume(self, container: str) -> Command:
-        """Thaw."""
+        """Let frozen processes run again."""
         return self._of(container, "systemd-resume.sh.j2")
 
     def remove(self, container: str, *, force: bool = False) -> Command:
@@ -264,13 +270,13 @@ class Systemd:
             raise RuntimeFailed(f"{self._node.name}: {self.complaint(result.err.strip() or result.out.strip())}")
 
     def complaint(self, words: str) -> str:
-        """What systemd complains of, as a sentence with the fix."""
-        return explain(words, self._node)
+        """The complaint as a sentence with the fix."""
+        return explain(words, self._node, self._vendors.complaints(self._dialect.name))
 
     # ---------------------------------------------------------- a log that is kept
 
     def log_sizes(self, container: str) -> Command:
-        """The bytes of its two streams, each number on its stream."""
+        """Print the size of each of the two streams in bytes, on that stream."""
         return self._log_ends(container, ["wc", "-c"], ["wc", "-c"])
 
     def log_ends(self, container: str, out: int, err: int) -> Command:
@@ -287,6 +293,9 @@ class Systemd:
         )
 
     # ------------------------------------------------------------------ inside
+
+    def _blame(self, task: Task, said: str) -> Blame:
+        return blame(without_words_of(task.spec, said), self._vendors.complaints(self._dialect.name))
 
     def _script(self, template: str, **values: object) -> Command:
         return Command(self._renderer.script(template, **values) + "\n")
@@ -347,14 +356,14 @@ def _properties(task: Task, placement: Placement, group: str) -> list[str]:
 
 
 def _claim(task: Task, placement: Placement) -> str:
-    """The argument by which others on the node see who holds what, in the order that a launch reads it."""
+    """The process argument that claims the devices, with the fields in the order of `claims.sh.j2`."""
     name, sharing = task.container_name, task.spec.needs.sharing
     shared = sharing != ALONE
     fields = (
         f"{name}.service",
         name,
         "Up",
-        ",".join(placement.gpu_uuids),
+        ",".join(placement.claimed),
         "1" if task.spec.needs.exclusive else "",
         str(sharing.limit) if shared else "",
         str(sharing.floor) if shared else "",

@@ -1,1 +1,1 @@
-"""NVIDIA GPUs: the script that asks the driver, the parser of its answer, and its errors."""
+"""NVIDIA. `vendor` is what the wiring names."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from agentless.rules.tasks.known_complaints import ENGINE_ITSELF, Known
+from agentless.model.nodes.device import EngineName
+from agentless.model.tasks.complaint import Known
+from agentless.rules.tasks.known_complaints import ENGINE_ITSELF
 
 _CLI = r"nvidia-container-cli(\.real)?: "
 _GONE = r"executable file not found|(stat .*)?no such file"
 
-NVIDIA = (
+_KNOWN = (
     Known(
         (
             r"(could not select device driver.*(gpu|nvidia)|discover GPU vendor from CDI|"
@@ -130,3 +132,15 @@ NVIDIA = (
         "gpus",
     ),
 )
+
+
+def known(engine: EngineName) -> tuple[Known, ...]:
+    """All of them, with the command by which this engine gets a list of the GPUs."""
+    cdi = list_devices(engine)
+    return tuple(each._replace(sentence=each.sentence.replace("{cdi}", cdi)) for each in _KNOWN)
+
+
+def list_devices(engine: EngineName) -> str:
+    """The command that makes a list of the GPUs for CDI, as the engine wants them called."""
+    by_uuid = "--device-name-strategy=uuid " if engine == "podman" else ""
+    return f"sudo nvidia-ctk cdi generate {by_uuid}--output=/etc/cdi/nvidia.yaml"

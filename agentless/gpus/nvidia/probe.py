@@ -18,14 +18,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
+from agentless.gpus.nvidia import faults
 from agentless.gpus.nvidia import topology as _topology
-from agentless.gpus.nvidia import xid
 from agentless.model.command import SECTION, Result, Section
-from agentless.model.nodes.gpu import MOST_GPUS, GpuProcess, GpuReading, GpuSample, GpuTopology, Xid, pci_bus_id
+from agentless.model.nodes.gpu import MOST_GPUS, GpuProcess, GpuReading, GpuSample, pci_bus_id
 from agentless.model.text import cut, printable
 
+VENDOR = "nvidia"
 PROCESSES = 1024
 """Processes on the GPUs of a node: 16 GPUs with 60 clients of MPS each have fewer. Each is looked up on the node."""
 ANSWER = 256 << 10
@@ -167,51 +169,47 @@ _UNAVAILABLE = re.compile(r"\[.*\]|N/A|ERR!|")
 _DEAD = frozenset({"[GPU requires reset]", "[GPU is lost]"})
 _MIG = {"Enabled": True, "Disabled": False}
 _COMPUTE_MODES = frozenset({"Default", "Exclusive_Thread", "Exclusive_Process", "Prohibited"})
+_LISTER = "nvidia-smi -L"
+_BY_MODE = "(nvidia-smi -c DEFAULT changes it)"
+_IN_MIG_MODE = "it is in MIG mode, and agentless hands out whole GPUs (nvidia-smi -mig 0 ends it)"
 _UNIT = re.compile(r"/(agentless-[0-9a-zA-Z-]+\.service)(?:/|$)")
 _CONTAINER = re.compile(r"[0-9a-f]{64}")
 
 
-class Nvidia:
-    """What NVIDIA's driver on a node tells; a `ports.Probe`."""
+def sections(*, topology: bool = False) -> tuple[Section, ...]:
+    """One section, two with `topology`; no root is needed, and one short program per process that uses a GPU."""
+    if not topology:
+        return (Section(VENDOR, _SCRIPT),)
+    return (Section(VENDOR, _SCRIPT + _topology.SCRIPT), *faults.sections())
 
-    def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
-        """One section, two with `topology`; no root is needed, and one short program per process that uses a GPU."""
-        if not topology:
-            return (Section("nvidia", _SCRIPT),)
-        return (Section("nvidia", _SCRIPT + _topology.SCRIPT), *xid.sections())
 
-    def parse(self, sections: Mapping[str, Result]) -> GpuSample:
-        """The sample in the answer, `error` in one sentence. Where anything is amiss, processes are not known."""
-        answer = sections.get("nvidia")
-        if answer is None:
-            return GpuSample((), None, _CUT_OFF)
-        if len(answer.stdout) >= SECTION or answer.stdout.count(b"\n") > _LINES:
-            return GpuSample((), None, _TOO_LONG)
-        lines = [line.rstrip("\r")[:_LINE] for line in answer.out.split("\n")]
-        said, code, rest = _until(lines, "@gpus ")
-        if code == "none":
-            return GpuSample()
-        rows, talk = _sorted(said)
-        if len(rows) > MOST_GPUS:
-            return GpuSample((), None, f"nvidia-smi names more than {MOST_GPUS} GPUs, which no node has; {_LOOK}")
-        if len(answer.stdout.partition(b"\n@gpus ")[0]) >= ANSWER:
-            return GpuSample((), None, _TOO_LONG)
-        gpus, error = _gpus(rows, talk, code)
-        lost = tuple(bus for text in _LOST.findall("\n".join(talk)) if (bus := pci_bus_id(text))) if error else ()
-        if code not in _ANSWERED:
-            return GpuSample(gpus, () if not gpus and error is None else None, error, code in _HUNG, lost)
-        said, code, _ = _until(rest, "@end ")
-        processes, unknown = _processes(said, code, {gpu.uuid for gpu in gpus})
-        return GpuSample(gpus, processes, error or unknown, code in _HUNG, lost)
+def parse(sections: Mapping[str, Result]) -> GpuSample:
+    """The sample in the answer, `error` in one sentence. Where anything is amiss, processes are not known."""
+    answer = sections.get(VENDOR)
+    if answer is None:
+        return _silent(_CUT_OFF)
+    if len(answer.stdout) >= SECTION or answer.stdout.count(b"\n") > _LINES:
+        return _silent(_TOO_LONG)
+    lines = [line.rstrip("\r")[:_LINE] for line in answer.out.split("\n")]
+    said, code, rest = _until(lines, "@gpus ")
+    if code == "none":
+        return GpuSample()
+    rows, talk = _sorted(said)
+    if len(rows) > MOST_GPUS:
+        return _silent(f"nvidia-smi names more than {MOST_GPUS} GPUs, which no node has; {_LOOK}")
+    if len(answer.stdout.partition(b"\n@gpus ")[0]) >= ANSWER:
+        return _silent(_TOO_LONG)
+    gpus, error = _gpus(rows, talk, code)
+    lost = tuple(bus for text in _LOST.findall("\n".join(talk)) if (bus := pci_bus_id(text))) if error else ()
+    if code not in _ANSWERED:
+        return GpuSample(gpus, () if not gpus and error is None else None, error, code in _HUNG, lost, _LISTER)
+    said, code, _ = _until(rest, "@end ")
+    processes, unknown = _processes(said, code, {gpu.uuid for gpu in gpus})
+    return GpuSample(gpus, processes, error or unknown, code in _HUNG, lost, _LISTER)
 
-    def parse_topology(self, sections: Mapping[str, Result]) -> GpuTopology | None:
-        """How the GPUs are joined, if that was asked for and answered."""
-        answer = sections.get("nvidia")
-        return _topology.parse(answer.out) if answer else None
 
-    def parse_xids(self, sections: Mapping[str, Result]) -> tuple[Xid, ...] | None:
-        """The errors in the kernel log, if that was asked for and may be read."""
-        return xid.parse(sections)
+def _silent(error: str) -> GpuSample:
+    return GpuSample((), None, error)
 
 
 def _until(lines: Sequence[str], mark: str) -> tuple[Sequence[str], str | None, Sequence[str]]:
@@ -263,11 +261,11 @@ def _gpu(row: str, columns: int) -> tuple[GpuReading | None, str | None]:
     bus = pci_bus_id(cells[4]) if len(cells) == columns else None
     in_place = bus or (surplus == 0 and _UNAVAILABLE.fullmatch(cells[4]))
     if not in_place or row.count("GPU-") > 1:  # two, where two rows ran together
-        return GpuReading(index, uuid), f"nvidia-smi's line about GPU {index} is damaged; {_LOOK}"
+        return GpuReading(index, uuid, vendor=VENDOR), f"nvidia-smi's line about GPU {index} is damaged; {_LOOK}"
     identity = (index, uuid, _known(cells[2]), _known(cells[3]), bus)
     if not _DEAD.isdisjoint(cells):
         reset = f"reboot the node or, as root, run nvidia-smi -r -i {index} there"
-        return GpuReading(*identity, needs_reset=True), f"GPU {index} needs a reset; {reset}"
+        return GpuReading(*identity, needs_reset=True, vendor=VENDOR), f"GPU {index} needs a reset; {reset}"
     cells += [""] * (_COLUMNS - columns)
     total = _whole(cells[5], _MIB)
     reading = GpuReading(
@@ -287,8 +285,20 @@ def _gpu(row: str, columns: int) -> tuple[GpuReading | None, str | None]:
         ecc_uncorrected=_whole(cells[17]),
         mig=_MIG.get(cells[18]),
         compute_mode=cells[19] if cells[19] in _COMPUTE_MODES else None,
+        vendor=VENDOR,
     )
-    return reading, None
+    return in_its_mode(reading), None
+
+
+def in_its_mode(reading: GpuReading) -> GpuReading:
+    """The reading with what its modes mean for tasks, in words."""
+    if reading.mig:
+        return replace(reading, barred=_IN_MIG_MODE)
+    if reading.compute_mode == "Prohibited":
+        return replace(reading, barred=f"its compute mode lets nobody compute {_BY_MODE}")
+    if reading.compute_mode in ("Exclusive_Process", "Exclusive_Thread"):
+        return replace(reading, solo=f"its compute mode lets only one compute {_BY_MODE}")
+    return reading
 
 
 def _processes(

@@ -19,7 +19,7 @@ import re
 from collections.abc import Sequence
 from itertools import combinations
 
-from agentless.model.nodes.gpu import MOST_GPUS, GpuTopology, closeness
+from agentless.model.nodes.gpu import MOST_GPUS, GpuTopology
 
 # `code` is how the question before ended. nvidia-smi inherits the lock, and `short` cuts what it prints, as there.
 SCRIPT = """
@@ -35,6 +35,9 @@ _END = re.compile(r"\n@topology (?:0|14)$", re.MULTILINE)
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _GPU = re.compile(r"GPU(0|[1-9][0-9]{0,2})")
 _NUMA = re.compile(r"[0-9]{1,4}")
+_NVLINKS = re.compile(r"NV([1-9][0-9]?)")
+_PATHS = {"SYS": 1, "SOC": 1, "NODE": 2, "PHB": 3, "PXB": 4, "PIX": 5}
+"""`SOC` is what drivers before 2018 wrote for `SYS`."""
 
 
 def parse(output: str) -> GpuTopology | None:
@@ -52,18 +55,27 @@ def parse(output: str) -> GpuTopology | None:
         return None
     by_gpu = {int(row[0].removeprefix("GPU")): row for row in rows}
     column = {int(name.removeprefix("GPU")): header.index(name) for name in names}
-    links: dict[tuple[int, int], str] = {}
+    links: dict[tuple[int, int], int] = {}
     for one, other in combinations(sorted(by_gpu), 2):
         kind = _cell(by_gpu[one], column[other])
         if kind != _cell(by_gpu[other], column[one]):
             return None
-        if closeness(kind):
-            links[one, other] = kind
-    near = {}
+        if near := closeness(kind):
+            links[one, other] = near
+    numa = {}
     if "NUMA Affinity" in header:
-        near = {gpu: _cell(row, header.index("NUMA Affinity")) for gpu, row in by_gpu.items()}
-    return GpuTopology(links, {gpu: int(text) for gpu, text in near.items() if _NUMA.fullmatch(text)})
+        numa = {gpu: _cell(row, header.index("NUMA Affinity")) for gpu, row in by_gpu.items()}
+    return GpuTopology(links, {gpu: int(text) for gpu, text in numa.items() if _NUMA.fullmatch(text)})
 
 
 def _cell(row: Sequence[str], at: int) -> str:
     return row[at] if at < len(row) else ""
+
+
+def closeness(kind: str) -> int:
+    """How near a link of this kind brings two GPUs: 1 (`SYS`) to 5 (`PIX`) over PCIe, then one more for each NVLink.
+
+    0 for a word that is no kind of link.
+    """
+    nvlinks = _NVLINKS.fullmatch(kind)
+    return 5 + int(nvlinks[1]) if nvlinks else _PATHS.get(kind, 0)

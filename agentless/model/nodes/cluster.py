@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentless.model.nodes.gpu import GpuProcess, GpuReading, GpuSample, GpuTopology, Xid
+from agentless.model.nodes.gpu import GpuFault, GpuProcess, GpuReading, GpuSample, GpuTopology
 from agentless.model.nodes.node import Breakdown, EngineFacts, HostFacts, NodeConfig
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.scheduling.sharing import ALONE, Sharing
@@ -19,7 +19,7 @@ GpuState = Literal["free", "allocated", "foreign", "unknown", "excluded", "unhea
 class Observation:
     """The last that was heard of a node. `error` is why it cannot be reached now, None while it is connected.
 
-    `topology` is the last that could be read, None before that. `xids` are as of the last full look, None where the
+    `topology` is the last that could be read, None before that. `faults` are as of the last full look, None where the
     kernel log cannot be read. `broken` is why no launch succeeds there, None unless the last one has shown that.
     """
 
@@ -29,7 +29,7 @@ class Observation:
     host: HostFacts | None = None
     engine: EngineFacts | None = None
     topology: GpuTopology | None = None
-    xids: tuple[Xid, ...] | None = None
+    faults: tuple[GpuFault, ...] | None = None
     broken: Breakdown | None = None
 
 

@@ -6,13 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from agentless.model.nodes.device import Device
+
 MOST_GPUS = 64
 """GPUs of a node: twice what NVIDIA's driver can have on one machine (NV_MAX_DEVICES in its nvlimits.h is 32)."""
 
 _PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
-_NVLINKS = re.compile(r"NV([1-9][0-9]?)")
-_PATHS = {"SYS": 1, "SOC": 1, "NODE": 2, "PHB": 3, "PXB": 4, "PIX": 5}
-"""`SOC` is what drivers before 2018 wrote for `SYS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +19,7 @@ class GpuReading:
     """One GPU at one moment. MiB, percent, °C, watts, MHz; `pci_bus_id` as `pci_bus_id()` spells it.
 
     `needs_reset` is True where the driver says that it does, or that the GPU is lost; None where it says nothing.
+    `barred` says in words why nobody may have it, `solo` why only one task may, both empty where that is not so.
     """
 
     index: int
@@ -43,6 +43,14 @@ class GpuReading:
     mig: bool | None = None
     compute_mode: str | None = None
     needs_reset: bool | None = None
+    barred: str = ""
+    solo: str = ""
+    vendor: str = ""
+
+    @property
+    def device(self) -> Device:
+        """What a task is given of it: all."""
+        return Device(self.uuid, vendor=self.vendor)
 
     @property
     def memory_unused_mib(self) -> int | None:
@@ -71,7 +79,7 @@ class GpuSample:
 
     `processes` is None when it is not known who uses the GPUs: no GPU of the node is placeable then. `error` says
     in words what the driver could not do; with `hung` it did not answer in its time. `lost` are the PCI bus ids of
-    GPUs that it knows of and cannot reach.
+    GPUs that it knows of and cannot reach. `lister` is the command that lists the GPUs for a person.
     """
 
     gpus: tuple[GpuReading, ...] = ()
@@ -79,46 +87,45 @@ class GpuSample:
     error: str | None = None
     hung: bool = False
     lost: tuple[str, ...] = ()
+    lister: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuTopology:
     """How the GPUs of a node are joined, by their indices; what was not printed, or not understood, is not in it.
 
-    `links` has for each pair, the lower index first, the kind of its link in nvidia-smi's words: `NV12` for 12
-    NVLinks, `PIX`, `PXB`, `PHB`, `NODE`, `SYS`. `numa` has the NUMA node that a GPU is near to, where it is just one.
+    `links` has for each pair, the lower index first, how near they are to each other: more is nearer, and faster.
+    `numa` has the NUMA node that a GPU is near to, where it is just one.
     """
 
-    links: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    links: Mapping[tuple[int, int], int] = field(default_factory=dict)
     numa: Mapping[int, int] = field(default_factory=dict)
 
     def closeness(self, one: int, other: int) -> int:
-        """How near two GPUs are to each other, as `closeness()` counts it; 0 where it is not known."""
-        return closeness(self.links.get((min(one, other), max(one, other)), ""))
+        """How near two GPUs are to each other; 0 where it is not known."""
+        return self.links.get((min(one, other), max(one, other)), 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Xid:
-    """An error of a GPU in the kernel log. `message` is what follows the code; what a code means NVIDIA documents.
+class GpuFault:
+    """An error of a GPU in the kernel log. `name` is what its vendor calls this kind, like `Xid 79`.
 
-    `logged_at` is when, in seconds from boot as the log has it: one line is the same in every look. `age_seconds` is
-    how long ago that was. Both are None where it is not known.
+    `message` is what the log says. `meaning` is in words, for a fault after which the GPU needs help; None for one that
+    says nothing of the GPU. `logged_at` is when, in seconds from boot as the log has it: one line is the same in every
+    look. `age_seconds` is how long ago that was. Both are None where it is not known.
     """
 
     pci_bus_id: str
-    code: int
+    name: str
     message: str = ""
     logged_at: float | None = None
     age_seconds: float | None = None
+    meaning: str | None = None
 
-
-def closeness(kind: str) -> int:
-    """How near a link of this kind brings two GPUs: 1 (`SYS`) to 5 (`PIX`) over PCIe, then one more for each NVLink.
-
-    0 for a word that is no kind of link.
-    """
-    nvlinks = _NVLINKS.fullmatch(kind)
-    return 5 + int(nvlinks[1]) if nvlinks else _PATHS.get(kind, 0)
+    @property
+    def key(self) -> str:
+        """The same for the same line in every look."""
+        return f"{self.name.lower()} {self.logged_at}"
 
 
 def pci_bus_id(text: str) -> str | None:

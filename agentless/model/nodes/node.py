@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from agentless.model.nodes.device import ToolkitFacts
 from agentless.model.tasks.container import Container
 
 Connection = Literal["asyncssh", "paramiko", "local"]
@@ -79,16 +80,16 @@ class HostFacts:
 class EngineFacts:
     """The container engine of a node.
 
-    `error` is one sentence with the fix when the engine cannot be used; `nvidia` says whether it can hand out NVIDIA
-    GPUs (None: not known); `containers` are those that carry our labels, None when they could not be listed. `listed`
-    are their ids with the engine's words for their states. `clock` is by how many seconds its clock is ahead of ours.
-    `id` is what the engine calls itself, None for one that has no name. `lacks` are the control groups that it is known
-    not to have: Docker leaves out limits by them with a mere warning. `cgroup_parent` is the control group that it puts
-    containers in, None where it can make none in it.
+    `error` is one sentence with the fix when the engine cannot be used; `toolkits` has by vendor whether it can hand
+    out GPUs, where it needs something for that and has answered; `containers` are those that carry our labels, None
+    when they could not be listed. `listed` are their ids with the engine's words for their states. `clock` is by how
+    many seconds its clock is ahead of ours. `id` is what the engine calls itself, None for one that has no name.
+    `lacks` are the control groups that it is known not to have: Docker leaves out limits by them with a mere warning.
+    `cgroup_parent` is the control group that it puts containers in, None where it can make none in it.
     """
 
     version: str | None = None
-    nvidia: bool | None = None
+    toolkits: Mapping[str, ToolkitFacts] = field(default_factory=dict)
     error: str | None = None
     containers: tuple[Container, ...] | None = None
     listed: Mapping[str, str] | None = None

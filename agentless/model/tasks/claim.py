@@ -83,6 +83,7 @@ class _Whole:
     cpus: str | None = None
     numa: Annotated[int, Field(ge=0, lt=10**6)] | None = None
     version: int = 1
+    vendor: Annotated[str, Field(max_length=64)] | None = None
 
 
 _WHOLE = TypeAdapter(_Whole)
@@ -119,7 +120,15 @@ def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, st
     """
     place = Needs(gpus=len(placement.gpus), nodes=(placement.node,), numa=placement.numa, indices=placement.gpus)
     whole = _Whole(
-        str(place), task.batch, task.created_at, placement.gpus, task.spec, placement.cpus, placement.numa, version=2
+        str(place),
+        task.batch,
+        task.created_at,
+        placement.gpus,
+        task.spec,
+        placement.cpus,
+        placement.numa,
+        version=2,
+        vendor=placement.vendor,
     )
     spec = task.spec
     words = {CORES: spec.cores, MEMORY: spec.memory, LIMIT: spec.ends_within, NUMA: placement.numa}
@@ -128,7 +137,7 @@ def labels_of(task: Task, placement: Placement, controller: str) -> dict[str, st
         **task.spec.labels,
         TASK: task.id,
         OWNER: task.owner,
-        GPUS: ",".join(placement.gpu_uuids),
+        GPUS: ",".join(placement.claimed),
         CONTROLLER: controller,
         SHARE: "1" if spec.share else "",
         EXCLUSIVE: "1" if spec.needs.exclusive else "",
@@ -180,7 +189,7 @@ def _number(text: str | None) -> float | None:
 
 
 def _task(container: Container, claim: Claim, whole: _Whole, node: str, now: float) -> Task:
-    placement = Placement(node, whole.gpus, claim.gpu_uuids, whole.cpus, whole.numa)
+    placement = Placement(node, whole.gpus, claim.gpu_uuids, whole.cpus, whole.numa, vendor=whole.vendor)
     ran = (container.ran or 0.0) if container.over else 0.0
     moment = container.here(container.started_at or container.created_at) or 0.0
     # The clock may have been another one when it started, and labels may say anything: nothing is in the future.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -10,6 +11,7 @@ from typing import Literal
 ContainerState = Literal["created", "running", "paused", "restarting", "removing", "exited", "dead"]
 DATED_LATE = 1.0
 """Seconds, and plenty: an engine dates a start when it has started, and a short process may have ended before."""
+CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 DOWN = 255
 """The exit code of what ran when its node went down, as Docker has it."""
 WENT_DOWN = "the node went down while it ran"
@@ -67,3 +69,8 @@ class Container:
         if self.started_at is None or self.finished_at is None or self.finished_at < self.started_at - DATED_LATE:
             return None
         return max(0.0, self.finished_at - self.started_at)
+
+
+def is_container_id(word: str) -> bool:
+    """Whether an engine gives such an id."""
+    return CONTAINER_ID.fullmatch(word) is not None

@@ -17,6 +17,8 @@ from agentless.model.scheduling.sharing import MAX_SHARES
 from agentless.model.tasks.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
 from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, least_size
 
+LOCAL_TEMP = "/local_temp"
+"""Where a task sees the node's own `local_temp`."""
 PULL = ("missing", "always", "never")
 """When a plain image is fetched; None is the first of these."""
 MAX_SPEC = 120_000

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from agentless.model.nodes.device import Device
 from agentless.model.tasks.spec import TaskSpec
 
 Outcome = Literal["completed", "failed", "killed", "killed_oom", "timeout", "stopped", "cancelled"]
@@ -28,7 +29,8 @@ def container_name(task_id: str) -> str:
 class Placement:
     """Where a task runs: the allocation. `gpus` are the indices at placing time, `gpu_uuids` what is really held.
 
-    `gpu_total` is bytes of memory of the smallest of them, for one that shares them; 0: not known.
+    `gpu_total` is bytes of memory of the smallest of them, for one that shares them; 0: not known. `vendor` is whose
+    they are, None where nobody has said that.
     """
 
     node: str
@@ -37,6 +39,17 @@ class Placement:
     cpus: str | None = None
     numa: int | None = None
     gpu_total: int = 0
+    vendor: str | None = None
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """What it is given."""
+        return tuple(Device(uuid, vendor=self.vendor or "") for uuid in self.gpu_uuids)
+
+    @property
+    def claimed(self) -> tuple[str, ...]:
+        """The ids of devices that its claim on the node names."""
+        return tuple(dict.fromkeys(each for device in self.devices for each in device.claimed))
 
     def __str__(self) -> str:
         """As it would be typed: `node1::0,1`."""

@@ -11,13 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from agentless.formats import tar_writing
+from agentless.model.images.image import UTC, Image
 
 PARTIAL = "agentless.partial"
 """The label of an image that holds the lower layers of one that is still on its way, whose id is the value."""
-UTC = "1970-01-01T00:00:00Z"
 
 _EMPTY = {
     "Hostname": "",
@@ -38,25 +37,6 @@ _EMPTY = {
     "OnBuild": None,
     "Labels": None,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """An image as its engine describes it: `layers` are its diff ids from the bottom, `size` its bytes unpacked.
-
-    `zone` is the hour there at Unix second 0 as RFC 3339, by which old engines name layers; `containerd` says that the
-    engine keeps images in containerd's store, which has other ids and takes whole archives only. `packers` are the
-    programs there that compress.
-    """
-
-    id: str
-    layers: tuple[str, ...]
-    size: int
-    zone: str = UTC
-    containerd: bool = False
-    packers: frozenset[str] = frozenset()
-    architecture: str = ""
-    os: str = ""
 
 
 def common(wanted: Sequence[str], stores: Iterable[Sequence[str]]) -> int:

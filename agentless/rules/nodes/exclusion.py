@@ -16,7 +16,7 @@ from dataclasses import replace
 from agentless.model.moment import format_moment
 from agentless.model.nodes.cluster import Gpu, Node
 from agentless.model.nodes.exclusion import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
-from agentless.model.nodes.gpu import MOST_GPUS, GpuReading, GpuSample, Xid
+from agentless.model.nodes.gpu import MOST_GPUS, GpuFault, GpuReading, GpuSample
 from agentless.rules.nodes.gpu_health import Finding, health
 
 OUT_FOR = 60.0
@@ -28,7 +28,7 @@ CHANGES = 2 * MOST_GPUS
 """UUIDs that a node may name within `CHANGES_WITHIN` seconds: all its GPUs may be other ones once."""
 CHANGES_WITHIN = 3600.0
 
-Xids = tuple[Xid, ...] | None
+Faults = tuple[GpuFault, ...] | None
 
 
 def recognised(known: Mapping[str, float], sample: GpuSample, now: float) -> tuple[Mapping[str, float], GpuSample]:
@@ -40,12 +40,13 @@ def recognised(known: Mapping[str, float], sample: GpuSample, now: float) -> tup
     lately = {uuid: at for uuid, at in known.items() if now - at < CHANGES_WITHIN}
     if len(lately | here) <= CHANGES:
         return lately | here, sample
-    error = f"its GPUs change their UUIDs all the time, {CHANGES} of them within an hour; run nvidia-smi -L there twice"
+    look = f"; run {sample.lister} there twice" if sample.lister else ""
+    error = f"its GPUs change their UUIDs all the time, {CHANGES} of them within an hour{look}"
     return lately, GpuSample((), None, error)
 
 
 def looked(
-    records: Mapping[str, NodeRecord], node: str, sample: GpuSample, xids: Xids, now: float, policy: HealthPolicy
+    records: Mapping[str, NodeRecord], node: str, sample: GpuSample, faults: Faults, now: float, policy: HealthPolicy
 ) -> NodeRecord:
     """The record of a node after a look at it; the same one when nothing has changed.
 
@@ -62,9 +63,10 @@ def looked(
         if reading.uuid not in known:
             moved = (other.gpus[reading.uuid] for other in records.values() if reading.uuid in other.gpus)
             known[reading.uuid] = next(moved, GpuRecord(_lasting(reading)))
-    found = _findings(replace(record, gpus=known), sample, xids, policy)
+    found = _findings(replace(record, gpus=known), sample, faults, policy)
     gpus = remembered(
-        {uuid: _after(gpu, here.get(uuid), found.get(uuid, {}), xids, now, policy) for uuid, gpu in known.items()}, here
+        {uuid: _after(gpu, here.get(uuid), found.get(uuid, {}), faults, now, policy) for uuid, gpu in known.items()},
+        here,
     )
     return record if gpus == record.gpus else replace(record, gpus=gpus)
 
@@ -100,7 +102,7 @@ def gated(node: Node, record: NodeRecord | None) -> Node:
 
 
 def resumed(
-    record: NodeRecord, gpu: int | None, sample: GpuSample | None, xids: Xids, policy: HealthPolicy
+    record: NodeRecord, gpu: int | None, sample: GpuSample | None, faults: Faults, policy: HealthPolicy
 ) -> tuple[NodeRecord, tuple[str, ...]]:
     """The node let in again with all its GPUs, or only the one of this index; and in words what had kept them out.
 
@@ -110,13 +112,13 @@ def resumed(
     if record.drain and gpu is None:
         lifted.append(f"was drained: {drain_words(record.drain)}")
     here = {reading.uuid: reading for reading in sample.gpus} if sample else {}
-    found = _findings(record, sample, xids, policy) if sample else {}
+    found = _findings(record, sample, faults, policy) if sample else {}
     for uuid, known in record.gpus.items():
         if known.troubles and gpu in (None, known.reading.index):
             lifted.append(f"GPU {known.reading.index} was kept out: {trouble_words(known)}")
             keys = [finding.key for finding in found.get(uuid, {}).values()]
             before = [*known.forgiven, *(trouble.key for trouble in known.troubles)]
-            still = [key for key in before if not _told(key, here.get(uuid), xids if sample else None)]
+            still = [key for key in before if not _told(key, here.get(uuid), faults if sample else None)]
             gpus[uuid] = replace(known, troubles=(), forgiven=tuple(dict.fromkeys(keys + still)))
     return NodeRecord(record.drain if gpu is not None else None, gpus), tuple(lifted)
 
@@ -136,12 +138,12 @@ def trouble_words(gpu: GpuRecord) -> str:
 
 
 def _findings(
-    record: NodeRecord, sample: GpuSample, xids: Xids, policy: HealthPolicy
+    record: NodeRecord, sample: GpuSample, faults: Faults, policy: HealthPolicy
 ) -> Mapping[str, Mapping[str, Finding]]:
     """What speaks against GPUs of a node now, by UUID and kind."""
     found: dict[str, dict[str, Finding]] = {}
     before = [gpu.reading for gpu in record.gpus.values()]
-    for finding in health(sample, before, xids, temperature_limit=policy.temperature):
+    for finding in health(sample, before, faults, temperature_limit=policy.temperature):
         found.setdefault(finding.gpu, {})[_kind(finding.key)] = finding
     return found
 
@@ -157,21 +159,22 @@ def _after(
     gpu: GpuRecord,
     reading: GpuReading | None,
     found: Mapping[str, Finding],
-    xids: Xids,
+    faults: Faults,
     now: float,
     policy: HealthPolicy,
 ) -> GpuRecord:
     keys = {finding.key for finding in found.values()}
-    forgiven = tuple(key for key in gpu.forgiven if key in keys or not _told(key, reading, xids))
-    if not gpu.logged and xids is not None:
-        forgiven += tuple(sorted(key for key in keys if key.startswith("xid ") and key not in forgiven))
+    forgiven = tuple(key for key in gpu.forgiven if key in keys or not _told(key, reading, faults))
+    if not gpu.logged and faults is not None:
+        logged = {finding.key for finding in found.values() if finding.logged}
+        forgiven += tuple(sorted(logged.difference(forgiven)))
     troubles = tuple(
         trouble
         for trouble in gpu.troubles
         if not policy.automatic
         or now - trouble.since < OUT_FOR
         or _kind(trouble.key) in found
-        or not _told(trouble.key, reading, xids)
+        or not _told(trouble.key, reading, faults)
     )
     there = {_kind(trouble.key) for trouble in troubles}
     troubles += tuple(
@@ -180,7 +183,7 @@ def _after(
         if kind not in there and finding.key not in forgiven
     )
     where = _lasting(reading, gpu.reading) if reading else gpu.reading
-    return GpuRecord(where, troubles, forgiven, gpu.logged or xids is not None)
+    return GpuRecord(where, troubles, forgiven, gpu.logged or faults is not None)
 
 
 def _kind(key: str) -> str:
@@ -188,19 +191,19 @@ def _kind(key: str) -> str:
     return key.rsplit(" ", 1)[0]
 
 
-def _told(key: str, reading: GpuReading | None, xids: Xids) -> bool:
+def _told(key: str, reading: GpuReading | None, faults: Faults) -> bool:
     """Whether the look would have shown this finding: when it is not there, it is over."""
     match key.partition(" ")[0]:
-        case "xid":
-            return xids is not None
         case "ecc":
             return reading is not None and reading.ecc_uncorrected is not None
         case "hot":
             return reading is not None and reading.temperature_c is not None
         case "reset":
             return reading is not None and reading.memory_total_mib is not None
-        case _:
+        case "gone":
             return reading is not None
+        case _:  # a fault, by its vendor's name
+            return faults is not None
 
 
 def _lasting(reading: GpuReading, before: GpuReading | None = None) -> GpuReading:

@@ -2,50 +2,15 @@
 
 Nothing is remembered here. Whoever keeps a GPU out until a person lets it in again remembers, by UUID, that something
 was found. When the person does, the keys that are found at that moment are forgiven, each until it is no longer found:
-an old Xid stays in the log and must not shut the GPU out again, a new one has another key and must.
+an old fault stays in the log and must not shut the GPU out again, a new one has another key and must.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from agentless.model.nodes.gpu import GpuReading, GpuSample, Xid
-
-_HARDWARE: Mapping[int, str] = {
-    46: "the GPU stopped processing",
-    48: "double-bit ECC error",
-    54: "auxiliary power is not connected",
-    61: "internal micro-controller breakpoint",
-    62: "internal micro-controller halt",
-    64: "memory remapping failure",
-    74: "NVLink error",
-    79: "the GPU has fallen off the bus",
-    95: "uncontained memory error",
-    110: "security fault",
-    119: "GSP RPC timeout",
-    120: "GSP error",
-    136: "NVLink training failed",
-    140: "unrecovered ECC error",
-    143: "GPU initialization error",
-    151: "key rotation error",
-    156: "resource retirement event",
-    158: "GPU fatal timeout",
-}
-"""The Xids after which the GPU must be reset, the machine restarted or the hardware looked at, in NVIDIA's words.
-
-They are so by the immediate action in NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors), 61 by its older GPU
-Debug Guidelines. Of all others it says that an application has failed and may be started again (8, 11, 13, 25, 31, 32,
-39-41, 68-72, 80; 94 is a memory error that was contained in it), that they come with another one (45), or that they
-are to be ignored (37, 38, 43, 44, 63, 66, 67, 92, 121, 137). Some need a reset only at times, and 154 says when: 109,
-a context switch that took too long, which NVIDIA's Kubernetes device plugin counts among the errors of applications,
-and 144-150 and 155, errors of NVLink 5.
-"""
-
-_RECOVERY = 154
-"""The driver itself says what has to be done, `None` when nothing has; drivers from 565 on do, beside other Xids."""
-_ACTION = re.compile(r" to 0x[0-9a-fA-F]+ \((.+)\)")
+from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,33 +18,35 @@ class Finding:
     """Why the GPU with the UUID `gpu` should be kept out.
 
     `key` is the same in every look at the same trouble, and another one when it happens again. `reason` is in words and
-    does not say since when.
+    does not say since when. `logged`: it is from the kernel log.
     """
 
     gpu: str
     key: str
     reason: str
+    logged: bool = False
 
 
 def health(
     sample: GpuSample,
     before: Iterable[GpuReading],
-    xids: Iterable[Xid] | None,
+    faults: Iterable[GpuFault] | None,
     *,
     temperature_limit: int | None = None,
-    xids_within: float | None = None,
+    faults_within: float | None = None,
 ) -> tuple[Finding, ...]:
     """All that speaks against GPUs of one node; what is not known speaks against none.
 
-    `before` are the GPUs it had at an earlier look, `xids` those in its kernel log, from old to new, None where it
-    cannot be read. A GPU is too hot from `temperature_limit` °C on; Xids older than `xids_within` seconds do not count.
+    `before` are the GPUs it had at an earlier look, `faults` those in its kernel log, from old to new, None where it
+    cannot be read. A GPU is too hot from `temperature_limit` °C on; faults of more than `faults_within` seconds ago do
+    not count.
     """
     earlier = tuple(before)
     uuids = {gpu.pci_bus_id: gpu.uuid for gpu in (*earlier, *sample.gpus) if gpu.pci_bus_id}
     return (
         *(finding for gpu in sample.gpus for finding in _read(gpu, temperature_limit)),
         *_missing(sample, earlier),
-        *_logged(xids or (), uuids, xids_within),
+        *_logged(faults or (), uuids, faults_within),
     )
 
 
@@ -103,23 +70,14 @@ def _missing(sample: GpuSample, before: Iterable[GpuReading]) -> Iterator[Findin
             yield Finding(gpu.uuid, "gone", "it was there and is gone")
 
 
-def _logged(xids: Iterable[Xid], uuids: Mapping[str, str], within: float | None) -> Iterator[Finding]:
+def _logged(faults: Iterable[GpuFault], uuids: Mapping[str, str], within: float | None) -> Iterator[Finding]:
     """The last of each kind on each GPU: they come in hundreds."""
     last = {
-        (uuid, xid.code): xid
-        for xid in xids
-        if (uuid := uuids.get(xid.pci_bus_id))
-        and (within is None or xid.age_seconds is None or xid.age_seconds <= within)
+        (uuid, fault.name): fault
+        for fault in faults
+        if (uuid := uuids.get(fault.pci_bus_id))
+        and (within is None or fault.age_seconds is None or fault.age_seconds <= within)
     }
-    for (uuid, code), xid in last.items():
-        if words := _words(xid):
-            yield Finding(uuid, f"xid {code} {xid.logged_at}", f"Xid {code}: {words}")
-
-
-def _words(xid: Xid) -> str | None:
-    if xid.code != _RECOVERY:
-        return _HARDWARE.get(xid.code)
-    action = _ACTION.search(xid.message)
-    if action is None:
-        return "the recovery action changed"
-    return None if action[1] == "None" else f"the driver asks for an action: {action[1]}"
+    for (uuid, name), fault in last.items():
+        if fault.meaning:
+            yield Finding(uuid, fault.key, f"{name}: {fault.meaning}", logged=True)

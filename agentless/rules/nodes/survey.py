@@ -213,9 +213,7 @@ def _gpu(
         state, reason = "free", ""
     intruders = strangers if state == "allocated" and found and not beside else ()
     closed = unknown or ("who uses it is not known yet" if outside and not found else "")
-    if reading.compute_mode in ("Exclusive_Process", "Exclusive_Thread"):
-        closed = closed or "its compute mode lets only one compute (nvidia-smi -c DEFAULT changes it)"
-    return Gpu(reading, state, reason, holders, processes, strangers, intruders, closed)
+    return Gpu(reading, state, reason, holders, processes, strangers, intruders, closed or reading.solo)
 
 
 def _held(holders: Sequence[Allocation]) -> str:
@@ -230,11 +228,7 @@ def _unknown(reading: GpuReading, known: bool, node_reason: str) -> str:
         return node_reason or "its processes cannot be read"
     if reading.memory_total_mib is None or reading.memory_used_mib is None:
         return "its memory cannot be read"
-    if reading.mig:
-        return "it is in MIG mode, and agentless hands out whole GPUs (nvidia-smi -mig 0 ends it)"
-    if reading.compute_mode == "Prohibited":
-        return "its compute mode lets nobody compute (nvidia-smi -c DEFAULT changes it)"
-    return ""
+    return reading.barred
 
 
 def describe(process: GpuProcess) -> str:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import TypeVar
 
-from agentless.model.nodes.gpu import GpuTopology, closeness
+from agentless.model.nodes.gpu import GpuTopology
 from agentless.rules.scheduling.gpu_timeline import Seat
 from agentless.rules.scheduling.shape import Shape
 
@@ -67,27 +67,27 @@ def _joined(seats: list[Seat], shape: Shape, topology: GpuTopology) -> list[Seat
     if len(seats) == shape.gpus:
         return near
     seats = sorted(seats, key=lambda seat: seat.index)
-    kinds = tuple([topology.links.get((one.index, other.index), "") for one, other in combinations(seats, 2)])
-    if len(set(kinds)) < 2:  # all are as near to each other
+    links = tuple([topology.links.get((one.index, other.index), 0) for one, other in combinations(seats, 2)])
+    if len(set(links)) < 2:  # all are as near to each other
         return near
     at = {seat.index: place for place, seat in enumerate(seats)}
-    places = _nearest(kinds, tuple([seat.numa for seat in seats]), shape.numa, tuple([at[s.index] for s in near]))
+    places = _nearest(links, tuple([seat.numa for seat in seats]), shape.numa, tuple([at[s.index] for s in near]))
     return [seats[place] for place in places]
 
 
 @lru_cache(maxsize=4096)
 def _nearest(
-    kinds: tuple[str, ...], numas: tuple[int | None, ...], numa: int | None, usual: tuple[int, ...]
+    links: tuple[int, ...], numas: tuple[int | None, ...], numa: int | None, usual: tuple[int, ...]
 ) -> tuple[int, ...]:
     """The best places for as many GPUs as `usual` has, which is taken if nothing is better; in order.
 
-    `kinds` are the links of all pairs in order, `numas` the NUMA nodes, `numa` the one that was asked for. Remembered,
-    since the same few machines are asked about in every look at the queue.
+    `links` are the weights of those of all pairs in order, `numas` the NUMA nodes, `numa` the one that was asked for.
+    Remembered, since the same few machines are asked about in every look at the queue.
     """
     everyone, wanted = range(len(numas)), len(usual)
     link = [[0] * len(numas) for _ in everyone]
-    for (one, other), kind in zip(combinations(everyone, 2), kinds, strict=True):
-        link[one][other] = link[other][one] = closeness(kind)
+    for (one, other), weight in zip(combinations(everyone, 2), links, strict=True):
+        link[one][other] = link[other][one] = weight
     asked = [numa is not None and numas[place] == numa for place in everyone]
 
     def speed(places: Sequence[int]) -> tuple[int, int]:

@@ -31,12 +31,14 @@ class Seat:
         "total",
         "utilization",
         "uuid",
+        "vendor",
     )
 
     def __init__(self, gpu: Gpu, numa: int | None) -> None:
         reading = gpu.reading
         self.index = reading.index
         self.uuid = reading.uuid
+        self.vendor = reading.vendor
         self.name = reading.name or ""
         self.numa = numa
         self.total = (reading.memory_total_mib or 0) << 20

@@ -203,6 +203,7 @@ class Room:
             cpus=numa.cpus if numa else None,
             numa=numa.id if numa else None,
             gpu_total=min(seat.total for seat in seats) if shape.sharing.limit > 1 else 0,
+            vendor=next((seat.vendor or None for seat in seats), None),
         )
         return placement, self.put(shape, amounts, seats, self.now, numa=placement.numa)
 

@@ -1,28 +1,12 @@
-"""A list of known complaints: each a pattern, the sentence with the fix, and whose fault it is."""
+"""Which of the known complaints is meant."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
 
+from agentless.model.tasks.complaint import Known
 from agentless.model.text import printable
-
-Blame = Literal["task", "fit", "engine", "gpus", "start"]
-"""The reason of a failed launch: the task, that it does not fit this node (`errors.NodeUnfit`), or what does not work
-on the node, as in `errors.NodeBroken`.
-
-What is not known for certain to be the node's is the task's: else one bad task would keep all others off node by node.
-"""
-
-
-class Known(NamedTuple):
-    """A complaint that is known by a pattern, the sentence for it, and the reason of a launch that fails with it."""
-
-    pattern: str
-    sentence: str
-    blame: Blame = "start"
-
 
 ENGINE_ITSELF = r"(?<!process: )(?<!caused: )(?<!caused \\\")"
 """Before `exec:`, where the engine misses a program of its own: runc says `process: ` before that of a task."""

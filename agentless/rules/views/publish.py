@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from agentless.model.nodes.cluster import Gpu, Node
 from agentless.model.nodes.gpu import GpuProcess
-from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
 from agentless.model.units import counted, format_duration
@@ -168,7 +168,7 @@ def node_view(node: Node) -> NodeView:
         cores=seen.host.cores if seen.host else None,
         memory_mib=seen.host.memory_mib if seen.host else None,
         docker=seen.engine.version if seen.engine else None,
-        nvidia_docker=seen.engine.nvidia if seen.engine else None,
+        nvidia_docker=_hands_out_nvidia(seen.engine),
         driver=next((gpu.reading.driver for gpu in node.gpus if gpu.reading.driver), None),
         address=address_of(config),
         connection=config.connection,
@@ -191,6 +191,11 @@ def _breakdown(node: Node) -> str:
     """Why no launch succeeds on a node, and what follows, empty when they do."""
     broken = node.observation.broken
     return f"{broken.reason}; then: agentless nodes resume {node.name}, or wait for the next task" if broken else ""
+
+
+def _hands_out_nvidia(engine: EngineFacts | None) -> bool | None:
+    toolkit = engine.toolkits.get("nvidia") if engine else None
+    return toolkit.ready if toolkit else None
 
 
 def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
@@ -219,15 +224,17 @@ def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
         found.append(CheckView(node.name, "toolkit", True, "not needed without GPUs"))
     elif broken and not docker:
         found.append(CheckView(node.name, "toolkit", False, broken))
-    elif engine.nvidia:
-        found.append(CheckView(node.name, "toolkit", True, f"{engine_of(node.config)} can hand out GPUs"))
     else:
-        then = {
-            "Docker": "sudo nvidia-ctk runtime configure && sudo systemctl restart docker",
-            "podman": "sudo nvidia-ctk cdi generate --device-name-strategy=uuid --output=/etc/cdi/nvidia.yaml",
-        }
-        fix = f"install nvidia-container-toolkit, then: {then[engine_of(node.config)]}"
-        found.append(CheckView(node.name, "toolkit", None if engine.error else False, engine.error or fix))
+        found.append(_toolkit(node, engine, sample.gpus[0].vendor))
     if engine.lacks:
         found.append(CheckView(node.name, "limits", False, told(node.config, engine.lacks)))
     return tuple(found)
+
+
+def _toolkit(node: Node, engine: EngineFacts, vendor: str) -> CheckView:
+    toolkit = engine.toolkits.get(vendor)
+    if toolkit is None and engine.error:
+        return CheckView(node.name, "toolkit", None, engine.error)
+    if toolkit is None or toolkit.ready:
+        return CheckView(node.name, "toolkit", True, f"{engine_of(node.config)} can hand out GPUs")
+    return CheckView(node.name, "toolkit", None if engine.error else False, engine.error or toolkit.fix)

@@ -12,13 +12,12 @@ from agentless.controller.nodes import node_link
 from agentless.controller.nodes.link import connection, sampler
 from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.engines.docker.engine import Docker
-from agentless.engines.systemd.engine import Systemd
-from agentless.gpus.nvidia.probe import Nvidia
+from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.model.command import Command
 from agentless.model.tasks.signature import Signer
 from agentless.paths import template_dir
 from agentless.render import Renderer
+from tests.engines import docker_engine, systemd_engine
 from tests.listener import Listener
 from tests.real.transports.nodes import node_of
 from tests.real.transports.relay import relayed
@@ -34,7 +33,7 @@ async def linked(node):
         node.config,
         node.session(),
         Nvidia(),
-        NodeEngines(Docker(*parts), Systemd(*parts)),
+        NodeEngines(docker_engine(*parts), systemd_engine(*parts)),
         SystemClock(),
         Listener(lambda link: heard.append(link.observation.error)),
     )

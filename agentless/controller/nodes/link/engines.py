@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from agentless.engines.docker.engine import Docker, is_container_id
-from agentless.engines.systemd.engine import Systemd
 from agentless.model.command import Command
+from agentless.model.tasks.container import is_container_id
 from agentless.model.tasks.task import Task
-from agentless.ports import Runtime
+from agentless.ports import ContainerEngine, Engine, HostEngine
 
 _UNIT = "unit"
 
@@ -30,10 +29,10 @@ class EngineEvent:
 class NodeEngines:
     """What runs tasks on one node. No I/O."""
 
-    runtime: Docker
-    units: Systemd
+    runtime: ContainerEngine
+    units: HostEngine
 
-    def runtime_of(self, task: Task) -> Runtime:
+    def runtime_of(self, task: Task) -> Engine:
         """The one that runs this task."""
         return self.units if task.spec.on_node_itself else self.runtime
 

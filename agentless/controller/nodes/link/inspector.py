@@ -15,9 +15,10 @@ from agentless.errors import RuntimeFailed, Timeout, TooMuch, Unreachable
 from agentless.model.command import Command, join_sections, split_sections
 from agentless.model.nodes.node import EngineFacts
 from agentless.model.tasks.container import Container
-from agentless.ports import Runtime
+from agentless.ports import Engine
 from agentless.remote import host_facts
 from agentless.remote.session import Session
+from agentless.rules.nodes import container_limits
 
 REFRESH_WITHIN = 60.0
 """Seconds for a full look."""
@@ -45,7 +46,7 @@ class Inspector:
         self._breakdowns = breakdowns
         self._asking = asyncio.Lock()
 
-    async def look(self, task: str, runtime: Runtime) -> None:
+    async def look(self, task: str, runtime: Engine) -> None:
         """Ask for the container of one task and report it, as present or absent."""
         async with self._asking:
             self._cache.check_online()
@@ -80,9 +81,9 @@ class Inspector:
             if len(answer) < len(sections) and (said := result.err.strip()):
                 raise Unreachable(f"{self._cache.name}: {runtime.complaint(said)}")
             engine = await self._inspected(runtime.parse_facts(answer, asked, self._cache.now()))
-            bare = units.parse_facts(answer, engine.clock)
-            if bare is None and (problem := units.excess(answer)):
-                engine = replace(engine, error=engine.error or problem)
+            beside = units.parse_facts(answer, asked, self._cache.now())
+            engine = replace(engine, error=engine.error or beside.error)
+            bare = beside.containers and tuple(replace(unit, clock=engine.clock) for unit in beside.containers)
             if engine.containers is not None:
                 last = tuple(container for container in self._cache.containers if container.on_node_itself)
                 engine = replace(engine, containers=(*engine.containers, *(last if bare is None else bare)))
@@ -107,14 +108,14 @@ class Inspector:
         try:
             async for some in self._described([each for each in asked if each not in starting], engine.clock):
                 found += some
-                if problem := runtime.excess(found):
+                if problem := container_limits.excess(found):
                     return replace(engine, error=problem)
             found += await self._starting([each for each in asked if each in starting], engine.clock)
-            if problem := runtime.excess(found):
+            if problem := container_limits.excess(found):
                 return replace(engine, error=problem)
         except RuntimeFailed as error:
             return replace(engine, error=str(error))
-        return replace(engine, containers=tuple(found), error=engine.error or runtime.endless(found))
+        return replace(engine, containers=tuple(found), error=engine.error or container_limits.endless(found))
 
     async def _starting(self, containers: Sequence[str], clock: float) -> tuple[Container, ...]:
         """Likewise those that it may be starting; when it does not say what they are, what is known of them."""
@@ -149,5 +150,5 @@ class Inspector:
             yield found
 
     def _check_excess(self, found: Sequence[Container]) -> None:
-        if problem := self._engines.runtime.excess((*self._cache.containers, *found)):
+        if problem := container_limits.excess((*self._cache.containers, *found)):
             raise RuntimeFailed(f"{self._cache.name}: {problem}")

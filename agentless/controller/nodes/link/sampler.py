@@ -75,7 +75,7 @@ class Sampler:
             sample = self._cache.recognised(self._probe.parse(answer))
             seen = replace(seen, sample=sample, sampled_at=self._cache.now())
         topology = self._probe.parse_topology(answer) or seen.topology
-        return replace(seen, topology=topology, xids=self._probe.parse_xids(answer))
+        return replace(seen, topology=topology, faults=self._probe.parse_faults(answer))
 
     async def sample(self, *, streamed: bool) -> None:
         """Sample until the link breaks, at the pace that is wanted by then; raises what broke."""

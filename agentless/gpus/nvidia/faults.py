@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 
 from agentless.model.command import Result, Section
-from agentless.model.nodes.gpu import Xid, pci_bus_id
+from agentless.model.nodes.gpu import GpuFault, pci_bus_id
 from agentless.model.text import printable
 
 # `sed`, since `grep` may take a log for a binary file. `head` takes all that a kernel may keep (CONFIG_LOG_BUF_SHIFT is
@@ -39,13 +39,47 @@ _XID = re.compile(
 )
 _UPTIME = re.compile(r"@uptime ([0-9]{1,12}\.[0-9]{1,9})")
 
+_HARDWARE: Mapping[int, str] = {
+    46: "the GPU stopped processing",
+    48: "double-bit ECC error",
+    54: "auxiliary power is not connected",
+    61: "internal micro-controller breakpoint",
+    62: "internal micro-controller halt",
+    64: "memory remapping failure",
+    74: "NVLink error",
+    79: "the GPU has fallen off the bus",
+    95: "uncontained memory error",
+    110: "security fault",
+    119: "GSP RPC timeout",
+    120: "GSP error",
+    136: "NVLink training failed",
+    140: "unrecovered ECC error",
+    143: "GPU initialization error",
+    151: "key rotation error",
+    156: "resource retirement event",
+    158: "GPU fatal timeout",
+}
+"""The Xids after which the GPU must be reset, the machine restarted or the hardware looked at, in NVIDIA's words.
+
+They are so by the immediate action in NVIDIA's Xid catalog (docs.nvidia.com/deploy/xid-errors), 61 by its older GPU
+Debug Guidelines. Of all others it says that an application has failed and may be started again (8, 11, 13, 25, 31, 32,
+39-41, 68-72, 80; 94 is a memory error that was contained in it), that they come with another one (45), or that they
+are to be ignored (37, 38, 43, 44, 63, 66, 67, 92, 121, 137). Some need a reset only at times, and 154 says when: 109,
+a context switch that took too long, which NVIDIA's Kubernetes device plugin counts among the errors of applications,
+and 144-150 and 155, errors of NVLink 5.
+"""
+
+_RECOVERY = 154
+"""The driver itself says what has to be done, `None` when nothing has; drivers from 565 on do, beside other Xids."""
+_ACTION = re.compile(r" to 0x[0-9a-fA-F]+ \((.+)\)")
+
 
 def sections() -> tuple[Section, ...]:
     """The section to run on the node; it needs no root, but not every node lets users read the kernel log."""
     return (Section("xid", _SCRIPT),)
 
 
-def parse(sections: Mapping[str, Result]) -> tuple[Xid, ...] | None:
+def parse(sections: Mapping[str, Result]) -> tuple[GpuFault, ...] | None:
     """The last 50 Xids since boot, the oldest first; None where the log cannot be read. What is no Xid is left out."""
     answer = sections.get("xid")
     lines = [line[:_LINE] for line in answer.out.split("\n")[-_LINES:]] if answer else []
@@ -55,7 +89,7 @@ def parse(sections: Mapping[str, Result]) -> tuple[Xid, ...] | None:
     return tuple(xid for line in lines if (xid := _xid(line, uptime)))
 
 
-def _xid(line: str, uptime: float | None) -> Xid | None:
+def _xid(line: str, uptime: float | None) -> GpuFault | None:
     found = _XID.fullmatch(line)
     bus = pci_bus_id(found[2] if "." in found[2] else f"{found[2]}.0") if found else None
     if found is None or bus is None:
@@ -64,4 +98,16 @@ def _xid(line: str, uptime: float | None) -> Xid | None:
     logged_at = float(found[1]) if found[1] else None
     age = None if logged_at is None or uptime is None else uptime - logged_at
     # The two clocks drift apart, and in a container the uptime may be the container's own.
-    return Xid(bus, int(found[3]), message, logged_at, age if age is not None and age >= 0 else None)
+    age = age if age is not None and age >= 0 else None
+    code = int(found[3])
+    return GpuFault(bus, f"Xid {code}", message, logged_at, age, meaning(code, message))
+
+
+def meaning(code: int, message: str) -> str | None:
+    """What an Xid says of the GPU, None for one after which it needs no help."""
+    if code != _RECOVERY:
+        return _HARDWARE.get(code)
+    action = _ACTION.search(message)
+    if action is None:
+        return "the recovery action changed"
+    return None if action[1] == "None" else f"the driver asks for an action: {action[1]}"

@@ -15,17 +15,17 @@ LOOK_WITHIN = 30.0
 
 
 class NodeFiles:
-    """Paths are as `model/place.there` has them."""
+    """Commands for files of one node. Paths are as `model/files/location.there` has them."""
 
     def __init__(self, renderer: Renderer) -> None:
         self._renderer = renderer
 
     def look(self, paths: Sequence[str]) -> Command:
-        """Ask what is there, and for rsync."""
+        """Ask for the kind of each path, and for the version of rsync."""
         return self._command("files-look.sh.j2", paths=[there(path) for path in paths])
 
     def parse_look(self, result: Result, count: int) -> tuple[tuple[Kind, ...], bool]:
-        """What is at each of the paths, and whether the node has a rsync that will do; raises CopyFailed."""
+        """The kind of each path, and whether the node's rsync is usable; raises CopyFailed."""
         *lines, rest = result.stdout.split(b"\n", count)
         kinds = [line.decode("ascii", "replace") for line in lines]
         if not result.ok or len(kinds) != count or not set(kinds) <= set(get_args(Kind)):

@@ -79,7 +79,7 @@ def group(task: Task, placement: Placement, parent: str) -> str:
     owner = re.sub(r"[^A-Za-z0-9_]", "_", task.owner.replace("@", "__"))
     claim = ("1" if needs.exclusive else "", str(sharing.limit) if shared else "", str(sharing.floor) if shared else "")
     words = ["agentless_claim", *claim, owner[:40]]
-    name = ".".join([*words, *(digits for _, digits in named(placement.gpu_uuids))])
+    name = ".".join([*words, *(digits for _, digits in named(placement.claimed))])
     if len(name) > _LONGEST:
         name = ".".join([*words, "all"])
     if parent.endswith(".slice"):

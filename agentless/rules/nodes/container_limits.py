@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from agentless.model.tasks.claim import GPUS
 from agentless.model.tasks.container import Container
 
 MOST = 5000
@@ -34,3 +35,16 @@ def too_long(containers: Iterable[Container]) -> str | None:
         f"the labels of its containers have more than {LABELS >> 20} MiB; on the node, see who writes them: "
         "docker ps --all --filter label=agentless.task"
     )
+
+
+def excess(containers: Sequence[Container]) -> str | None:
+    """Why these containers are more than can be kept track of, None when they are not."""
+    return too_many(len(containers)) or too_long(containers)
+
+
+def endless(containers: Iterable[Container]) -> str | None:
+    """That one of them claims what cannot be read to its end, None when all can be."""
+    found = next((c for c in containers if c.live and len(c.labels.get(GPUS, "")) >= WORDS), None)
+    if found is None:
+        return None
+    return f"container {found.id[:12]} claims more GPUs than there can be; remove it, or start it without that label"

@@ -1,0 +1,57 @@
+"""The format for `inspect`, and the container that its answer describes.
+
+The fields are State.Status, State.ExitCode, State.OOMKilled and times as RFC 3339 with nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentless.engines.times import seconds
+from agentless.model.tasks.claim import SPEC
+from agentless.model.tasks.container import Container, is_container_id
+from agentless.model.tasks.signature import COVERED, SIGNATURE
+from agentless.rules.nodes import container_limits
+
+LABELS = (*COVERED, SIGNATURE)
+"""The labels that are read, and no others: whoever may use the engine writes what he likes, and as much of it."""
+
+
+_TIMES = ("StartedAt", "FinishedAt")
+
+
+def inspected(identity: str) -> str:
+    """The format that asks for all that is read of a container, each word cut to what it may have."""
+    labels = (
+        f'"{label}":{{{{json (printf "%.{container_limits.SPEC if label == SPEC else container_limits.WORDS}s" '
+        f'(or (index .Config.Labels "{label}") ""))}}}}'
+        for label in LABELS
+    )
+    state = (f'"{field}":{{{{json .State.{field}}}}}' for field in ("Status", "ExitCode", "OOMKilled", *_TIMES))
+    return (
+        f'{{"id":{{{{json {identity}}}}},"name":{{{{json (printf "%.{container_limits.WORDS}s" .Name)}}}}'
+        f',"created":{{{{json .Created}}}},"state":{{{",".join(state)}'
+        f',"Error":{{{{json (printf "%.{container_limits.WORDS}s" .State.Error)}}}}}},"labels":{{{",".join(labels)}}}}}'
+    )
+
+
+def container_of_fields(fields: Mapping[str, object], clock: float) -> Container:
+    """A container by the fields that `inspect` was asked for; raises as `dict` does for what is none."""
+    state: Mapping[str, object] = fields["state"]  # type: ignore[assignment]
+    exit_code = state.get("ExitCode")
+    ended = state["Status"] in ("exited", "dead")
+    if not is_container_id(str(fields["id"])):
+        raise ValueError("no engine gives such an id")
+    return Container(
+        id=str(fields["id"]),
+        name=str(fields["name"]).removeprefix("/"),
+        state=state["Status"],  # type: ignore[arg-type]
+        labels=dict(fields["labels"] or {}),  # type: ignore[call-overload]
+        exit_code=exit_code if ended and isinstance(exit_code, int) and 0 <= exit_code <= 255 else None,
+        oom_killed=bool(state.get("OOMKilled")),
+        error=str(state.get("Error") or ""),
+        created_at=seconds(fields.get("created")),
+        started_at=seconds(state.get("StartedAt")),
+        finished_at=seconds(state.get("FinishedAt")),
+        clock=clock,
+    )

@@ -1,0 +1,60 @@
+"""Exit codes of launch scripts, and the errors that they mean; the same for every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentless.engines import other_engines
+from agentless.errors import AgentlessError, Held, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed, Unseen
+from agentless.model.command import Result
+from agentless.model.nodes.node import NodeConfig
+from agentless.model.tasks.complaint import Blame
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Placement, Task
+
+LOCK_WAIT = 20
+"""Seconds a launch waits for other launches on the same node."""
+WITHIN = LOCK_WAIT + 100.0
+"""Seconds for a launch, with the wait for the lock."""
+HELD, LOCKED, UNLISTED, UNCLEAR, OTHER_IMAGE = 75, 76, 77, 78, 79
+"""Exit codes, as `docker-launch.sh.j2` and `systemd-launch.sh.j2` have them."""
+
+
+def check_secrets(spec: TaskSpec, secrets: Mapping[str, str]) -> None:
+    """Raise RuntimeFailed when the value of a secret that the task is to have is gone."""
+    if missing := sorted(set(spec.secret_env).difference(secrets)):
+        raise RuntimeFailed(f"the value of the secret {missing[0]} is gone; submit the task again")
+
+
+def check_claims(task: Task, node: NodeConfig, result: Result) -> None:
+    """Raise what a launch that failed says of the lock and of those who hold GPUs, as `parse_launch` does."""
+    if result.exit_code == HELD:
+        raise Held(_held(task, node, result.out))
+    if result.exit_code == other_engines.UNSEEN and (unseen := other_engines.unseen(node, result.out)):
+        raise Unseen(unseen)
+    if result.exit_code == LOCKED:
+        raise Refused(f"{node.name}: other launches held this node's lock for {LOCK_WAIT} s; try again")
+    if result.exit_code == UNCLEAR or result.exit_code > 127:
+        raise NoAnswer(f"{node.name} may have started task {task.id}, or not: the launch was interrupted")
+
+
+def failure(sentence: str, reason: Blame) -> AgentlessError:
+    """The error for a launch that has failed and left nothing on the node."""
+    if reason == "task":
+        return RuntimeFailed(sentence)
+    return NodeUnfit(sentence) if reason == "fit" else NodeBroken(sentence, reason)
+
+
+def _held(task: Task, node: NodeConfig, output: str) -> str:
+    placement = task.placement or Placement(node.name)
+    index = dict(zip(placement.gpu_uuids, placement.gpus, strict=True))
+    held = [line.split("|", 3)[1:] for line in output.splitlines() if line.startswith("held|")]
+    words = [
+        f"GPU {index.get(gpu, gpu)} is held by {other_engines.holder(other)} of {owner}"
+        if gpu
+        else f"{node.name} is shared with nobody, and {other_engines.holder(other)} of {owner} is there"
+        for gpu, other, owner in held
+    ]
+    full = [line.split("|")[1:] for line in output.splitlines() if line.startswith("full|")]
+    words += [f"GPU {index.get(gpu, gpu)} has no share left beside the {count} it has given" for gpu, count in full]
+    return f"{task.spec.needs}: " + "; ".join(words)

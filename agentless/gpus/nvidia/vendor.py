@@ -1,0 +1,69 @@
+"""NVIDIA as a `GpuVendor`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agentless.gpus.nvidia import faults, probe, topology
+from agentless.gpus.nvidia.complaints import known, list_devices
+from agentless.model.command import Result, Section
+from agentless.model.nodes.device import EngineName, Injection, Toolkit
+from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
+from agentless.model.tasks.complaint import Known
+
+_VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+_NONE = "void"
+_CDI = "nvidia.com/gpu"
+_INSTALL = "install nvidia-container-toolkit, then"
+
+
+class Nvidia:
+    """Puts the parts of this folder together."""
+
+    name = probe.VENDOR
+    toolkit: Toolkit | None = Toolkit(
+        vendor=probe.VENDOR,
+        runtime="nvidia",
+        programs=("nvidia-container-runtime-hook", "nvidia-container-cli", "nvidia-ctk"),
+        cdi=_CDI,
+        fixes={
+            "docker": f"{_INSTALL}: sudo nvidia-ctk runtime configure && sudo systemctl restart docker",
+            "podman": f"{_INSTALL}: {list_devices('podman')}",
+        },
+    )
+    # Where NVIDIA's runtime is the usual one, it gives all GPUs to a container of an image with one of these.
+    exposing = frozenset({_VISIBLE, "CUDA_VERSION"})
+
+    def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
+        """One section, two with `topology`; no root is needed, and one short program per process that uses a GPU."""
+        return probe.sections(topology=topology)
+
+    def parse(self, sections: Mapping[str, Result]) -> GpuSample:
+        """The sample in the answer, `error` in one sentence. Where anything is amiss, processes are not known."""
+        return probe.parse(sections)
+
+    def parse_topology(self, sections: Mapping[str, Result]) -> GpuTopology | None:
+        """How the GPUs are joined, if that was asked for and answered."""
+        answer = sections.get(probe.VENDOR)
+        return topology.parse(answer.out) if answer else None
+
+    def parse_faults(self, sections: Mapping[str, Result]) -> tuple[GpuFault, ...] | None:
+        """The Xids in the kernel log, if that was asked for and may be read."""
+        return faults.parse(sections)
+
+    def injection(self, engine: EngineName, devices: Sequence[str]) -> Injection:
+        """Docker has an option for GPUs, podman uses CDI; CUDA reads variables in a process without a container."""
+        names = ",".join(devices)
+        if engine == "systemd":
+            return Injection((), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": names})
+        # The variable is not left to the image, which may ask for all of them.
+        if engine == "podman":
+            return Injection(
+                tuple(word for uuid in devices for word in ("--device", f"{_CDI}={uuid}")), {_VISIBLE: _NONE}
+            )
+        # The engine wants literal double quotes around several.
+        return Injection(("--gpus", f'"device={names}"') if devices else (), {_VISIBLE: names or _NONE})
+
+    def complaints(self, engine: EngineName) -> tuple[Known, ...]:
+        """Of its toolkit, and of engines that cannot hand out its GPUs."""
+        return known(engine)

@@ -1,0 +1,81 @@
+"""Several GPU vendors behind one interface: asks each, and gives a task the devices of each.
+
+A node has GPUs of one vendor. If several report some, the first vendor's count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from agentless.model.command import Result, Section
+from agentless.model.nodes.device import Device, EngineName, Injection, Toolkit
+from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
+from agentless.model.tasks.complaint import Known
+from agentless.ports import GpuVendor
+
+
+class GpuVendors:
+    """All vendors in the order of the wiring. A device without a vendor's name belongs to the first."""
+
+    def __init__(self, vendors: Sequence[GpuVendor]) -> None:
+        self._vendors = tuple(vendors)
+
+    @property
+    def toolkits(self) -> tuple[Toolkit, ...]:
+        """The toolkits of the vendors that need one."""
+        return tuple(vendor.toolkit for vendor in self._vendors if vendor.toolkit)
+
+    # ------------------------------------------------------------------ asking
+
+    def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
+        """The sections of all vendors."""
+        return tuple(section for vendor in self._vendors for section in vendor.sections(topology=topology))
+
+    def parse(self, sections: Mapping[str, Result]) -> GpuSample:
+        """The sample of the vendor that has GPUs here. An error of any other vendor is kept in it."""
+        samples = [vendor.parse(sections) for vendor in self._vendors]
+        found = next((sample for sample in samples if sample.gpus), samples[0])
+        broken = next((sample for sample in (found, *samples) if sample.error), found)
+        return found if broken is found else replace(found, error=broken.error, hung=broken.hung)
+
+    def parse_topology(self, sections: Mapping[str, Result]) -> GpuTopology | None:
+        """How the GPUs are joined, from the first vendor that knows."""
+        return next(filter(None, (vendor.parse_topology(sections) for vendor in self._vendors)), None)
+
+    def parse_faults(self, sections: Mapping[str, Result]) -> tuple[GpuFault, ...] | None:
+        """The faults of all vendors in the kernel log, None if it cannot be read."""
+        found = [faults for vendor in self._vendors if (faults := vendor.parse_faults(sections)) is not None]
+        return tuple(fault for faults in found for fault in faults) if found else None
+
+    # ------------------------------------------------------------------ giving
+
+    def injection(self, engine: EngineName, devices: Iterable[Device]) -> Injection:
+        """Arguments and variables that give a task these devices, and hide the GPUs of all other vendors."""
+        ids = self._sorted(devices)
+        each = [vendor.injection(engine, ids[vendor.name]) for vendor in self._vendors]
+        return Injection(
+            tuple(argument for one in each for argument in one.arguments),
+            {name: value for one in each for name, value in one.environment.items()},
+        )
+
+    def hiding(self, variables: Iterable[str]) -> dict[str, str]:
+        """Variables that hide all GPUs from a container whose image has these variables and would show them."""
+        there = frozenset(variables)
+        hidden: dict[str, str] = {}
+        for vendor in self._vendors:
+            if vendor.exposing & there:
+                hidden.update(vendor.injection("docker", ()).environment)
+        return hidden
+
+    def complaints(self, engine: EngineName) -> tuple[Known, ...]:
+        """The known complaints of all vendors' GPU stacks."""
+        return tuple(known for vendor in self._vendors for known in vendor.complaints(engine))
+
+    def _sorted(self, devices: Iterable[Device]) -> dict[str, tuple[str, ...]]:
+        """The ids of the devices, by vendor."""
+        ids: dict[str, tuple[str, ...]] = {vendor.name: () for vendor in self._vendors}
+        for device in devices:
+            name = device.vendor if device.vendor in ids else self._vendors[0].name
+            ids[name] = (*ids[name], device.id)
+        return ids

@@ -1,0 +1,32 @@
+"""The edges of the house as Protocols: what the controller needs, whoever provides it."""
+
+from agentless.ports.clock import Clock
+from agentless.ports.engine import ContainerEngine, Engine, HostEngine
+from agentless.ports.engine_parts import (
+    EnvCommands,
+    FileCommands,
+    ImageCommands,
+    Reading,
+    TerminalCommands,
+    VolumeCommands,
+)
+from agentless.ports.gpus import GpuVendor, Probe
+from agentless.ports.transport import Shell, Terminal, Transport
+
+__all__ = [
+    "Clock",
+    "ContainerEngine",
+    "Engine",
+    "EnvCommands",
+    "FileCommands",
+    "GpuVendor",
+    "HostEngine",
+    "ImageCommands",
+    "Probe",
+    "Reading",
+    "Shell",
+    "Terminal",
+    "TerminalCommands",
+    "Transport",
+    "VolumeCommands",
+]

@@ -1,0 +1,171 @@
+"""Engines run tasks on a node: methods return commands, or parse the answers to them. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from agentless.model.command import Command, Result, Section
+from agentless.model.files.task_files import Prepared
+from agentless.model.nodes.node import EngineFacts
+from agentless.model.tasks.container import Container
+from agentless.model.tasks.launch import Launch
+from agentless.model.tasks.log_query import LogQuery
+from agentless.model.tasks.task import Placement, Task
+from agentless.ports.engine_parts import (
+    EnvCommands,
+    FileCommands,
+    ImageCommands,
+    Reading,
+    TerminalCommands,
+    VolumeCommands,
+)
+
+
+class Engine(Protocol):
+    """What Docker, podman and systemd have in common. Optional parts are None where an engine lacks them.
+
+    `container` is what `parse_launch` gave, or the name that the task's container has. `at_once` is how many launches
+    are one script.
+    """
+
+    at_once: int
+
+    @property
+    def images(self) -> ImageCommands | None:
+        """Images from its registry, and from other nodes."""
+
+    @property
+    def volumes(self) -> VolumeCommands | None:
+        """Volumes that outlive a task."""
+
+    @property
+    def files(self) -> FileCommands | None:
+        """Files into containers, and out of them."""
+
+    @property
+    def envs(self) -> EnvCommands | None:
+        """Environments, as images of ours."""
+
+    @property
+    def terminal(self) -> TerminalCommands | None:
+        """Programs in containers that somebody types to."""
+
+    @property
+    def keeps_envs(self) -> bool:
+        """Whether `envs` is not None."""
+
+    def facts(self) -> tuple[Section, ...]:
+        """Ask for the engine's state and for all of our tasks."""
+
+    def parse_facts(self, sections: Mapping[str, Result], asked: float, answered: float) -> EngineFacts:
+        """The engine as it answered between two moments of ours (Unix seconds); `error` is what it could not do."""
+
+    def launch(
+        self,
+        task: Task,
+        placement: Placement,
+        secrets: Mapping[str, str],
+        prepared: Prepared | None = None,
+        engine: EngineFacts | None = None,
+    ) -> Command:
+        """Under the node's lock: see that nobody holds its GPUs, and start it. The same task is never started twice.
+
+        `prepared` has the files of a task that has some, `engine` is what the node has last said of its engine.
+        """
+
+    def launches(self, wanted: Sequence[Launch]) -> Command:
+        """Launch several tasks with the same secrets in one script, at most `at_once`."""
+
+    def answers(self, count: int, result: Result) -> list[Result]:
+        """Split the answer to a script of `count` launches into one answer each."""
+
+    def answered(self, count: int, out: bytes) -> dict[int, Result]:
+        """The answers that are complete in the output so far, by the place of the launch in the script."""
+
+    def parse_launch(self, task: Task, result: Result) -> str:
+        """The id of what was started. Raises Refused or RuntimeFailed if nothing was, NoAnswer if that is not known."""
+
+    def containers(self, task: str) -> Command:
+        """Ask for the containers of one task."""
+
+    def parse_containers(self, result: Result, clock: float) -> tuple[Container, ...]:
+        """The containers in an answer; `clock` is by how many seconds the node's clock is ahead of ours."""
+
+    def logs(self, container: str, query: LogQuery) -> Command:
+        """Print its log as a stream that `reading` understands."""
+
+    def reading(self, query: LogQuery) -> Reading:
+        """Reads the task's output from that stream."""
+
+    def log_sizes(self, container: str) -> Command:
+        """Print the size of each of the two streams in bytes, on that stream."""
+
+    def log_ends(self, container: str, out: int, err: int) -> Command:
+        """The last `out` bytes of its standard output and the last `err` bytes of its standard error."""
+
+    def signal(self, container: str, signal: str) -> Command:
+        """Send its first process a signal, named without SIG."""
+
+    def pause(self, container: str) -> Command:
+        """Freeze all processes."""
+
+    def resume(self, container: str) -> Command:
+        """Let frozen processes run again."""
+
+    def remove(self, container: str, *, force: bool = False) -> Command:
+        """Remove it; with `force` also while it runs."""
+
+    def check(self, result: Result) -> None:
+        """Raise RuntimeFailed with the complaint unless the command worked."""
+
+    def complaint(self, words: str) -> str:
+        """The engine's complaint as a sentence with the fix."""
+
+
+class ContainerEngine(Engine, Protocol):
+    """An engine for containers: it lists them, describes each by its id, and reports changes."""
+
+    @property
+    def images(self) -> ImageCommands:
+        """Images from its registry, and from other nodes."""
+
+    @property
+    def volumes(self) -> VolumeCommands:
+        """Volumes that outlive a task."""
+
+    @property
+    def files(self) -> FileCommands:
+        """Files into containers, and out of them."""
+
+    @property
+    def terminal(self) -> TerminalCommands:
+        """Programs in containers that somebody types to."""
+
+    def inspect(self, containers: Sequence[str]) -> Command:
+        """Describe containers by id. If one is gone, the answer lacks it and the command fails."""
+
+    def says_gone(self, result: Result, missing: Iterable[str]) -> bool:
+        """Whether an answer of `inspect` says that all these containers are gone, rather than nothing about them."""
+
+    def has_ended_so(self, container: Container, status: str) -> bool:
+        """Whether this is what `EngineFacts.listed` says of a container that has ended as we know it."""
+
+    def events(self, since: float) -> Command:
+        """The stream of changes to our containers since then (Unix seconds by the node's clock).
+
+        Each is a line: what has happened, the container's id, the task's.
+        """
+
+    def reap(self, container: str) -> Command:
+        """Remove a container that was never started, unless it has been meanwhile."""
+
+
+class HostEngine(Engine, Protocol):
+    """An engine for tasks without a container. Its changes come in one stream with those of the container engine."""
+
+    def watch(self, beside: Command) -> Command:
+        """A stream that says what happens to its tasks, see `parse_watched`, and all that another one says."""
+
+    def parse_watched(self, line: str) -> tuple[str, str] | None:
+        """`live`, `over` or `gone`, and the task's id; None for a line of the other stream."""

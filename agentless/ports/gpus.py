@@ -1,0 +1,58 @@
+"""GPU vendors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from agentless.model.command import Result, Section
+from agentless.model.nodes.device import EngineName, Injection, Toolkit
+from agentless.model.nodes.gpu import GpuFault, GpuSample, GpuTopology
+from agentless.model.tasks.complaint import Known
+
+
+class Probe(Protocol):
+    """The part of a script that asks GPU drivers, and what the answer means."""
+
+    def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
+        """The sections to run on the node; their names begin with the vendor's.
+
+        With `topology` they also ask how the GPUs are joined and what the kernel log says of them, which is too much
+        for every sample.
+        """
+
+    def parse(self, sections: Mapping[str, Result]) -> GpuSample:
+        """The sample in the answer. Pure; anything unreadable becomes None or `error`, never an exception."""
+
+    def parse_topology(self, sections: Mapping[str, Result]) -> GpuTopology | None:
+        """How the GPUs are joined, by the answer. Pure; None where it was not asked for or cannot be read."""
+
+    def parse_faults(self, sections: Mapping[str, Result]) -> tuple[GpuFault, ...] | None:
+        """The errors in the kernel log, from old to new. Pure; None where it was not asked for or cannot be read."""
+
+
+class GpuVendor(Probe, Protocol):
+    """A GPU vendor: its probe, how tasks get its devices, and the known complaints of its software.
+
+    The probe also weighs links (`GpuTopology.links`) and says what a fault means (`GpuFault.meaning`).
+    The ids of its devices are letters, digits and hyphens. The first eight letters and digits behind a prefix like
+    `GPU-` have to differ on a node: claims that engines see of each other have no room for more.
+    """
+
+    @property
+    def name(self) -> str:
+        """The vendor's name in `Device.vendor`, state files and labels."""
+
+    @property
+    def toolkit(self) -> Toolkit | None:
+        """What an engine needs to hand out its GPUs, None if nothing."""
+
+    @property
+    def exposing(self) -> frozenset[str]:
+        """Variables of an image that may show all GPUs to its containers."""
+
+    def injection(self, engine: EngineName, devices: Sequence[str]) -> Injection:
+        """How a task gets the devices with these ids. Without any, how all of them are hidden from it."""
+
+    def complaints(self, engine: EngineName) -> tuple[Known, ...]:
+        """Known complaints at a launch by this engine."""

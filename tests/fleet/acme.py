@@ -1,0 +1,57 @@
+"""A GPU vendor that agentless knows nothing of: all that there is of it is in this file.
+
+Its program on a node, `acme-smi`, is a stand-in, as the others of simulated nodes are: it prints `acme.csv` from the
+node's folder, a line `index,id,MiB in all,MiB used` for each GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agentless.model.command import Result, Section
+from agentless.model.nodes.device import EngineName, Injection, Toolkit
+from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample, GpuTopology
+from agentless.model.tasks.complaint import Known
+
+PROGRAM = """\
+#!/bin/sh
+cat "$AGENTLESS_STANDIN_DIR/acme.csv" 2> /dev/null
+"""
+
+
+class Acme:
+    """A `ports.GpuVendor`."""
+
+    name = "acme"
+    toolkit: Toolkit | None = None
+    exposing: frozenset[str] = frozenset()
+
+    def sections(self, *, topology: bool = False) -> tuple[Section, ...]:
+        del topology  # one question for all
+        return (Section("acme", "acme-smi"),)
+
+    def parse(self, sections: Mapping[str, Result]) -> GpuSample:
+        answer = sections.get("acme")
+        rows = [line.split(",") for line in answer.out.splitlines() if line] if answer else []
+        return GpuSample(tuple(self._reading(*row) for row in rows))
+
+    def _reading(self, index: str, uuid: str, total: str, used: str) -> GpuReading:
+        memory = {"memory_total_mib": int(total), "memory_used_mib": int(used)}
+        return GpuReading(int(index), uuid, "Acme One", **memory, vendor=self.name)
+
+    def parse_topology(self, sections: Mapping[str, Result]) -> GpuTopology | None:
+        del sections  # nobody says how they are joined
+        return None
+
+    def parse_faults(self, sections: Mapping[str, Result]) -> tuple[GpuFault, ...] | None:
+        del sections  # it writes nothing into the kernel log
+        return None
+
+    def injection(self, engine: EngineName, devices: Sequence[str]) -> Injection:
+        del engine  # the same for all
+        arguments = tuple(word for uuid in devices for word in ("--device", f"/dev/acme/{uuid}"))
+        return Injection(arguments, {"ACME_VISIBLE_DEVICES": ",".join(devices) or "none"})
+
+    def complaints(self, engine: EngineName) -> tuple[Known, ...]:
+        del engine
+        return ()

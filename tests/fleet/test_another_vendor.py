@@ -1,0 +1,104 @@
+"""A GPU vendor that a test adds, by one module and one line of wiring, on the simulated node n3; n1 has NVIDIA's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from agentless.controller.tasks.submission import Submit
+
+from agentless.controller import app
+from agentless.demo.fleet import Fleet, NodePlan
+from agentless.errors import Held
+from agentless.model.scheduling.needs import parse_target
+from agentless.model.tasks.claim import GPUS, task_of
+from agentless.model.tasks.spec import TaskSpec
+from agentless.rules.views.publish import checks
+from tests.fleet.acme import PROGRAM, Acme
+from tests.fleet.client import until
+from tests.fleet.test_owners import ask
+
+TABLE = "0,ACME-a,65536,12\n1,ACME-b,65536,12\n"
+
+
+@pytest.fixture
+async def fleet(tmp_path):
+    async with Fleet(tmp_path / "fleet", [NodePlan("n1", 1), NodePlan("n3", 0)]) as fleet:
+        program = fleet.root / "bin" / "acme-smi"
+        program.write_text(PROGRAM)
+        program.chmod(0o755)
+        (fleet.root / "nodes" / "n3" / "acme.csv").write_text(TABLE)
+        yield fleet
+
+
+@pytest.fixture(autouse=True)
+def wired(monkeypatch):
+    monkeypatch.setattr(app, "VENDORS", (*app.VENDORS, Acme()))
+
+
+async def submit(controller, target):
+    (start,) = await controller.intake.submit(Submit((TaskSpec(("sleep", "600"), needs=parse_target(target)),), {}))
+    assert start.task, start.message
+    return start.task
+
+
+async def gpus(controller, node="n3"):
+    """What `agentless gpus NODE` shows."""
+    _, found = await ask(controller, "GET", "/v1/gpus", node=node)
+    return found
+
+
+def container(desk, node="n3"):
+    (only,) = desk.fleet.nodes[node].engine.containers.values()
+    return only.config
+
+
+async def test_a_vendor_that_a_test_adds_is_seen_placed_and_claimed(desk):
+    async with desk.running() as controller:
+        assert [(gpu["index"], gpu["uuid"], gpu["name"], gpu["state"]) for gpu in await gpus(controller)] == [
+            (0, "ACME-a", "Acme One", "free"),
+            (1, "ACME-b", "Acme One", "free"),
+        ]
+        task = await submit(controller, "n3::1")
+        await until(lambda: controller.core.find(task.id).state == "running")
+        assert controller.core.find(task.id).status.placement.gpu_uuids == ("ACME-b",)
+        assert [(gpu["state"], gpu["task"]) for gpu in await gpus(controller)] == [
+            ("free", None),
+            ("allocated", task.id),
+        ]
+        assert container(desk).labels[GPUS] == "ACME-b"
+        assert container(desk).env["ACME_VISIBLE_DEVICES"] == "ACME-b"
+        assert container(desk).devices == ["/dev/acme/ACME-b"]
+        assert [check.ok for check in checks(controller.core.cluster().nodes["n3"])] == [True] * 4
+
+
+async def test_its_gpus_are_given_once_by_whomever(desk):
+    """The node says no to a second launch, whatever its controller believes."""
+    async with desk.running() as controller:
+        task = await submit(controller, "n3::0")
+        await until(lambda: controller.core.find(task.id).state == "running")
+        link, placement = controller.core.links["n3"], controller.core.find(task.id).status.placement
+        other = replace(controller.core.find(task.id), id="zz9-other")
+        result = await link.run(link.runtime.launch(other, placement, {}))
+        with pytest.raises(Held, match=f"held by task {task.id}"):
+            link.runtime.parse_launch(other, result)
+
+
+async def test_each_vendors_gpus_are_hidden_from_who_has_those_of_the_other(desk):
+    async with desk.running() as controller:
+        theirs, ours = await submit(controller, "n1::0"), await submit(controller, "n3::0")
+        await until(lambda: {controller.core.find(task.id).state for task in (theirs, ours)} == {"running"})
+        assert [gpu["name"] for gpu in await gpus(controller, "n1")] == ["Simulated A100"]
+        assert container(desk, "n1").env["ACME_VISIBLE_DEVICES"] == "none"
+        assert container(desk).env["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+async def test_whose_gpus_a_task_has_is_known_again_from_its_container(desk):
+    """Should the state be lost, whatever is launched again gets the devices as before."""
+    async with desk.running() as controller:
+        task = await submit(controller, "n3::0")
+        await until(lambda: controller.core.links["n3"].containers)
+        known = task_of(controller.core.links["n3"].containers[0], "n3", controller.core.clock.now())
+        assert known.id == task.id
+        (device,) = known.placement.devices
+        assert (device.id, device.kind, device.parent, device.vendor) == ("ACME-a", "gpu", None, "acme")

@@ -1,0 +1,91 @@
+"""Several GPU vendors as one: whose GPUs a node has, and what gives them to a task, and hides the others'."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agentless.gpus.nvidia.vendor import Nvidia
+from agentless.gpus.vendors import GpuVendors
+from agentless.model.command import Result
+from agentless.model.nodes.device import Device, Injection
+from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample
+from agentless.rules.nodes.gpu_health import health
+from tests.fleet.acme import Acme
+
+BOTH = GpuVendors((Nvidia(), Acme()))
+NONE = Result(0, b"@gpus none\n")
+HANGS = Result(0, b"@gpus 124\n")
+ONE = Result(0, b"0,ACME-a,65536,12\n")
+
+
+def test_a_node_has_the_gpus_of_the_vendor_that_names_some() -> None:
+    found = BOTH.parse({"nvidia": NONE, "acme": ONE})
+    assert ([gpu.device for gpu in found.gpus], found.error) == ([Device("ACME-a", vendor="acme")], None)
+
+
+def test_what_another_vendors_driver_could_not_do_is_said_of_the_node() -> None:
+    found = BOTH.parse({"nvidia": HANGS, "acme": ONE})
+    assert (len(found.gpus), found.hung) == (1, True)
+    assert "did not answer" in (found.error or "")
+
+
+def test_a_node_without_gpus_has_none_of_any_vendor() -> None:
+    assert BOTH.parse({"nvidia": NONE, "acme": Result(127)}).gpus == ()
+
+
+def test_every_vendor_is_asked_in_one_script() -> None:
+    assert [section.name for section in BOTH.sections()] == ["nvidia", "acme"]
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected"),
+    [
+        (
+            [Device("GPU-1", vendor="nvidia"), Device("GPU-2", vendor="nvidia")],
+            Injection(
+                ("--gpus", '"device=GPU-1,GPU-2"'),
+                {"NVIDIA_VISIBLE_DEVICES": "GPU-1,GPU-2", "ACME_VISIBLE_DEVICES": "none"},
+            ),
+        ),
+        (
+            [Device("ACME-a", vendor="acme")],
+            Injection(
+                ("--device", "/dev/acme/ACME-a"),
+                {"NVIDIA_VISIBLE_DEVICES": "void", "ACME_VISIBLE_DEVICES": "ACME-a"},
+            ),
+        ),
+        ([], Injection((), {"NVIDIA_VISIBLE_DEVICES": "void", "ACME_VISIBLE_DEVICES": "none"})),
+    ],
+)
+def test_a_task_gets_its_devices_and_sees_no_others(devices: list[Device], expected: Injection) -> None:
+    assert BOTH.injection("docker", devices) == expected
+
+
+def test_a_device_of_which_nobody_has_said_whose_it_is_is_the_first_vendors() -> None:
+    """As in the state of a controller from before there were others."""
+    assert BOTH.injection("podman", [Device("GPU-1")]).arguments == ("--device", "nvidia.com/gpu=GPU-1")
+
+
+def test_a_process_without_a_container_is_told_of_its_gpus() -> None:
+    found = GpuVendors((Nvidia(),)).injection("systemd", [Device("GPU-1", vendor="nvidia")])
+    assert found == Injection((), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": "GPU-1"})
+
+
+def test_gpus_are_hidden_from_images_that_would_show_them_and_from_no_others() -> None:
+    assert BOTH.hiding(["PATH", "CUDA_VERSION"]) == {"NVIDIA_VISIBLE_DEVICES": "void"}
+    assert BOTH.hiding(["PATH"]) == {}
+
+
+def test_a_claim_to_a_slice_names_the_whole_gpu_too() -> None:
+    assert Device("GPU-1").claimed == ("GPU-1",)
+    assert Device("MIG-1", "slice", parent="GPU-1").claimed == ("GPU-1", "MIG-1")
+
+
+def test_a_fault_keeps_its_gpu_out_by_the_name_that_its_vendor_gives_it() -> None:
+    gpu = GpuReading(0, "ACME-a", pci_bus_id="0000:01:00.0")
+    fault = GpuFault("0000:01:00.0", "RAS 7", "…", 12.5, meaning="the memory cannot be trusted")
+    (found,) = health(GpuSample((gpu,)), (gpu,), (fault,))
+    assert (found.gpu, found.key, found.reason) == ("ACME-a", "ras 7 12.5", "RAS 7: the memory cannot be trusted")
+    assert health(GpuSample((gpu,)), (gpu,), (replace(fault, meaning=None),)) == ()
