@@ -16,8 +16,8 @@ from pathlib import Path
 # A tenth of a start was Python looking for garbage in what it imports, and each look later would go through that again.
 gc.disable()
 
-from agentless.controller.app import run  # noqa: E402
 from agentless.controller.log import LogFile  # noqa: E402
+from agentless.controller.process import run  # noqa: E402
 from agentless.errors import AgentlessError  # noqa: E402
 
 gc.freeze()

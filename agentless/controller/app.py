@@ -1,74 +1,83 @@
-"""Putting the controller together, and running it: one per state folder, on a Unix socket, until nobody needs it."""
+"""Wiring: builds the parts of the controller, starts them and closes them."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import gc
-import logging
 import os
-import resource
-import signal
 import socket
-import sys
-import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-
-import filelock
-from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentless import __version__, paths, plugins
 from agentless.controller.envs.builds import Builds
 from agentless.controller.envs.envs import Envs
 from agentless.controller.envs.moves import Moves
-from agentless.controller.envs.prune import Tidy
+from agentless.controller.envs.prune import Prune
+from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.files.node_files import Files
 from agentless.controller.files.outputs import Outputs
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.files.volumes import Volumes
 from agentless.controller.guarded import guarded
-from agentless.controller.http import api
-from agentless.controller.http.metrics_port import Port, only_metrics
-from agentless.controller.http.server import Server
+from agentless.controller.http.metrics_port import MetricsPort, only_metrics
 from agentless.controller.images.distribution import ImageDistribution
-from agentless.controller.nodes.exclusion import Gate
-from agentless.controller.nodes.host_keys import Trust
+from agentless.controller.inventory_file import InventoryFile
+from agentless.controller.lifetime import Lifetime
+from agentless.controller.nodes.exclusion import Exclusions
+from agentless.controller.nodes.gpu_health import GpuHealth
+from agentless.controller.nodes.homes import Homes
+from agentless.controller.nodes.host_keys import HostKeys
+from agentless.controller.nodes.intruders import Intruders
 from agentless.controller.nodes.link.engines import NodeEngines
+from agentless.controller.nodes.news import NodeNews
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.registry import Core
+from agentless.controller.nodes.reconciler import Reconciler
+from agentless.controller.nodes.records import NodeRecords
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.periodic import Job, do_all
 from agentless.controller.scheduling.idle import IdleWatch
+from agentless.controller.scheduling.queue import Queue
 from agentless.controller.scheduling.reservations import Reservations
-from agentless.controller.scheduling.run_history import Past
+from agentless.controller.scheduling.run_history import RunHistory
 from agentless.controller.scheduling.scheduler import Scheduler
-from agentless.controller.state.events import Hub
-from agentless.controller.tasks.commands import Actions
-from agentless.controller.tasks.deadlines import Timer
+from agentless.controller.state.events import EventBus
+from agentless.controller.state.ledger import Ledger
+from agentless.controller.state.lookup import Lookup
+from agentless.controller.state.reservation_book import ReservationBook
+from agentless.controller.state.stores import Stores
+from agentless.controller.state.tasks import Tasks
+from agentless.controller.state.views import TaskViews
+from agentless.controller.status import AtStart, Status
+from agentless.controller.submit.admission import Admission
+from agentless.controller.submit.answers import Answers
+from agentless.controller.submit.builder import TaskBuilder
+from agentless.controller.submit.submission import Submission
+from agentless.controller.tasks.commands import TaskCommands
+from agentless.controller.tasks.containers import Containers
+from agentless.controller.tasks.deadlines import Deadlines
 from agentless.controller.tasks.exec import Terminals
 from agentless.controller.tasks.launcher import Launcher
-from agentless.controller.tasks.retention import Keeper
-from agentless.controller.tasks.submission import Intake
+from agentless.controller.tasks.logs import TaskLogs
+from agentless.controller.tasks.preparation import Preparation
+from agentless.controller.tasks.removal import Removal
+from agentless.controller.tasks.retention import Retention
+from agentless.controller.tasks.retries import Retries
+from agentless.controller.tasks.stops import Stops
+from agentless.controller.traffic import Counting, Traffic
 from agentless.controller.usage.samples import Samples
-from agentless.controller.usage.scrape import scrape
+from agentless.controller.usage.scrape import Scrape
 from agentless.controller.usage.usage import Usage
 from agentless.engines.docker.engine import Docker
 from agentless.engines.node_files import NodeFiles
 from agentless.engines.podman.engine import Podman
 from agentless.engines.systemd.engine import Systemd
-from agentless.errors import ControllerError, InventoryError, Refused, StateError
 from agentless.gpus.nvidia.probe import Nvidia
-from agentless.inventory.inventory import Inventory, load, stamp_of
+from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.signature import Signer
-from agentless.model.view import ControllerView
+from agentless.ports import Clock
 from agentless.remote.session import Session
 from agentless.remote.transports import SshFiles
 from agentless.render import Renderer
-from agentless.rules.views.publish import timestamp
-from agentless.signals import defaults_for_children
-from agentless.stores import private
 from agentless.stores.files.logs import LogStore
 from agentless.stores.files.outputs import OutputStore
 from agentless.stores.files.snapshots import SnapshotStore
@@ -82,230 +91,187 @@ from agentless.stores.state.reservations import ReservationStore
 from agentless.stores.state.tinydb import TaskStore
 from agentless.stores.state.volumes import VolumeStore
 
-LEAVE_AFTER = 15 * 60.0
-"""Seconds without a live task and without a request after which a controller that was started on demand leaves."""
-TICK = 5.0
-OPEN_FILES = 16_384
-"""Files that the controller may have open, where the system lets it."""
-
-_log = logging.getLogger(__name__)
-
-
-class SystemClock:
-    """The machine's clock."""
-
-    def now(self) -> float:
-        """Unix seconds."""
-        return time.time()
-
-
-@dataclass(slots=True)
-class Traffic:
-    """Requests under way, and when there was the last one."""
-
-    open: int = 0
-    last: float = 0.0
-
 
 class Controller:
-    """Everything in one process: `api.House`."""
+    """All parts of one controller process; it is the `Services` of the HTTP routes.
 
-    def __init__(self, state: Path, inventory: Path) -> None:
-        self._state = state
-        self._clock = SystemClock()
-        self._started_at = self._clock.now()
-        self._inventory = load(inventory)
-        self._problem: str | None = None
-        self.leaving = False
-        self._leave: Callable[[], None] | None = None
+    The parts that only read are built first: tasks, nodes, queue, views. The ledger needs the views, because news
+    carry a task as it is published. The parts that change tasks need the ledger.
+    """
+
+    def __init__(self, state: Path, inventory: Path, clock: Clock) -> None:
+        self.inventory = InventoryFile(inventory, self._follow)
+        self.clock = clock
         self._renderer = Renderer([paths.config_dir() / "templates", paths.template_dir()])
         self._known_hosts = paths.config_dir() / "known_hosts"
-        store = TaskStore(state / "state.json")
-        key = KeyFile(state / "key")
+        self.host_keys = HostKeys(self._known_hosts)
+        store, key = TaskStore(state / "state.json"), KeyFile(state / "key")
         self._signer = Signer(store.controller, key.key)
-        self._warnings = tuple(filter(None, [store.warning, key.warning]))
         owner = f"{paths.user_name()}@{socket.gethostname().split('.')[0]}"
-        history = History(state / "history.sqlite")
-        self.core = Core(owner, store, history, SecretStore(state / "secrets"), Hub(), self._clock)
-        self.gate = Gate(self.core, GateStore(store.storage))
-        self.envs = Envs(self.core, EnvStore(store.storage))
-        self.moves = Moves(self.envs, ImageDistribution(self.core))
-        self.builds = Builds(self.envs, self.moves)
-        self.tidy = Tidy(self.envs, self.moves)
-        outputs = OutputStore(state / "outputs.sqlite")
-        snapshots = SnapshotStore(state / "snapshots")
-        self.uploads = Uploads(self.core, snapshots, outputs)
-        self.outputs = Outputs(self.core, outputs, snapshots)
-        self.core.outputs = self.outputs.view
-        launcher = Launcher(self.core, self.moves, self.uploads)
-        self.past = Past(self.core, self._inventory.half_life)
-        self.scheduler = Scheduler(self.core, launcher.begin, self.past)
-        self.volumes = Volumes(self.core, VolumeStore(store.storage))
-        self.intake = Intake(self.core, self.scheduler, launcher, self.envs, self.volumes, self.uploads, self.outputs)
-        logs = LogStore(state / "logs")
-        self.actions = Actions(self.core, logs, self.outputs, self.uploads)
-        self.timer = Timer(self.core, self.actions)
-        self.keeper = Keeper(self.core, logs, self.outputs)
-        self.reservations = Reservations(self.core, ReservationStore(store))
-        self.idle = IdleWatch(self.core)
-        self.samples = Samples(self.core, SampleStore(state / "samples.sqlite"))
-        self.usage = Usage(self.core)
-        self.trust = Trust(self._known_hosts)
-        self.terminals = Terminals(self.core)
-        self.files = Files(self.core, NodeFiles(self._renderer))
-        self.traffic = Traffic(last=self._clock.now())
-        self.port = Port(Counting(only_metrics(self.metrics), self.traffic))
-
-    # -------------------------------------------------------------------- House
-
-    def describe(self) -> ControllerView:
-        """The controller itself."""
-        parts = (self.core, self.keeper, self.past, self.samples, self.usage, self.port)
-        return ControllerView(
-            version=__version__,
-            pid=os.getpid(),
-            inventory=str(self._inventory.path),
-            state_dir=str(self._state),
-            started_at=timestamp(self._started_at) or "",
-            live_tasks=len(self.core.tasks),
-            nodes=len(self.core.links),
-            warnings=(
-                *self._warnings,
-                *filter(None, (self._problem, *(part.trouble for part in parts))),
+        self._build_reading(state, store, owner)
+        self._build_nodes(state)
+        self._build_files(state, store)
+        self._build_submission()
+        self._build_commands(state)
+        self._build_process()
+        self.status = Status(
+            state,
+            self.inventory,
+            self.tasks,
+            self.nodes,
+            (
+                AtStart(store.warning),
+                AtStart(key.warning),
+                self.inventory,
+                self.ledger.stores,
+                self.retention,
+                self.run_history,
+                self.samples,
+                self.usage,
+                self.port,
             ),
+            clock,
         )
 
-    async def metrics(self) -> Response:
-        """What Prometheus is told."""
-        return await scrape(self.core, self.usage, len(self.describe().warnings))
+    def _build_reading(self, state: Path, store: TaskStore, owner: str) -> None:
+        """Build the parts that change no task."""
+        clock = self.clock
+        self.bus = EventBus()
+        self._stores = Stores(store, History(state / "history.sqlite"), SecretStore(state / "secrets"))
+        self.tasks = Tasks(owner, store.controller, self._stores.history)
+        self.records = NodeRecords(GateStore(store.storage), self._stores)
+        self.reservation_book = ReservationBook(ReservationStore(store), self._stores)
+        self.homes = Homes(self.records)
+        self.nodes = Nodes(self.tasks, self.records, self.reservation_book, self.homes, self.bus, clock)
+        self.lookup = Lookup(self.tasks, self.nodes, clock)
+        self.run_history = RunHistory(self.tasks, self.bus, clock, self.inventory.inventory.half_life)
+        self.queue = Queue(self.tasks, self.nodes, self.run_history, clock)
+        self.expected_outputs = ExpectedOutputs(OutputStore(state / "outputs.sqlite"), self.tasks, self.nodes)
+        self.views = TaskViews(self.tasks, self.nodes, self.queue, self.expected_outputs, clock)
 
-    def leave(self) -> None:
-        """End the process once the answer is out."""
-        if self._leave is not None:
-            asyncio.get_running_loop().call_later(0.05, self._leave)
+    def _build_nodes(self, state: Path) -> None:
+        """Build the ledger, and the parts that are about nodes."""
+        tasks, nodes, bus, clock = self.tasks, self.nodes, self.bus, self.clock
+        ledger = self.ledger = Ledger(tasks, self._stores, self.views, bus, clock)
+        self.samples = Samples(nodes, self.homes, SampleStore(state / "samples.sqlite"), bus, clock)
+        self.usage = Usage(tasks, nodes, self.records, bus, clock)
+        self.idle = IdleWatch(ledger, bus, clock)
+        self.health = GpuHealth(self.records, self.homes, ledger, clock)
+        news = NodeNews(nodes, self.health, Intruders(ledger), ledger, bus, clock)
+        self.exclusions = Exclusions(nodes, self.records, news, tasks, bus, clock)
+        self.reservations = Reservations(self.reservation_book, nodes, ledger, clock)
+        self.reconciler = Reconciler(nodes, ledger, bus, clock)
 
-    async def use_inventory(self, wanted: str | None, *, reading: bool) -> None:
-        """Follow the file when it was edited. A broken one leaves the last good one in force for reading only."""
-        if wanted is not None and wanted != str(self._inventory.path):
-            raise Refused(
-                f"the running controller serves {self._inventory.path}, not {wanted}; run: agentless controller stop "
-                "(tasks go on), or give the other inventory its own XDG_STATE_HOME"
-            )
-        if stamp_of(self._inventory.path) != self._inventory.stamp:
-            try:
-                self._inventory = load(self._inventory.path)
-                self._problem = None
-                await self._follow(self._inventory)
-            except InventoryError as error:
-                self._problem = f"{error} (the last good version is in force)"
-                if not reading:
-                    raise
-        else:
-            self._problem = None
+    def _build_files(self, state: Path, store: TaskStore) -> None:
+        """Build the parts that are about envs, images and files."""
+        tasks, nodes, lookup, clock = self.tasks, self.nodes, self.lookup, self.clock
+        snapshots = SnapshotStore(state / "snapshots")
+        self.envs = Envs(EnvStore(store.storage), nodes, self.ledger, lookup, clock)
+        self.moves = Moves(self.envs, ImageDistribution())
+        self.builds = Builds(self.envs, self.moves)
+        self.prune = Prune(self.envs, self.moves)
+        self.uploads = Uploads(nodes, tasks, snapshots, self.expected_outputs.store, clock)
+        self.volumes = Volumes(nodes, tasks, self.records, VolumeStore(store.storage), self._stores, self.bus)
+        self.outputs = Outputs(self.expected_outputs, snapshots, self.ledger)
+        self.files = Files(nodes, lookup, NodeFiles(self._renderer))
+        self.terminals = Terminals(nodes, self.ledger, lookup)
 
-    def warning(self) -> str | None:
-        """All warnings."""
-        return "; ".join(self.describe().warnings) or None
+    def _build_submission(self) -> None:
+        """Build the parts on the way of a submit."""
+        tasks, nodes, ledger, lookup, bus, clock = (
+            self.tasks, self.nodes, self.ledger, self.lookup, self.bus, self.clock,
+        )  # fmt: skip
+        preparation = Preparation(ledger, self.moves, self.uploads, bus, clock)
+        self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
+        self.scheduler = Scheduler(self.queue, nodes, ledger, lookup, self.launcher, bus)
+        self.builder = TaskBuilder(nodes, self.envs, self.volumes, tasks, clock)
+        admission = Admission(nodes, ledger, self.expected_outputs, clock)
+        answers = Answers(self.launcher, self.scheduler, tasks, lookup, self.views, bus)
+        self.submission = Submission(self.builder, admission, answers, self.queue, nodes, self.uploads)
+
+    def _build_commands(self, state: Path) -> None:
+        """Build the parts that are about tasks that exist."""
+        tasks, nodes, ledger, lookup, bus, clock = (
+            self.tasks, self.nodes, self.ledger, self.lookup, self.bus, self.clock,
+        )  # fmt: skip
+        logs, containers = LogStore(state / "logs"), Containers(nodes, ledger, lookup)
+        self.stops = Stops(containers, nodes, ledger, lookup, bus, clock)
+        self.commands = TaskCommands(containers, nodes, tasks, lookup, self.expected_outputs, bus)
+        self.retries = Retries(ledger, lookup, self.uploads, clock)
+        self.removal = Removal(nodes, self.stops, ledger, lookup, self.expected_outputs, logs)
+        self.logs = TaskLogs(nodes, tasks, lookup, logs, bus, clock)
+        self.deadlines = Deadlines(ledger, self.stops, bus, clock)
+        self.retention = Retention(nodes, tasks, logs, self.outputs, bus, clock)
+
+    def _build_process(self) -> None:
+        """Build the parts that are about the process itself."""
+        tasks, outputs, bus, clock = self.tasks, self.expected_outputs, self.bus, self.clock
+        self.traffic = Traffic(clock)
+        self.lifetime = Lifetime(self.traffic, tasks, self.retention, outputs, bus, clock)
+        self.metrics = Scrape(self.nodes, self.ledger, self.usage, self._warnings)
+        self.port = MetricsPort(Counting(only_metrics(self.metrics.answer), self.traffic))
 
     # ---------------------------------------------------------------- life cycle
 
+    @property
+    def jobs(self) -> list[Job]:
+        """The periodic jobs, in their order."""
+        return [
+            Job("state", self.reconciler.retry),
+            Job("health", self.records.flush),
+            Job("volumes", self.volumes.flush),
+            Job("lost tasks", self.reconciler.lose_silent),
+            Job("reservations", self.reservations.tick),
+            Job("logs of ended tasks", self.retention.tick),
+            Job("uploads", self.uploads.tick),
+            Job("idle GPUs", self.idle.tick),
+            Job("samples", self.samples.tick),
+            Job("usage", self.usage.tick),
+            Job("metrics", self.port.tick),
+        ]
+
     async def start(self) -> None:
-        """Begin to reach all nodes."""
-        self.core.note("started", f"version {__version__}, {len(self.core.tasks)} live tasks, process {os.getpid()}")
-        self.keeper.start()
+        """Start the background work and connect to all nodes."""
+        live = len(self.tasks.live)
+        self.ledger.note("started", f"version {__version__}, {live} live tasks, process {os.getpid()}")
+        self.retention.start()
         self.scheduler.start()
-        self.timer.start()
-        await self._follow(self._inventory)
+        self.deadlines.start()
+        await self.inventory.start()
 
     async def close(self) -> None:
-        """Let go of all nodes. What runs there runs on."""
-        await _closed("timer", self.timer.close)
+        """Stop the background work and disconnect; tasks on the nodes keep running."""
+        await _closed("timer", self.deadlines.close)
         await _closed("queue", self.scheduler.close)
-        await _closed("logs of ended tasks", self.keeper.close)
+        await _closed("logs of ended tasks", self.retention.close)
         await _closed("uploads", self.uploads.close)
         await _closed("metrics", self.port.close)
         await _closed("samples", self.samples.close)
-        _run_all(
-            {
-                "usage": self.usage.write,
-                "events": lambda: self.core.note("left", f"{len(self.core.tasks)} live tasks run on"),
-            }
-        )
-        await asyncio.gather(*(_closed(name, link.close) for name, link in self.core.links.items()))
-        _run_all(
-            {
-                "health": self.gate.flush,
-                "volumes": self.volumes.flush,
-                "history": self.core.history.close,
-                "outputs": self.outputs.store.close,
-            }
-        )
+        live = len(self.tasks.live)
+        do_all([
+            Job("usage", self.usage.write),
+            Job("events", lambda: self.ledger.note("left", f"{live} live tasks run on")),
+        ])  # fmt: skip
+        await _closed("nodes", self.nodes.close)
+        do_all([
+            Job("health", self.records.flush),
+            Job("volumes", self.volumes.flush),
+            Job("history", self._stores.history.close),
+            Job("outputs", self.expected_outputs.store.close),
+        ])  # fmt: skip
 
-    async def tick(self, *, for_ever: bool) -> None:
-        """What is looked after from time to time: silent nodes lose their tasks, an idle controller leaves."""
-        while True:
-            await asyncio.sleep(TICK)
-            self.periodic()
-            if not for_ever:
-                _run_all({"leaving": self._leave_if_idle})
-
-    def periodic(self) -> None:
-        """Do all of the periodic jobs once."""
-        _run_all(
-            {
-                "state": self.core.retry,
-                "health": self.gate.flush,
-                "volumes": self.volumes.flush,
-                "lost tasks": self.core.lose_silent,
-                "reservations": self.reservations.tick,
-                "logs of ended tasks": self.keeper.tick,
-                "uploads": self.uploads.tick,
-                "idle GPUs": self.idle.tick,
-                "samples": self.samples.tick,
-                "usage": self.usage.tick,
-                "metrics": self.port.tick,
-            }
-        )
-
-    def _leave_if_idle(self) -> None:
-        if self._is_idle():
-            self.leave()
-
-    def _is_idle(self) -> bool:
-        """Whether nobody would miss the controller."""
-        quiet = self._clock.now() - self.traffic.last > LEAVE_AFTER
-        idle = quiet and not self.traffic.open and not self.core.tasks and not self.keeper.busy
-        return idle and not self.outputs.waiting
-
-    def on_leave(self, leave: Callable[[], None]) -> Callable[[], None]:
-        """Take down how to end the process; gives how to begin that."""
-
-        def begin() -> None:
-            self.leaving = True
-            self.core.hub.publish({"kind": "leaving"})
-            leave()
-
-        self._leave = begin
-        return begin
+    def _warnings(self) -> tuple[str, ...]:
+        return self.status.warnings()
 
     async def _follow(self, inventory: Inventory) -> None:
-        """Links as the inventory says: new nodes are reached, changed ones anew, removed ones let go."""
-        before = self.core.links
-        kept = {name: link for name, link in before.items() if inventory.nodes.get(name) == link.node}
-        self.core.links = {name: kept.get(name) or self._link(node) for name, node in inventory.nodes.items()}
-        self.core.shared_dir = inventory.shared_dir
-        self.core.image = inventory.image
-        self.core.container = inventory.container
-        self.scheduler.policy = inventory.policy
-        self.keeper.keep = inventory.keep
-        self.gate.policy = inventory.health
-        self.scheduler.learn = inventory.learn
-        self.past.follow(inventory.half_life)
-        self.idle.policy = inventory.idle
-        for name in self.core.links.keys() - kept.keys():
-            self.core.links[name].start()
-        await asyncio.gather(*(_closed(name, link.close) for name, link in before.items() if name not in kept))
-        await self.port.follow(inventory.metrics)
+        """Put a new version of the inventory in force."""
+        for part in (
+            self.queue, self.run_history, self.retention, self.health, self.exclusions, self.idle, self.builder,
+            self.moves,
+        ):  # fmt: skip
+            part.on_inventory(inventory)
+        await self.nodes.follow(inventory, self._link)
+        await self.port.on_inventory(inventory)
 
     def _link(self, node: NodeConfig) -> NodeLink:
         files = SshFiles(home=Path.home(), known_hosts=self._known_hosts)
@@ -318,117 +284,12 @@ class Controller:
                 (Podman if node.has_podman else Docker)(node, self._renderer, self._signer),
                 Systemd(node, self._renderer, self._signer),
             ),
-            self._clock,
-            self.core,
+            self.clock,
+            self.nodes,
         )
 
 
-def _run_all(jobs: Mapping[str, Callable[[], None]]) -> None:
-    """Do each of these jobs, whatever becomes of the others."""
-    for what, job in jobs.items():
-        with guarded(what):
-            job()
-
-
 async def _closed(what: str, close: Callable[[], Awaitable[None]]) -> None:
-    """Close a part, and let no failure of it keep the others from being closed."""
+    """Close a part; a failure is logged, so that the other parts are closed too."""
     with guarded(f"closing: {what}"):
         await close()
-
-
-class Counting:
-    """The API with its traffic counted."""
-
-    def __init__(self, app: ASGIApp, traffic: Traffic) -> None:
-        self._app = app
-        self._traffic = traffic
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
-        self._traffic.open += 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._traffic.open -= 1
-            self._traffic.last = time.time()
-
-
-COLLECT_AFTER = 50_000
-"""New objects after which Python looks for garbage in circles. Its own 700 would have it look through everything in the
-middle of each look at a long queue, and there is hardly such garbage here."""
-TURN = 0.001
-"""Seconds for which a thread that computes may hold up the event loop, five times less than Python's own."""
-
-
-def _open_many_files() -> None:
-    """Each follower, session and connection is an open file, and many systems allow 256 or 1024 unless asked for more.
-
-    At the limit nobody would be answered before somebody leaves.
-    """
-    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
-    if allowed != resource.RLIM_INFINITY and allowed < wanted:
-        with contextlib.suppress(OSError, ValueError):  # a system may have yet another limit
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
-
-
-def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bool) -> None:
-    """Be the controller until told to leave; raises ControllerError when there is one, or what is wrong with the files.
-
-    `ready` is called when requests are answered; `for_ever`: a service manager keeps it, so it never leaves by itself.
-    """
-    try:
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = filelock.FileLock(state / "lock", mode=0o600)
-        lock.acquire(blocking=False)
-        private.tighten(state)
-    except filelock.Timeout:
-        raise ControllerError(f"a controller runs already for {state}; agentless controller status shows it") from None
-    except OSError as error:
-        raise StateError(f"the state folder {state} cannot be used: {error.strerror}") from None
-    _open_many_files()
-    gc.set_threshold(COLLECT_AFTER)
-    sys.setswitchinterval(TURN)
-    with lock:
-        controller = Controller(state, inventory)
-        listener = _listen(state)
-        try:
-            asyncio.run(_serve(controller, listener, ready, for_ever))
-        finally:
-            listener.close()
-            (state / "controller.sock").unlink(missing_ok=True)
-
-
-def _listen(state: Path) -> socket.socket:
-    """A 0600 socket. Bound by its short name from within the folder, since a socket's path has at most 107 bytes."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    back = os.open(".", os.O_RDONLY)
-    mask = os.umask(0o177)
-    try:
-        os.chdir(state)
-        Path("controller.sock").unlink(missing_ok=True)  # the lock is ours: whoever made it is dead
-        listener.bind("controller.sock")
-        listener.listen(256)
-    finally:
-        os.umask(mask)
-        os.fchdir(back)
-        os.close(back)
-    return listener
-
-
-async def _serve(controller: Controller, listener: socket.socket, ready: Callable[[], None], for_ever: bool) -> None:
-    app = Counting(api.make(controller), controller.traffic)
-    server = Server(app)
-    leave = controller.on_leave(server.ask_to_leave)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, leave)
-    defaults_for_children()
-    await controller.start()
-    ticking = asyncio.create_task(controller.tick(for_ever=for_ever))
-    ready()
-    try:
-        await server.serve(sockets=[listener])
-    finally:
-        ticking.cancel()
-        await asyncio.gather(ticking, return_exceptions=True)
-        await controller.close()

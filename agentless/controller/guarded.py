@@ -1,4 +1,4 @@
-"""One of several pieces of work, guarded by itself: what goes wrong with it keeps no other from being done."""
+"""Guards one of several pieces of work: its failure does not stop the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def guarded(what: str) -> Iterator[None]:
-    """Log what goes wrong, under the name of the work, and go on."""
+    """Log a failure under the name of the work, and continue."""
     try:
         yield
     except AgentlessError as error:
@@ -24,7 +24,7 @@ def guarded(what: str) -> Iterator[None]:
 
 @contextmanager
 def guarded_item(what: str) -> Iterator[None]:
-    """Likewise for one item of a loop, but raise StateError: a disk without room concerns all of them alike."""
+    """Likewise for one item of a loop, but raise StateError: a full disk concerns all items."""
     full = None
     with guarded(what):
         try:

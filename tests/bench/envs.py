@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from agentless.controller.app import Controller
+from agentless.controller.clock import SystemClock
 from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError
@@ -90,14 +91,14 @@ def _controller(lab: Lab, runner: asyncio.Runner) -> Iterator[tuple[ImageDistrib
     os.environ["HOME"] = str(lab.home)
 
     async def start() -> Controller:
-        controller = Controller(state, lab.inventory)
+        controller = Controller(state, lab.inventory, SystemClock())
         await controller.start()
-        await asyncio.gather(*(link.ready() for link in controller.core.links.values()))
+        await asyncio.gather(*(link.ready() for link in controller.nodes.links.values()))
         return controller
 
     controller = runner.run(start())
     try:
-        yield ImageDistribution(controller.core), controller.core.links
+        yield ImageDistribution(), controller.nodes.links
     finally:
         runner.run(controller.close())
         os.environ["HOME"] = home

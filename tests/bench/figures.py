@@ -14,7 +14,8 @@ from typing import Any
 
 import orjson
 
-from agentless.controller.app import TURN
+from agentless.controller.process import TURN
+from agentless.controller.state.events import EventBus, NodeObserved
 from agentless.controller.usage import metrics
 from agentless.controller.usage.samples import Samples
 from agentless.controller.usage.scrape import Figures
@@ -42,14 +43,13 @@ def bench(_runs: int) -> list[Row]:
         sys.setswitchinterval(before)
 
 
-class _Core(SimpleNamespace):
-    """As much of the controller's core as numbers need."""
+class _Nodes:
+    """As much of the nodes of a controller as numbers need."""
 
     def __init__(self) -> None:
         self.at = 1.8e9
         self.clock = SimpleNamespace(now=lambda: self.at)
         self.links = {f"node{n}": SimpleNamespace(node=SimpleNamespace(name=f"node{n}")) for n in range(NODES)}
-        super().__init__(sampled=[], tasks={}, loads={}, records={}, on_node=lambda _: [])
 
     def link(self, name: str) -> Any:
         return self.links[name]
@@ -64,17 +64,18 @@ class _Core(SimpleNamespace):
 
 
 async def _numbers(folder: Path) -> list[Row]:
-    core = _Core()
-    samples = Samples(core, SampleStore(folder / "samples.sqlite"))
+    nodes, bus = _Nodes(), EventBus()
+    homes: Any = SimpleNamespace(known={})
+    samples = Samples(nodes, homes, SampleStore(folder / "samples.sqlite"), bus, nodes.clock)  # type: ignore[arg-type]
     cpu, held, idle = 0.0, [], []
     for minute in range(MINUTES):
         for _ in range(30):
-            core.at += 2
-            for name, link in core.links.items():
-                link.observation = _observation(name, core.at)
+            nodes.at += 2
+            for name, link in nodes.links.items():
+                link.observation = _observation(name, nodes.at)
             began = time.thread_time()
-            for link in core.links.values():
-                samples._sampled(link)
+            for name, link in nodes.links.items():
+                bus.emit(NodeObserved(name, link.observation))
             cpu += time.thread_time() - began
         began = time.process_time()
         samples.tick()
@@ -96,7 +97,7 @@ async def _numbers(folder: Path) -> list[Row]:
         await _asked("`GET /v1/history` of one GPU, 3,600 points of an hour", samples, ["node1::0"], 3600, 3600),
     ]
     began = time.thread_time()
-    text = metrics.text(Figures(core.cluster(), (), {}, {}, 0))
+    text = metrics.text(Figures(nodes.cluster(), (), {}, {}, 0))
     seconds = time.thread_time() - began
     what = f"a scrape of {NODES * GPUS} GPUs, {len(text) >> 10} KiB, in a thread: CPU"
     await samples.close()
@@ -104,21 +105,23 @@ async def _numbers(folder: Path) -> list[Row]:
 
 
 async def _usage(folder: Path) -> Row:
-    core = _Core()
-    core.history = History(folder / "history.sqlite")
+    nodes, history = _Nodes(), History(folder / "history.sqlite")
     rows = [
-        (f"t{n:06}", f"o{n % 7}", f"n{n % 50}", "b", 1, core.at - n, core.at - n + 500, 400, 300) for n in range(ENDED)
+        (f"t{n:06}", f"o{n % 7}", f"n{n % 50}", "b", 1, nodes.at - n, nodes.at - n + 500, 400, 300)
+        for n in range(ENDED)
     ]
-    core.history._db.execute("BEGIN")
-    core.history._db.executemany("INSERT INTO spent VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-    core.history._db.execute("COMMIT")
-    for name, link in core.links.items():
-        link.observation = _observation(name, core.at)
-    usage = Usage(core)
+    history._db.execute("BEGIN")
+    history._db.executemany("INSERT INTO spent VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    history._db.execute("COMMIT")
+    for name, link in nodes.links.items():
+        link.observation = _observation(name, nodes.at)
+    tasks: Any = SimpleNamespace(live={}, loads={}, history=history)
+    records: Any = SimpleNamespace(known={})
+    usage = Usage(tasks, nodes, records, EventBus(), nodes.clock)  # type: ignore[arg-type]
     began = time.process_time()
-    found = await usage.view(periods(core.at - 7 * 86400, core.at + 500), "owner")
+    found = await usage.view(periods(nodes.at - 7 * 86400, nodes.at + 500), "owner")
     seconds = time.process_time() - began
-    core.history.close()
+    history.close()
     assert found.total.tasks == ENDED
     what = f"`GET /v1/usage` of {ENDED:,} ended tasks: CPU"
     return Row(what, "≤ 1 s", f"**{milliseconds(seconds)}**", seconds <= 1)

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from agentless.controller.app import COLLECT_AFTER
-from agentless.controller.scheduling.scheduler import POLICIES
+from agentless.controller.process import COLLECT_AFTER
+from agentless.controller.scheduling.queue import POLICIES
 from agentless.model.nodes.cluster import Allocation, Cluster, Gpu, Node, Observation
 from agentless.model.nodes.gpu import GpuReading
 from agentless.model.nodes.node import HostFacts, NodeConfig

@@ -7,7 +7,7 @@ import shlex
 import time
 from dataclasses import replace
 
-from agentless.controller.app import SystemClock
+from agentless.controller.clock import SystemClock
 from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.engines.docker.engine import Docker

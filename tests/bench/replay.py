@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 
 from agentless.client.client import Client
-from agentless.controller.scheduling.scheduler import POLICIES
+from agentless.controller.scheduling.queue import POLICIES
 from tests.bench.houses import controller, request, simulated_env, simulated_nodes
 from tests.bench.plot import draw
 from tests.bench.simulation import Agentless, Fifo, Ran, run

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agentless.controller.scheduling.scheduler import POLICIES
+from agentless.controller.scheduling.queue import POLICIES
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuReading, GpuSample
 from agentless.model.nodes.node import EngineFacts, HostFacts, NodeConfig

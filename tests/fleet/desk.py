@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from agentless.controller.app import Controller
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.clock import SystemClock
+from agentless.controller.submit.request import Submit
 from agentless.demo.fleet import Fleet
 from agentless.engines.docker.engine import LogQuery
 from agentless.model.scheduling.needs import parse_target
@@ -40,11 +41,11 @@ class Desk:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Controller]:
-        controller = self.controller = Controller(self.state, self.inventory)
-        self.clock = controller.core.clock = Clock(controller.core.clock)
+        self.clock = Clock(SystemClock())
+        controller = self.controller = Controller(self.state, self.inventory, self.clock)
         await controller.start()
         try:
-            for link in controller.core.links.values():
+            for link in controller.nodes.links.values():
                 await link.ready()
             yield controller
         finally:
@@ -52,27 +53,27 @@ class Desk:
 
     async def submit(self, script: str, node: str = "n1") -> str:
         spec = TaskSpec(("sh", "-c", script), needs=parse_target(node))
-        (start,) = await self.controller.intake.submit(Submit((spec,), {}))
+        (start,) = await self.controller.submission.submit(Submit((spec,), {}))
         assert start.task, start.message
         return start.task.id
 
     async def ended(self, script: str, node: str = "n1") -> str:
         """A task that has ended, and whose log is kept."""
         task = await self.submit(script, node)
-        assert not (await self.controller.actions.wait(task, 20)).live
-        await until(lambda: self.kept(task) and not self.controller.keeper.busy)
+        assert not (await self.controller.commands.wait(task, 20)).live
+        await until(lambda: self.kept(task) and not self.controller.retention.busy)
         return task
 
     async def empty(self) -> None:
         """Wait until there is no container on n1 any more, and the controller knows."""
         await until(lambda: not self.fleet.nodes["n1"].engine.containers)
-        await until(lambda: not self.controller.core.links["n1"].containers)
+        await until(lambda: not self.controller.nodes.links["n1"].containers)
 
     def kept(self, task: str) -> str | None:
-        return self.controller.keeper._logs.state(task)
+        return self.controller.retention._logs.state(task)
 
     async def log(self, task: str, **query: object) -> dict[int, bytes]:
         found = {1: b"", 2: b"", 3: b""}
-        async for stream, data in self.controller.actions.logs(task, LogQuery(**query)):
+        async for stream, data in self.controller.logs.read(task, LogQuery(**query)):
             found[stream] += data
         return found

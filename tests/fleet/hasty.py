@@ -11,11 +11,11 @@ import os
 import sys
 import threading
 
-from agentless.controller import app
+from agentless.controller import periodic
 from agentless.controller.__main__ import main
-from agentless.controller.nodes import registry
+from agentless.controller.nodes import reconciler
 from agentless.controller.nodes.link import connection, inspector, sampler, watcher
-from agentless.controller.tasks import commands, launcher
+from agentless.controller.tasks import launcher, stops
 from agentless.rules.nodes.backoff import backoff
 from agentless.rules.tasks import reconcile, retention
 
@@ -25,15 +25,15 @@ LOOK_WITHIN = "SECONDS_FOR_A_LOOK"
 
 def _hasten() -> None:
     """Here only: who imports this file has controllers of their own."""
-    registry.LOST_AFTER = 2.0
+    reconciler.LOST_AFTER = 2.0
     launcher.ANSWER_WITHIN = 2.0
-    reconcile.LAUNCH_BOUND = launcher.LAUNCH_BOUND = commands.LAUNCH_BOUND = 3.0
+    reconcile.LAUNCH_BOUND = launcher.LAUNCH_BOUND = stops.LAUNCH_BOUND = 3.0
     reconcile.REAP_AFTER = retention.REAP_AFTER = 4.0
     watcher.REFRESH_EVERY = float(os.environ[LOOKS])
     within = float(os.environ.get(LOOK_WITHIN, inspector.REFRESH_WITHIN))
     inspector.REFRESH_WITHIN = sampler.SAMPLE_WITHIN = within
     connection.backoff = lambda attempt, random: min(1.0, backoff(attempt, random))
-    app.TICK = 0.5
+    periodic.EVERY = 0.5
 
 
 def _end_with_stdin() -> None:

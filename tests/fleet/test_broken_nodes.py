@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.submit.request import Submit
 from agentless.demo.fleet import Fleet, NodePlan
 from agentless.errors import Refused
 from agentless.model.scheduling.needs import parse_target
@@ -37,27 +37,25 @@ async def broken(fleet):
 
 async def submit(controller, *targets, command=SLEEPS, **terms):
     specs = tuple(TaskSpec(command, needs=parse_target(target), terms=Terms(**terms)) for target in targets)
-    return await controller.intake.submit(Submit(specs, {}))
+    return await controller.submission.submit(Submit(specs, {}))
 
 
 def tasks(controller, starts):
-    return [controller.core.find(start.task.id) for start in starts]
+    return [controller.lookup.find(start.task.id) for start in starts]
 
 
 def node(controller, name="n1"):
-    return controller.core.cluster([name]).nodes[name]
+    return controller.nodes.cluster([name]).nodes[name]
 
 
 def later(desk, seconds):
     """Let the controller believe that so much time has passed."""
-    for link in desk.controller.core.links.values():
-        link.cache._clock = desk.clock
     desk.clock.ahead += seconds
 
 
 async def launched(controller, task):
-    await until(lambda: controller.core.find(task).container)
-    return controller.core.find(task)
+    await until(lambda: controller.lookup.find(task).container)
+    return controller.lookup.find(task)
 
 
 async def test_the_broken_node_of_eight_is_degraded_at_its_first_failure_and_the_task_runs_elsewhere(desk, broken):
@@ -85,14 +83,14 @@ async def test_who_names_the_broken_node_and_does_not_wait_is_refused_in_words(d
             assert (start.task, start.exit_code) == (None, 3)
             assert SENTENCE in start.message
         assert broken["n1"].refused == 1
-        assert not controller.core.tasks
+        assert not controller.tasks.live
 
 
 async def test_who_names_the_broken_node_waits_without_losing_a_try_until_it_works(desk, broken):
     async with desk.running() as controller:
         (start,) = await submit(controller, "n1::0", retries=1)
         assert (start.exit_code, start.task.state) == (0, "pending")
-        assert SENTENCE in controller.core.view(controller.core.find(start.task.id)).reason
+        assert SENTENCE in controller.views.view(controller.lookup.find(start.task.id)).reason
         broken["n1"].refusal = None
         later(desk, FIRST)
         assert (await launched(controller, start.task.id)).attempt == 1
@@ -109,7 +107,7 @@ async def test_where_every_node_is_broken_each_is_tried_once_and_explain_says_wh
         for _ in range(20):
             controller.scheduler._begin()
         assert [engine.refused for engine in broken.values()] == [1] * 8
-        why = controller.scheduler.explain(controller.core.find(start.task.id)).obstacles
+        why = controller.queue.explain(controller.lookup.find(start.task.id)).obstacles
         found = {name: [each.text for each in why if each.node == name] for name in broken}
         assert all(f"Docker on {name} cannot hand out NVIDIA GPUs" in found[name][0] for name in broken)
 
@@ -131,7 +129,7 @@ async def test_a_task_without_gpus_says_nothing_about_a_node_that_cannot_hand_th
         (plain,) = await submit(controller, "n1")
         later(desk, FIRST)
         controller.scheduler._begin()
-        assert controller.core.find(plain.task.id).state == "pending"
+        assert controller.lookup.find(plain.task.id).state == "pending"
         broken["n1"].refusal = None
         await submit(controller, "n1::0")
         await launched(controller, plain.task.id)
@@ -142,7 +140,7 @@ async def test_a_person_who_has_repaired_it_lets_it_in_at_once(desk, broken):
     async with desk.running() as controller:
         await submit(controller, "1x")
         broken["n1"].refusal = None
-        _, lifted = controller.gate.resume("n1")
+        _, lifted = controller.exclusions.resume("n1")
         assert "was degraded: Docker on n1 cannot hand out NVIDIA GPUs" in lifted[0]
         assert node(controller).state == "online"
 
@@ -153,7 +151,7 @@ async def test_doctor_and_the_events_name_it(desk, broken):
         found = {check.check: check for check in checks(node(controller))}
         assert [name for name, check in found.items() if not check.ok] == ["toolkit"]
         assert found["toolkit"].detail.startswith(SENTENCE)
-        events = [json.loads(event) for _, event in controller.core.history.events(0, -1)]
+        events = [json.loads(event) for _, event in controller.tasks.history.events(0, -1)]
         assert [event["node"] for event in events if event.get("state") == "degraded"] == ["n1"]
 
 
@@ -165,7 +163,7 @@ async def test_what_runs_on_a_broken_node_runs_on(desk, broken):
         await submit(controller, "n1::1")
         # As long as it is not known that the container of the launch was removed, it holds the GPU.
         await until(lambda: [gpu.state for gpu in node(controller).gpus] == ["allocated", "unknown"])
-        assert controller.core.find(before.id).state == "running"
+        assert controller.lookup.find(before.id).state == "running"
 
 
 OLD_DRIVER = "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4, please update your driver"
@@ -195,10 +193,10 @@ async def test_an_engine_without_control_groups_refuses_limits_and_pauses_before
     fleet.nodes["n1"].engine.cgroups = "none"
     async with desk.running() as controller:
         spec = TaskSpec(SLEEPS, needs=parse_target("n1::0"), memory=1 << 30)
-        (start,) = await controller.intake.submit(Submit((spec,), {}))
+        (start,) = await controller.submission.submit(Submit((spec,), {}))
         assert (start.task, start.exit_code) == (None, 3)
         assert "Docker on n1 cannot limit memory: it has no memory control group" in start.message
         (running,) = tasks(controller, await submit(controller, "n1::0"))
         with pytest.raises(Refused, match="Docker on n1 cannot pause: it has no freezer control group"):
-            await controller.actions.pause(running.id)
-        assert controller.core.find(running.id).state == "running"
+            await controller.commands.pause(running.id)
+        assert controller.lookup.find(running.id).state == "running"

@@ -8,7 +8,7 @@ import os
 import orjson
 import pytest
 
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.submit.request import Submit
 from agentless.errors import Refused, StateError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
@@ -21,12 +21,12 @@ ECC = {"ecc.errors.uncorrected.volatile.total": 2}
 
 async def submit(controller, target="1x", **terms):
     spec = TaskSpec(("sleep", "600"), needs=parse_target(target), terms=Terms(**terms))
-    (start,) = await controller.intake.submit(Submit((spec,), {}))
+    (start,) = await controller.submission.submit(Submit((spec,), {}))
     return start
 
 
 def node(controller, name="n1"):
-    return controller.core.cluster().nodes[name]
+    return controller.nodes.cluster().nodes[name]
 
 
 def gpu(controller, index=0):
@@ -34,37 +34,37 @@ def gpu(controller, index=0):
 
 
 def told(controller, *events):
-    rows = [orjson.loads(event) for _, event in controller.core.history.events(0, -1)]
+    rows = [orjson.loads(event) for _, event in controller.tasks.history.events(0, -1)]
     return [(row["kind"], row["event"]) for row in rows if row.get("event") in events]
 
 
 async def test_on_a_drained_node_nothing_new_starts_and_what_runs_goes_on(desk):
     async with desk.running() as controller:
         runs = (await submit(controller, "n1::0")).task.id
-        controller.gate.drain("n1", "new disks")
+        controller.exclusions.drain("n1", "new disks")
         waits = [(await submit(controller, target)).task for target in ("n1::1", "n1", "1x")]
         assert [task.state for task in waits] == ["pending"] * 3
         assert all("n1 is drained: new disks (by " in task.reason for task in waits)
-        await controller.core.links["n1"].refresh()
-        assert controller.core.find(runs).state == "running"
-        controller.gate.resume("n1")
-        await until(lambda: all(controller.core.find(task.id).state == "running" for task in waits))
+        await controller.nodes.links["n1"].refresh()
+        assert controller.lookup.find(runs).state == "running"
+        controller.exclusions.resume("n1")
+        await until(lambda: all(controller.lookup.find(task.id).state == "running" for task in waits))
         assert told(controller, "drained", "resumed") == [("node", "drained"), ("node", "resumed")]
 
 
 async def test_who_does_not_want_to_wait_for_a_drained_node_is_told_who_drained_it_when_and_why(desk):
     async with desk.running() as controller:
-        desk.clock.ahead = 4_070_908_800 - controller.core.clock.now()
-        controller.gate.drain("n1", "new disks")
+        desk.clock.ahead = 4_070_908_800 - controller.clock.now()
+        controller.exclusions.drain("n1", "new disks")
         start = await submit(controller, "n1::0", wait_for=0.0)
         assert (start.task, start.exit_code) == (None, 3)
-        assert f"n1 is drained: new disks (by {controller.core.owner}, 2099-01-01 00:00 UTC)" in start.message
+        assert f"n1 is drained: new disks (by {controller.tasks.owner}, 2099-01-01 00:00 UTC)" in start.message
 
 
 async def test_a_drained_node_is_told_as_drained_whatever_happens_on_it(desk):
     async with desk.running() as controller:
-        controller.gate.drain("n1", "new disks")
-        with controller.core.hub.listen() as news:
+        controller.exclusions.drain("n1", "new disks")
+        with controller.bus.listen() as news:
             desk.fleet.nodes["n1"].gpus.use(1, os.getpid(), "python", 2_000)
             async for each in news:
                 if each["kind"] == "node" and each["node"] == "n1":
@@ -74,30 +74,30 @@ async def test_a_drained_node_is_told_as_drained_whatever_happens_on_it(desk):
 
 async def test_explain_names_the_drain_once(desk):
     async with desk.running() as controller:
-        controller.gate.drain("n1", "new disks")
+        controller.exclusions.drain("n1", "new disks")
         task = (await submit(controller, "n1::0-3")).task
-        (why,) = controller.scheduler.explain(controller.core.find(task.id)).obstacles
+        (why,) = controller.queue.explain(controller.lookup.find(task.id)).obstacles
         assert (why.node, why.text.startswith("n1 is drained: new disks")) == ("n1", True)
 
 
 async def test_the_free_gpus_of_a_drained_node_are_not_free(desk):
     async with desk.running() as controller:
         await submit(controller, "n1::0")
-        controller.gate.drain("n1")
+        controller.exclusions.drain("n1")
         assert [gpu.state for gpu in node(controller).gpus] == ["allocated", "drained", "drained", "drained"]
         assert gpu(controller, 1).reason == node(controller).reason
 
 
 async def test_a_drain_outlives_the_controller_and_the_connection(desk):
     async with desk.running() as controller:
-        controller.gate.drain("n1", "new disks")
+        controller.exclusions.drain("n1", "new disks")
         desk.fleet.nodes["n1"].cut()
         await until(lambda: node(controller).state == "offline")
         assert (node(controller).drained, "drained: new disks" in node(controller).reason) == (True, True)
         await desk.fleet.nodes["n1"].restore()
     async with desk.running() as controller:
         assert (node(controller).state, "new disks" in node(controller).reason) == ("drained", True)
-        _, lifted = controller.gate.resume("n1")
+        _, lifted = controller.exclusions.resume("n1")
         assert (node(controller).state, len(lifted)) == ("online", 1)
     async with desk.running() as controller:
         assert node(controller).state == "online"
@@ -105,13 +105,13 @@ async def test_a_drain_outlives_the_controller_and_the_connection(desk):
 
 async def test_a_second_drain_changes_the_reason_if_it_has_one_and_not_the_time(desk):
     async with desk.running() as controller:
-        controller.gate.drain("n1", "new disks")
-        first = controller.core.records["n1"].drain
+        controller.exclusions.drain("n1", "new disks")
+        first = controller.records.known["n1"].drain
         desk.clock.ahead = 600
-        controller.gate.drain("n1")
-        assert controller.core.records["n1"].drain == first
-        controller.gate.drain("n1", "new GPUs")
-        assert (controller.core.records["n1"].drain.reason, controller.core.records["n1"].drain.since) == (
+        controller.exclusions.drain("n1")
+        assert controller.records.known["n1"].drain == first
+        controller.exclusions.drain("n1", "new GPUs")
+        assert (controller.records.known["n1"].drain.reason, controller.records.known["n1"].drain.since) == (
             "new GPUs",
             first.since,
         )
@@ -120,10 +120,10 @@ async def test_a_second_drain_changes_the_reason_if_it_has_one_and_not_the_time(
 
 async def test_to_resume_what_is_not_kept_out_lifts_nothing(desk):
     async with desk.running() as controller:
-        assert controller.gate.resume("n1")[1] == ()
-        assert controller.gate.resume("n1", 2)[1] == ()
+        assert controller.exclusions.resume("n1")[1] == ()
+        assert controller.exclusions.resume("n1", 2)[1] == ()
         with pytest.raises(Refused, match="GPU 7 is not there; agentless gpus n1 lists those of n1"):
-            controller.gate.resume("n1", 7)
+            controller.exclusions.resume("n1", 7)
         assert told(controller, "resumed") == []
 
 
@@ -133,9 +133,9 @@ async def test_a_drain_that_cannot_be_written_is_an_error_and_does_not_happen(de
 
     async with desk.running() as controller:
         with monkeypatch.context() as patch:
-            patch.setattr(controller.gate._store, "save", full)
+            patch.setattr(controller.records._store, "save", full)
             with pytest.raises(StateError):
-                controller.gate.drain("n1")
+                controller.exclusions.drain("n1")
         assert node(controller).state == "online"
 
 
@@ -147,34 +147,34 @@ async def test_a_drained_node_is_empty_when_the_last_task_of_anybody_has_ended(d
     async with desk.running() as mine, other.running() as theirs:
         my_task, their_task = [(await submit(each, "n1")).task.id for each in (mine, theirs)]
         await until(lambda: node(mine).tasks == 2)
-        mine.gate.drain("n1")
-        empty = asyncio.create_task(mine.gate.empty("n1", 20))
-        await mine.actions.stop(my_task, "kill")
-        assert ((await mine.gate.empty("n1", 0)).tasks, empty.done()) == (1, False)
-        await theirs.actions.stop(their_task, "kill")
+        mine.exclusions.drain("n1")
+        empty = asyncio.create_task(mine.exclusions.empty("n1", 20))
+        await mine.stops.stop(my_task, "kill")
+        assert ((await mine.exclusions.empty("n1", 0)).tasks, empty.done()) == (1, False)
+        await theirs.stops.stop(their_task, "kill")
         assert (await empty).tasks == 0
 
 
 async def test_a_node_that_does_not_answer_is_not_empty(desk):
     async with desk.running() as controller:
-        controller.gate.drain("n1")
+        controller.exclusions.drain("n1")
         desk.fleet.nodes["n1"].cut()
         await until(lambda: node(controller).state == "offline")
-        empty = asyncio.create_task(controller.gate.empty("n1", 600))
-        assert (await controller.gate.empty("n1", 0)).tasks is None
+        empty = asyncio.create_task(controller.exclusions.empty("n1", 600))
+        assert (await controller.exclusions.empty("n1", 0)).tasks is None
         assert not empty.done()
         await desk.fleet.nodes["n1"].restore()
-        await controller.core.links["n1"].ready()
+        await controller.nodes.links["n1"].ready()
         assert (await asyncio.wait_for(empty, 20)).tasks == 0
 
 
 async def test_who_waits_until_it_is_empty_is_told_that_it_was_resumed(desk):
     async with desk.running() as controller:
         await submit(controller, "n1")
-        controller.gate.drain("n1")
-        empty = asyncio.create_task(controller.gate.empty("n1", 600))
-        await until(lambda: len(controller.core.hub._listeners) > 1)
-        controller.gate.resume("n1")
+        controller.exclusions.drain("n1")
+        empty = asyncio.create_task(controller.exclusions.empty("n1", 600))
+        await until(lambda: len(controller.bus._listeners) > 1)
+        controller.exclusions.resume("n1")
         assert not (await asyncio.wait_for(empty, 20)).drained
 
 
@@ -188,14 +188,14 @@ async def test_a_gpu_with_memory_errors_is_kept_out_and_its_task_goes_on(desk):
         await until(lambda: gpu(controller).state == "unhealthy")
         assert "2 uncorrected ECC errors (since " in gpu(controller).reason
         assert f"held by task {runs}" in gpu(controller).reason
-        assert controller.core.find(runs).state == "running"
+        assert controller.lookup.find(runs).state == "running"
         assert told(controller, "unhealthy") == [("task", "unhealthy"), ("node", "unhealthy")]
-        await controller.actions.stop(runs, "kill")
+        await controller.stops.stop(runs, "kill")
         waits = (await submit(controller, "n1::0")).task
         assert (waits.state, "GPU 0 is unhealthy: 2 uncorrected ECC errors" in waits.reason) == ("pending", True)
         assert (await submit(controller, "n1::1")).task.state == "running"
-        controller.gate.resume("n1", 0)
-        await until(lambda: controller.core.find(waits.id).state == "running")
+        controller.exclusions.resume("n1", 0)
+        await until(lambda: controller.lookup.find(waits.id).state == "running")
 
 
 async def test_a_gpu_stays_out_when_all_is_well_again_and_in_once_it_was_resumed(desk):
@@ -206,10 +206,10 @@ async def test_a_gpu_stays_out_when_all_is_well_again_and_in_once_it_was_resumed
     async with desk.running() as controller:
         assert gpu(controller).state == "unhealthy"
         desk.fleet.nodes["n1"].gpus.show(0, ECC)
-        await controller.core.links["n1"].refresh()
-        controller.gate.resume("n1")
+        await controller.nodes.links["n1"].refresh()
+        controller.exclusions.resume("n1")
         assert gpu(controller).state == "free"
-        await controller.core.links["n1"].refresh()
+        await controller.nodes.links["n1"].refresh()
         assert gpu(controller).state == "free"
         desk.fleet.nodes["n1"].gpus.show(0, {"ecc.errors.uncorrected.volatile.total": 3})
         await until(lambda: gpu(controller).state == "unhealthy")
@@ -224,7 +224,7 @@ async def test_heat_counts_from_the_inventorys_limit_on_and_passes_by_itself_if_
         await until(lambda: gpu(controller).state == "unhealthy")
         assert gpu(controller, 1).state == "free"
         gpus.show(0, {})
-        await controller.core.links["n1"].refresh()
+        await controller.nodes.links["n1"].refresh()
         assert gpu(controller).state == "unhealthy"
         desk.clock.ahead = 61
         await until(lambda: told(controller, "resumed"))
@@ -245,11 +245,11 @@ async def test_a_gpu_that_has_vanished_is_still_listed(desk):
         )
         assert (await submit(controller, "n1::3")).task.state == "pending"
         gpus.come_back(3)
-        await controller.core.links["n1"].refresh()
+        await controller.nodes.links["n1"].refresh()
         assert gpu(controller, 3).state == "unhealthy"
         gpus.vanish(3)
-        await controller.core.links["n1"].refresh()
-        controller.gate.resume("n1", 3)
+        await controller.nodes.links["n1"].refresh()
+        controller.exclusions.resume("n1", 3)
         assert len(node(controller).gpus) == 3
 
 
@@ -272,11 +272,11 @@ async def test_a_gpu_is_kept_out_although_the_disk_is_full_and_it_is_written_lat
 
     async with desk.running() as controller:
         with monkeypatch.context() as patch:
-            patch.setattr(controller.gate._store, "save", full)
+            patch.setattr(controller.records._store, "save", full)
             desk.fleet.nodes["n1"].gpus.show(0, ECC)
             await until(lambda: gpu(controller).state == "unhealthy")
             assert node(controller).state == "online"
-        controller.gate.flush()
+        controller.records.flush()
         desk.fleet.nodes["n1"].gpus.show(0, {})
     async with desk.running() as controller:
         assert gpu(controller).state == "unhealthy"

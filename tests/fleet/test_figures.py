@@ -30,8 +30,6 @@ def quick(monkeypatch):
 async def running(desk):
     """A controller whose links have its clock, which a test may set."""
     async with desk.running() as controller:
-        for link in controller.core.links.values():
-            link.cache._clock = desk.clock
         yield controller
 
 
@@ -42,7 +40,7 @@ def free_port() -> int:
 
 async def sampled(controller, node="n1"):
     """Wait for a sample that is taken from now on."""
-    link, now = controller.core.links[node], controller.core.clock.now()
+    link, now = controller.nodes.links[node], controller.clock.now()
     await until(lambda: link.observation.sampled_at > now)
 
 
@@ -57,7 +55,7 @@ async def known(controller, target, metric="utilization_pct", span=60, points=1)
 async def test_what_a_gpu_does_is_in_its_history_at_once(desk):
     async with running(desk) as controller:
         await desk.submit("sleep 600", "n1::1")
-        await until(lambda: controller.core.links["n1"].observation.sample.gpus[1].utilization_pct)
+        await until(lambda: controller.nodes.links["n1"].observation.sample.gpus[1].utilization_pct)
         assert (await known(controller, "n1::1"))[-1] > 0
         assert set(await known(controller, "n1::0", "utilization_pct_max")) == {0.0}
         found = await controller.samples.history([], 60, 3)
@@ -76,7 +74,7 @@ async def test_all_of_it_is_on_disk_when_the_controller_has_left(desk):
 async def test_a_restart_leaves_no_gap_but_its_own(desk):
     async with running(desk) as controller:
         await sampled(controller)
-        before = controller.core.clock.now()
+        before = controller.clock.now()
     async with running(desk) as controller:
         found = await controller.samples.history(["n1::0"], 60, 60)
         times = [found.at - back * found.step for back in range(59, -1, -1)]
@@ -103,7 +101,7 @@ async def test_a_node_that_does_not_answer_leaves_a_gap(desk):
     async with running(desk) as controller:
         await sampled(controller)
         desk.fleet.nodes["n1"].cut()
-        await until(lambda: not controller.core.links["n1"].online)
+        await until(lambda: not controller.nodes.links["n1"].online)
         desk.clock.ahead += 120
         assert await known(controller, "n1::0", span=60) == []
 
@@ -115,9 +113,11 @@ async def test_a_disk_that_takes_nothing_is_told_of_and_harms_nothing(desk):
         desk.clock.ahead += 60
         controller.samples.tick()
         await until(lambda: controller.samples.trouble)
-        assert any("the numbers of the GPUs cannot be kept" in warning for warning in controller.describe().warnings)
+        assert any(
+            "the numbers of the GPUs cannot be kept" in warning for warning in controller.status.describe().warnings
+        )
         await sampled(controller)
-        assert (await controller.actions.wait(await desk.submit("true"), 20)).state == "completed"
+        assert (await controller.commands.wait(await desk.submit("true"), 20)).state == "completed"
         (desk.state / "samples.sqlite").rmdir()
         await sampled(controller)
         desk.clock.ahead += 60
@@ -145,7 +145,7 @@ async def test_what_is_not_there_is_refused_in_words(desk, targets, points, erro
 
 
 async def usage(controller, by="owner"):
-    now = controller.core.clock.now()
+    now = controller.clock.now()
     return await controller.usage.view([now - HOUR, now], by)
 
 
@@ -155,7 +155,7 @@ async def test_live_and_ended_tasks_are_counted_each_once(desk):
         await desk.submit("sleep 600", "n1::1,2")
         desk.clock.ahead += 1800
         found = await usage(controller)
-        assert [(row.name, row.tasks) for row in found.rows] == [(controller.core.owner, 2)]
+        assert [(row.name, row.tasks) for row in found.rows] == [(controller.tasks.owner, 2)]
         assert found.total.gpu_hours == pytest.approx(1.0, abs=0.02)
         assert found.total.share == pytest.approx(found.total.gpu_hours / 5, abs=0.001)
         assert over in [row.name for row in (await usage(controller, "batch")).rows]
@@ -165,56 +165,56 @@ async def test_live_and_ended_tasks_are_counted_each_once(desk):
 async def test_a_task_that_had_ended_and_lives_again_counts_once(desk):
     async with running(desk) as controller:
         task = await desk.submit("sleep 600", "n1::0")
-        now = controller.core.clock.now()
-        controller.core.history.accounts.keep(Spent(task, "me", "n1", task, 1, now - 60, now, 0, 0))
+        now = controller.clock.now()
+        controller.tasks.history.accounts.keep(Spent(task, "me", "n1", task, 1, now - 60, now, 0, 0))
         assert (await usage(controller)).total.tasks == 1
 
 
 async def test_a_task_that_is_removed_still_counts(desk):
     async with running(desk) as controller:
         task = await desk.ended("true", "n1::0")
-        await controller.actions.remove(task, force=False)
+        await controller.removal.remove(task, force=False)
         assert (await usage(controller)).total.tasks == 1
 
 
 async def test_a_task_that_is_paused_or_whose_node_is_silent_holds_its_gpus(desk):
     async with running(desk) as controller:
-        await controller.actions.pause(await desk.submit("sleep 600", "n1::0"))
+        await controller.commands.pause(await desk.submit("sleep 600", "n1::0"))
         await desk.submit("sleep 600", "n1::1")
         desk.fleet.nodes["n1"].cut()
-        await until(lambda: not controller.core.links["n1"].online)
+        await until(lambda: not controller.nodes.links["n1"].online)
         desk.clock.ahead += 1800
-        controller.core.lose_silent()
-        assert {task.state for task in controller.core.tasks.values()} == {"lost"}
+        controller.reconciler.lose_silent()
+        assert {task.state for task in controller.tasks.live.values()} == {"lost"}
         assert (await usage(controller)).total.gpu_hours == pytest.approx(1.0, abs=0.02)
 
 
 async def test_how_busy_the_gpus_of_a_task_are_is_known_while_it_runs_after_a_restart_and_when_it_has_ended(desk):
     async with running(desk) as controller:
         task = await desk.submit("sleep 600", "n1::1")
-        await until(lambda: controller.core.loads.get(task, Load()).busy)
+        await until(lambda: controller.tasks.loads.get(task, Load()).busy)
         assert (await usage(controller)).total.utilization_pct > 0
     async with running(desk) as controller:
-        before = controller.core.loads[task]
+        before = controller.tasks.loads[task]
         assert before.seen > 0
-        await until(lambda: controller.core.loads[task].seen > before.seen)
-        await controller.actions.stop(task, "kill")
-        assert task not in controller.core.loads
+        await until(lambda: controller.tasks.loads[task].seen > before.seen)
+        await controller.stops.stop(task, "kill")
+        assert task not in controller.tasks.loads
         assert (await usage(controller)).total.utilization_pct > 0
 
 
 async def test_time_in_which_a_stranger_uses_a_gpu_says_nothing_of_its_task(desk):
     async with running(desk) as controller:
         task = await desk.submit("sleep 600", "n1::1")
-        await until(lambda: controller.core.loads.get(task, Load()).seen)
+        await until(lambda: controller.tasks.loads.get(task, Load()).seen)
         stranger = await asyncio.create_subprocess_exec("sleep", "600")
         try:
             desk.fleet.nodes["n1"].gpus.use(1, stranger.pid, "python", 1000)
-            await until(lambda: controller.core.intruders.get(task))
-            before = controller.core.loads[task]
+            await until(lambda: controller.tasks.intruders.get(task))
+            before = controller.tasks.loads[task]
             for _ in range(3):
                 await sampled(controller)
-            assert controller.core.loads[task] == before
+            assert controller.tasks.loads[task] == before
         finally:
             stranger.kill()
             await stranger.wait()
@@ -255,7 +255,7 @@ async def test_on_its_port_there_are_the_metrics_and_nothing_else(desk):
         assert found["agentless_node_up['n1']"] == 1
         assert found["agentless_tasks['running']"] == 1
         assert found["agentless_tasks_ended_total['completed']"] == 1
-        assert found[f"agentless_gpu_seconds_total['{controller.core.owner}']"] >= 10
+        assert found[f"agentless_gpu_seconds_total['{controller.tasks.owner}']"] >= 10
         assert (await scrape(port, "/v1/tasks"))[0] == 404
         assert (await scrape(port, "/metrics", "POST"))[0] == 405
     with pytest.raises(OSError, match="Connect call failed"):
@@ -267,11 +267,11 @@ async def test_a_port_in_use_is_warned_of_and_had_once_it_is_free(desk):
         port = taken.getsockname()[1]
         desk.inventory.write_text(desk.inventory.read_text() + f"metrics: {port}\n")
         async with running(desk) as controller:
-            (warning,) = controller.describe().warnings
+            (warning,) = controller.status.describe().warnings
             assert warning.startswith(f"metrics are not served on 127.0.0.1:{port}: Address already in use")
             taken.close()
             controller.port.tick()
-            assert controller.describe().warnings == ()
+            assert controller.status.describe().warnings == ()
             assert (await scrape(port))[0] == 200
 
 
@@ -281,13 +281,13 @@ async def test_the_port_follows_the_inventory(desk):
     desk.inventory.write_text(text + f"metrics: {one}\n")
     async with running(desk) as controller:
         desk.inventory.write_text(text + f"metrics: 127.0.0.1:{other}  # another\n")
-        await controller.use_inventory(None, reading=True)
+        await controller.inventory.use(None, reading=True)
         assert (await scrape(other))[0] == 200
         with pytest.raises(OSError, match="Connect call failed"):
             await scrape(one)
         assert controller.port._wanted == Address("127.0.0.1", other)
         desk.inventory.write_text(text)
-        await controller.use_inventory(None, reading=True)
+        await controller.inventory.use(None, reading=True)
         with pytest.raises(OSError, match="Connect call failed"):
             await scrape(other)
 
@@ -297,6 +297,6 @@ async def test_who_is_scraped_is_wanted_and_does_not_leave(desk):
     desk.inventory.write_text(desk.inventory.read_text() + f"metrics: {port}\n")
     async with running(desk) as controller:
         controller.traffic.last = 0.0
-        assert controller._is_idle()
+        assert controller.lifetime.is_idle()
         await scrape(port)
-        assert not controller._is_idle()
+        assert not controller.lifetime.is_idle()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.submit.request import Submit
 from agentless.errors import Refused
 from agentless.formats.frames import POSITION
 from agentless.model.scheduling.needs import parse_target
@@ -18,7 +18,7 @@ from tests.fleet.client import until
 async def first_go(controller, task, **query):
     """What came up to the first position with output before it, and that position."""
     got = {1: b"", 2: b""}
-    async for kind, data in controller.actions.logs(task, LogQuery(follow=True, resumable=True, **query)):
+    async for kind, data in controller.logs.read(task, LogQuery(follow=True, resumable=True, **query)):
         if kind != POSITION:
             got[kind] += data
         elif data and any(got.values()):
@@ -30,7 +30,7 @@ async def next_go(controller, task, position, **query):
     """All that comes from there on."""
     got = {1: b"", 2: b"", 3: b""}
     wanted = LogQuery(follow=True, resumable=True, position=position, **query)
-    async for kind, data in controller.actions.logs(task, wanted):
+    async for kind, data in controller.logs.read(task, wanted):
         if kind != POSITION:
             got[kind] += data
     return got
@@ -59,7 +59,7 @@ async def test_the_last_lines_of_a_log_go_on_behind_them(desk, tmp_path):
     script = f"echo first; echo last; until [ -e {go} ]; do sleep 0.02; done; echo more"
     async with desk.running() as controller:
         task = await desk.submit(script)
-        await until(lambda: controller.core.tasks[task].container)
+        await until(lambda: controller.tasks.live[task].container)
         while (await desk.log(task))[1] != b"first\nlast\n":
             pass
         got, position = await first_go(controller, task, tail=1)
@@ -73,9 +73,9 @@ async def test_it_goes_on_with_the_try_that_it_was_at(desk):
         ("sh", "-c", "echo $AGENTLESS_TASK_ID; exit 1"), needs=parse_target("n1"), terms=Terms(retries=1, backoff=0.0)
     )
     async with desk.running() as controller:
-        (start,) = await controller.intake.submit(Submit((spec,), {}))
+        (start,) = await controller.submission.submit(Submit((spec,), {}))
         first, second = start.task.id.removesuffix("-2"), start.task.id.removesuffix("-2") + "-2"
-        await until(lambda: controller.core.knows(second) and isinstance(controller.core.task(second).status, Ended))
+        await until(lambda: controller.tasks.knows(second) and isinstance(controller.lookup.task(second).status, Ended))
         got, position = await first_go(controller, f"{first}-1")
         assert (got[1], position.task) == (f"{first}\n".encode(), first)
         assert (await next_go(controller, first, position))[1] == f"{second}\n".encode()

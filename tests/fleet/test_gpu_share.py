@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.submit.request import Submit
 from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.terms import Terms
@@ -19,7 +19,7 @@ GIB = 1 << 30
 async def submit(controller, share=1, floor=1, gpu=0, **terms):
     needs = Needs(gpus=1, gpu_memory=floor * GIB, nodes=("n1",), indices=(gpu,), gpu_share=share)
     spec = TaskSpec(("sleep", "600"), needs=needs, terms=Terms(**terms))
-    (start,) = await controller.intake.submit(Submit((spec,), {}))
+    (start,) = await controller.submission.submit(Submit((spec,), {}))
     return start
 
 
@@ -39,7 +39,7 @@ def other(desk, tmp_path):
 
 def deafen(controller, monkeypatch):
     """From now on it hears nothing of what the others do on n1."""
-    link = controller.core.links["n1"]
+    link = controller.nodes.links["n1"]
     for name in ("_on_change", "_on_sighting", "_remember"):
         monkeypatch.setattr(link.cache, name, lambda *_: None)
 
@@ -49,8 +49,8 @@ async def test_those_who_are_willing_run_on_one_gpu_and_the_next_waits_for_a_sha
         first, second, third = [(await submit(controller, 2)).task for _ in range(3)]
         assert sorted(on_gpu(desk)) == sorted([first.id, second.id])
         assert (third.state, "2 of 2 shares held by task" in third.reason) == ("pending", True)
-        await controller.actions.stop(first.id, "kill")
-        await until(lambda: controller.core.find(third.id).state == "running")
+        await controller.stops.stop(first.id, "kill")
+        await until(lambda: controller.lookup.find(third.id).state == "running")
         assert sorted(on_gpu(desk)) == sorted([second.id, third.id])
 
 
@@ -58,17 +58,17 @@ async def test_who_does_not_share_waits_until_all_of_them_are_gone(desk):
     async with desk.running() as controller:
         first, second = [(await submit(controller, 2)).task.id for _ in range(2)]
         alone = (await submit(controller)).task.id
-        await controller.actions.stop(first, "kill")
+        await controller.stops.stop(first, "kill")
         await until(lambda: on_gpu(desk) == [second])
-        assert controller.core.find(alone).state == "pending"
-        await controller.actions.stop(second, "kill")
+        assert controller.lookup.find(alone).state == "pending"
+        await controller.stops.stop(second, "kill")
         await until(lambda: on_gpu(desk) == [alone])
 
 
 async def test_a_share_is_had_beside_the_task_of_another_controller(desk, other):
     async with desk.running() as mine, other.running() as theirs:
         first = (await submit(mine, 2)).task.id
-        await theirs.core.links["n1"].refresh()
+        await theirs.nodes.links["n1"].refresh()
         second = (await submit(theirs, 2)).task.id
         assert sorted(on_gpu(desk)) == sorted([first, second])
         assert (await submit(theirs, wait_for=0.0)).exit_code == 3
@@ -99,7 +99,7 @@ async def test_the_node_lets_nobody_share_with_one_who_does_not(desk, other, mon
 async def test_the_node_gives_out_no_more_memory_than_the_gpu_has(desk, other, monkeypatch):
     async with desk.running() as mine, other.running() as theirs:
         deafen(theirs, monkeypatch)
-        total = mine.core.cluster().nodes["n1"].gpus[0].reading.memory_total_mib >> 10
+        total = mine.nodes.cluster().nodes["n1"].gpus[0].reading.memory_total_mib >> 10
         first = (await submit(mine, 3, total - 2)).task.id
         refused = await submit(theirs, 3, 3, wait_for=0.0)
         assert (refused.exit_code, on_gpu(desk)) == (3, [first])
@@ -110,7 +110,7 @@ async def test_shares_are_remembered_over_a_restart_of_the_controller(desk):
     async with desk.running() as controller:
         first = (await submit(controller, 3)).task.id
     async with desk.running() as controller:
-        gpu = controller.core.cluster().nodes["n1"].gpus[0]
+        gpu = controller.nodes.cluster().nodes["n1"].gpus[0]
         assert (gpu.shares, [holder.task for holder in gpu.holders]) == (3, [first])
         second = (await submit(controller, 3)).task.id
         assert sorted(on_gpu(desk)) == sorted([first, second])

@@ -207,24 +207,24 @@ def test_a_container_with_endless_labels_is_shown_holds_its_gpu_and_can_be_kille
 async def test_one_observation_is_one_survey_whatever_is_in_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each GPU that vanishes, or is found to be ill, is an event: to survey the node for each took minutes."""
     async with desk.running() as controller:
-        link = controller.core.links["n1"]
+        link = controller.nodes.links["n1"]
         surveys = []
         real = registry.survey
         monkeypatch.setattr(registry, "survey", lambda nodes, *rest: surveys.append([*nodes]) or real(nodes, *rest))
         ill = tuple(replace(gpu, needs_reset=True) for gpu in link.observation.sample.gpus)
         link.cache.observe(replace(link.observation, sample=replace(link.observation.sample, gpus=ill)))
         assert surveys == [["n1"]]
-        told = [event for _, event in controller.core.history.events(0, -1) if b'"event":"unhealthy"' in event]
+        told = [event for _, event in controller.tasks.history.events(0, -1) if b'"event":"unhealthy"' in event]
         assert len(told) == len(ill) == 4
 
 
 async def test_a_node_that_says_something_else_at_every_sample_does_not_fill_the_history(desk: Desk) -> None:
     async with desk.running() as controller:
-        link = controller.core.links["n1"]
+        link = controller.nodes.links["n1"]
         seen = link.observation
         for number in range(1000):
             sample = replace(seen.sample, processes=None, error=f"nvidia-smi ended with exit code {number}")
             link.cache.observe(replace(seen, sample=sample))
-        events = controller.core.history.events(0, -1)
+        events = controller.tasks.history.events(0, -1)
         assert sum(b'"state":"degraded"' in event for _, event in events) < 100
-        assert controller.core.cluster().nodes["n1"].reason.endswith("exit code 999")
+        assert controller.nodes.cluster().nodes["n1"].reason.endswith("exit code 999")

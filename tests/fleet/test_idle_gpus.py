@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from agentless.controller.nodes.link import sampler
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.submit.request import Submit
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.usage.idle import IdlePolicy
@@ -22,11 +22,9 @@ def quick(monkeypatch):
 
 async def start(desk, controller, command=("sleep", "600"), target="n1::0,1", *, idle=True):
     """A task on two GPUs of n1, all of whose GPUs are idle from then on."""
-    for link in controller.core.links.values():
-        link.cache._clock = desk.clock
     spec = TaskSpec(command, needs=parse_target(target))
-    (started,) = await controller.intake.submit(Submit((spec,), {}))
-    await until(lambda: controller.core.find(started.task.id).state == "running")
+    (started,) = await controller.submission.submit(Submit((spec,), {}))
+    await until(lambda: controller.lookup.find(started.task.id).state == "running")
     if idle:
         await rest(desk, controller)
     return started.task.id
@@ -34,23 +32,23 @@ async def start(desk, controller, command=("sleep", "600"), target="n1::0,1", *,
 
 async def rest(desk, controller):
     desk.fleet.nodes["n1"].gpus.busy(())
-    await until(lambda: all(gpu.utilization_pct == 0 for gpu in controller.core.links["n1"].observation.sample.gpus))
+    await until(lambda: all(gpu.utilization_pct == 0 for gpu in controller.nodes.links["n1"].observation.sample.gpus))
     controller.idle.tick()
 
 
 async def pass_time(desk, controller, seconds):
     """So much later, in steps within which there is always a sample."""
-    link = controller.core.links["n1"]
+    link = controller.nodes.links["n1"]
     for _ in range(int(seconds // 10)):
         desk.clock.ahead += 10
-        now = controller.core.clock.now()
+        now = controller.clock.now()
         await until(lambda now=now: link.observation.sampled_at >= now)
         controller.idle.tick()
 
 
 def events(controller, task):
     """What was told of idleness, with its cause."""
-    told = [orjson.loads(event) for _, event in controller.core.history.events(0, -1, task)]
+    told = [orjson.loads(event) for _, event in controller.tasks.history.events(0, -1, task)]
     return [
         (event["event"], event["cause"]) for event in told if event["event"] in ("idle", "busy-again", "stop-asked")
     ]
@@ -65,13 +63,13 @@ async def test_idle_gpus_are_reported_in_ps_gpus_and_events_and_nothing_is_stopp
         await pass_time(desk, controller, 100)
         ((event, cause),) = events(controller, task)
         assert (event, cause.startswith("idle for 1m")) == ("idle", True)
-        view = controller.core.view(controller.core.find(task))
+        view = controller.views.view(controller.lookup.find(task))
         assert (view.reason.startswith("idle for 2m"), view.idle_since is not None) == (True, True)
-        found = controller.core.cluster(["n1"]).nodes["n1"].gpus[0]
-        since = controller.core.idle[task].since[found.reading.uuid]
-        assert ", idle for 2m" in gpu_view("n1", found, idle_since=since, now=controller.core.clock.now()).reason
+        found = controller.nodes.cluster(["n1"]).nodes["n1"].gpus[0]
+        since = controller.tasks.idle[task].since[found.reading.uuid]
+        assert ", idle for 2m" in gpu_view("n1", found, idle_since=since, now=controller.clock.now()).reason
         await pass_time(desk, controller, 200)
-        assert controller.core.find(task).state == "running"
+        assert controller.lookup.find(task).state == "running"
 
 
 async def test_a_gpu_that_works_again_is_reported_too(desk):
@@ -81,10 +79,10 @@ async def test_a_gpu_that_works_again_is_reported_too(desk):
         await pass_time(desk, controller, 80)
         gpus = desk.fleet.nodes["n1"].gpus
         gpus.busy(gpus.uuids[:2])
-        await until(lambda: controller.core.links["n1"].observation.sample.gpus[0].utilization_pct)
+        await until(lambda: controller.nodes.links["n1"].observation.sample.gpus[0].utilization_pct)
         controller.idle.tick()
         assert [event for event, _ in events(controller, task)] == ["idle", "busy-again"]
-        assert controller.core.view(controller.core.find(task)).reason is None
+        assert controller.views.view(controller.lookup.find(task)).reason is None
 
 
 async def test_by_policy_a_task_is_warned_and_then_stopped_gently(desk):
@@ -94,11 +92,11 @@ async def test_by_policy_a_task_is_warned_and_then_stopped_gently(desk):
             desk, controller, ("sh", "-c", "trap 'echo saved; exit 0' TERM; while :; do sleep 0.1; done")
         )
         await pass_time(desk, controller, 90)
-        assert controller.core.find(task).stop is None
+        assert controller.lookup.find(task).stop is None
         await pass_time(desk, controller, 60)
-        for stop in controller.actions.resume_stops():
+        for stop in controller.stops.resume():
             await stop
-        over = await controller.actions.wait(task, 20)
+        over = await controller.commands.wait(task, 20)
         assert (over.state, over.status.exit_code) == ("stopped", 0)
         assert over.status.reason.startswith("its GPUs were idle for 2m")
         warning, asked = events(controller, task)
@@ -113,9 +111,9 @@ async def test_a_busy_or_paused_task_is_not_idle(desk):
         await pass_time(desk, controller, 200)
         assert events(controller, busy) == []
         await rest(desk, controller)
-        await controller.actions.pause(busy)
+        await controller.commands.pause(busy)
         await pass_time(desk, controller, 200)
-        await controller.actions.resume(busy)
+        await controller.commands.resume(busy)
         controller.idle.tick()
         await rest(desk, controller)
         await pass_time(desk, controller, 40)
@@ -129,8 +127,6 @@ async def test_the_time_begins_anew_with_a_new_controller(desk):
         await pass_time(desk, controller, 50)
     async with desk.running() as controller:
         controller.idle.policy = IdlePolicy(report=60)
-        for link in controller.core.links.values():
-            link.cache._clock = desk.clock
         desk.clock.ahead = 60.0
         await pass_time(desk, controller, 50)
         assert events(controller, task) == []

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentless.controller.tasks.retention import Keeper
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.submit.request import Submit
+from agentless.controller.tasks.retention import Retention
 from agentless.engines.docker.engine import LogQuery
 from agentless.errors import Refused, StateError, Unreachable
 from agentless.model.files.task_files import Output
@@ -57,12 +57,12 @@ async def test_a_log_is_fetched_when_its_task_ended_while_no_controller_ran(desk
 
 async def test_a_log_that_a_controller_before_this_one_had_no_time_for_is_fetched(desk):
     async with desk.running() as controller:
-        controller.keeper._begin = lambda _: None
+        controller.retention._begin = lambda _: None
         task = await desk.submit(BINARY)
-        await controller.actions.wait(task, 20)
+        await controller.commands.wait(task, 20)
         assert desk.kept(task) is None
     async with desk.running() as controller:
-        controller.keeper.tick()
+        controller.retention.tick()
         await until(lambda: desk.kept(task))
         assert await desk.log(task) == BOTH
 
@@ -72,11 +72,11 @@ async def test_a_kept_log_is_read_without_its_node(desk):
     async with desk.running() as controller:
         task = await desk.ended(BINARY)
         desk.fleet.nodes["n1"].cut()
-        await until(lambda: not controller.core.links["n1"].online)
+        await until(lambda: not controller.nodes.links["n1"].online)
         assert await desk.log(task) == BOTH
         desk.write(without="n1")
-        await controller.use_inventory(None, reading=True)
-        assert list(controller.core.links) == ["n2"]
+        await controller.inventory.use(None, reading=True)
+        assert list(controller.nodes.links) == ["n2"]
         assert await desk.log(task) == BOTH
         with pytest.raises(Refused, match="has no times, and n1 does not answer: read it without --since"):
             await desk.log(task, timestamps=True)
@@ -87,12 +87,12 @@ async def test_a_log_on_a_node_that_comes_back_is_fetched_then(desk, tmp_path):
     async with desk.running() as controller:
         task = await desk.submit(f"until [ -e {go} ]; do sleep 0.02; done; {BINARY}")
         desk.fleet.nodes["n1"].cut()
-        await until(lambda: not controller.core.links["n1"].online)
+        await until(lambda: not controller.nodes.links["n1"].online)
         go.touch()
         with pytest.raises(Unreachable):
             await desk.log(task)
         await desk.fleet.nodes["n1"].restore()
-        await controller.core.links["n1"].ready()
+        await controller.nodes.links["n1"].ready()
         await until(lambda: desk.kept(task))
         assert await desk.log(task) == BOTH
 
@@ -101,13 +101,13 @@ async def test_an_ended_container_goes_after_its_time_and_not_before(desk):
     async with desk.running() as controller:
         task = await desk.ended(BINARY)
         desk.clock.ahead = DAY - 60
-        controller.keeper.tick()
-        assert not controller.keeper.busy
+        controller.retention.tick()
+        assert not controller.retention.busy
         desk.clock.ahead = DAY + 60
-        controller.keeper.tick()
+        controller.retention.tick()
         await desk.empty()
         assert await desk.log(task) == BOTH
-        assert controller.core.find(task).state == "completed"
+        assert controller.lookup.find(task).state == "completed"
 
 
 async def test_the_time_is_the_inventorys(desk):
@@ -115,7 +115,7 @@ async def test_the_time_is_the_inventorys(desk):
     async with desk.running() as controller:
         await desk.ended(BINARY)
         desk.clock.ahead = 3660
-        controller.keeper.tick()
+        controller.retention.tick()
         await desk.empty()
 
 
@@ -124,49 +124,49 @@ async def test_a_container_whose_log_cannot_be_kept_stays_until_it_can(desk):
         logs = desk.state / "logs"
         logs.rename(desk.state / "away")
         task = await desk.submit(BINARY)
-        await controller.actions.wait(task, 20)
-        await until(lambda: controller.describe().warnings)
-        (warning,) = controller.describe().warnings
+        await controller.commands.wait(task, 20)
+        await until(lambda: controller.status.describe().warnings)
+        (warning,) = controller.status.describe().warnings
         assert "No such file or directory; the container stays on n1, and it is tried again" in warning
-        controller.keeper.tick()
-        assert controller.describe().warnings == (warning,)
+        controller.retention.tick()
+        assert controller.status.describe().warnings == (warning,)
         desk.clock.ahead = 2 * DAY
-        controller.keeper.tick()
-        await until(lambda: not controller.keeper.busy)
+        controller.retention.tick()
+        await until(lambda: not controller.retention.busy)
         assert len(desk.fleet.nodes["n1"].engine.containers) == 1
         (desk.state / "away").rename(logs)
         desk.clock.ahead += 61
-        controller.keeper.tick()
+        controller.retention.tick()
         await desk.empty()
         assert await desk.log(task) == BOTH
-        controller.keeper.tick()
-        assert controller.describe().warnings == ()
+        controller.retention.tick()
+        assert controller.status.describe().warnings == ()
 
 
 async def test_a_log_that_cannot_be_kept_is_tried_again_after_a_minute_and_not_at_once(desk):
     async with desk.running() as controller:
         tries = []
-        keeping = desk.controller.keeper._logs.writer
-        desk.controller.keeper._logs.writer = lambda task, cap: (tries.append(task), keeping(task, cap))[1]
+        keeping = desk.controller.retention._logs.writer
+        desk.controller.retention._logs.writer = lambda task, cap: (tries.append(task), keeping(task, cap))[1]
         (desk.state / "logs").rename(desk.state / "away")
-        await controller.actions.wait(await desk.submit(BINARY), 20)
-        await until(lambda: tries and not controller.keeper.busy)
+        await controller.commands.wait(await desk.submit(BINARY), 20)
+        await until(lambda: tries and not controller.retention.busy)
         for ahead, expected in ((0, 1), (59, 1), (61, 2), (119, 2), (122, 3)):
             desk.clock.ahead = ahead
-            controller.keeper.tick()
-            await until(lambda: not controller.keeper.busy)
+            controller.retention.tick()
+            await until(lambda: not controller.retention.busy)
             assert len(tries) == expected
 
 
 async def test_a_warning_goes_with_its_reason(desk):
     async with desk.running() as controller:
         (desk.state / "logs").rename(desk.state / "away")
-        await controller.actions.wait(await desk.submit(BINARY), 20)
-        await until(lambda: controller.describe().warnings)
+        await controller.commands.wait(await desk.submit(BINARY), 20)
+        await until(lambda: controller.status.describe().warnings)
         await remove_by_hand(desk)
         desk.clock.ahead = 61
-        controller.keeper.tick()
-        assert controller.describe().warnings == ()
+        controller.retention.tick()
+        assert controller.status.describe().warnings == ()
 
 
 async def test_outputs_that_cannot_be_kept_are_said_until_they_can_although_logs_are_kept(desk, tmp_path, monkeypatch):
@@ -175,15 +175,15 @@ async def test_outputs_that_cannot_be_kept_are_said_until_they_can_although_logs
             patch.setattr(controller.outputs, "bring", full)
             outputs = (Output("/out", f"{tmp_path}/out/"),)
             spec = TaskSpec(("sh", "-c", BINARY), needs=parse_target("n1"), outputs=outputs)
-            await controller.intake.submit(Submit((spec,), {}))
-            await until(lambda: controller.describe().warnings)
+            await controller.submission.submit(Submit((spec,), {}))
+            await until(lambda: controller.status.describe().warnings)
             await desk.ended(BINARY)
-            controller.keeper.tick()
-            (warning,) = controller.describe().warnings
+            controller.retention.tick()
+            (warning,) = controller.status.describe().warnings
         assert warning.startswith("the disk is full")
         desk.clock.ahead = 61
-        controller.keeper.tick()
-        await until(lambda: not controller.describe().warnings)
+        controller.retention.tick()
+        await until(lambda: not controller.status.describe().warnings)
 
 
 async def test_what_another_controller_started_is_left_alone(desk, tmp_path):
@@ -191,10 +191,10 @@ async def test_what_another_controller_started_is_left_alone(desk, tmp_path):
     other = Desk(tmp_path / "other", desk.fleet)
     async with desk.running() as controller, other.running():
         task = await other.ended(BINARY)
-        await until(lambda: [container.over for container in controller.core.links["n1"].containers] == [True])
+        await until(lambda: [container.over for container in controller.nodes.links["n1"].containers] == [True])
         desk.clock.ahead = 2 * DAY
-        controller.keeper.tick()
-        assert not controller.keeper.busy
+        controller.retention.tick()
+        assert not controller.retention.busy
         assert desk.kept(task) is None
         assert await desk.log(task) == BOTH
 
@@ -207,13 +207,13 @@ async def test_a_task_that_is_started_again_has_its_whole_log_afterwards(desk, t
         go.touch()
         (container,) = desk.fleet.nodes["n1"].engine.containers.values()
         desk.fleet.nodes["n1"].engine.start(container)
-        await until(lambda: task in controller.core.tasks)
+        await until(lambda: task in controller.tasks.live)
         await until(lambda: not desk.kept(task))
         end.touch()
         await until(lambda: desk.kept(task))
         assert await desk.log(task) == {1: b"run\nrun\n", 2: b"", 3: b""}
         desk.clock.ahead = DAY + 60
-        controller.keeper.tick()
+        controller.retention.tick()
         await desk.empty()
 
 
@@ -223,9 +223,9 @@ async def test_a_task_that_was_recovered_has_its_log_kept(desk, tmp_path):
         task = await desk.ended(BINARY)
     again = Desk(tmp_path / "again", desk.fleet)
     async with again.running() as controller:
-        controller.keeper.tick()
-        assert not controller.keeper.busy
-        controller.core.adopt(controller.core.unremembered()[task][0], "agentless recover")
+        controller.retention.tick()
+        assert not controller.retention.busy
+        controller.ledger.adopt(controller.lookup.unremembered()[task][0], "agentless recover")
         await until(lambda: again.kept(task))
         assert await again.log(task) == BOTH
 
@@ -239,7 +239,7 @@ async def test_of_a_long_log_the_two_ends_are_kept_and_what_is_missing_is_counte
         task = await desk.ended(script)
         assert desk.kept(task) == "cut"
         await remove_by_hand(desk)
-        kept = [frame async for frame in desk.controller.actions.logs(task, LogQuery())]
+        kept = [frame async for frame in desk.controller.logs.read(task, LogQuery())]
     at = next(n for n, (stream, _) in enumerate(kept) if stream == 3)
     head, note, tail = kept[:at], kept[at][1].decode(), kept[at + 1 :]
     parts = [{fd: b"".join(d for s, d in part if s == fd) for fd in (1, 2)} for part in (head, tail)]
@@ -273,53 +273,53 @@ async def test_a_log_that_was_given_up_is_told(desk):
 async def test_a_removed_task_leaves_no_log(desk):
     async with desk.running() as controller:
         task = await desk.ended(BINARY)
-        await controller.actions.remove(task)
+        await controller.removal.remove(task)
         assert list((desk.state / "logs").iterdir()) == []
 
 
 async def test_a_removed_task_is_not_shown_again_by_an_answer_that_was_on_its_way(desk):
     async with desk.running() as controller:
         task = await desk.ended("true")
-        link = controller.core.links["n1"]
+        link = controller.nodes.links["n1"]
         answer = link.observation
-        await controller.actions.remove(task)
+        await controller.removal.remove(task)
         await desk.empty()
         link.cache.observation = answer
-        assert controller.core.others() == {}
+        assert controller.lookup.others() == {}
 
 
 @pytest.fixture
 def hold(monkeypatch):
     """Fetching stops before its end: `begun` says that it has come so far, `go` lets it go on."""
     hold = SimpleNamespace(begun=asyncio.Event(), go=asyncio.Event())
-    real = Keeper._copy
+    real = Retention._copy
 
     async def copy(*words):
         await real(*words)
         hold.begun.set()
         await hold.go.wait()
 
-    monkeypatch.setattr(Keeper, "_copy", copy)
+    monkeypatch.setattr(Retention, "_copy", copy)
     return hold
 
 
 async def test_a_controller_does_not_leave_while_it_fetches(desk, hold):
     async with desk.running() as controller:
-        await controller.actions.wait(await desk.submit(BINARY), 20)
+        await controller.commands.wait(await desk.submit(BINARY), 20)
         await asyncio.wait_for(hold.begun.wait(), 20)
         controller.traffic.last = 0
-        assert not controller._is_idle()
+        assert not controller.lifetime.is_idle()
         hold.go.set()
-        await until(controller._is_idle)
+        await until(controller.lifetime.is_idle)
 
 
 async def test_a_task_that_is_removed_while_its_log_is_fetched_leaves_none(desk, hold):
     async with desk.running() as controller:
         task = await desk.submit(BINARY)
         await asyncio.wait_for(hold.begun.wait(), 20)
-        await controller.actions.remove(task)
+        await controller.removal.remove(task)
         hold.go.set()
-        await until(lambda: not controller.keeper.busy)
+        await until(lambda: not controller.retention.busy)
         assert list((desk.state / "logs").iterdir()) == []
 
 
@@ -330,14 +330,14 @@ async def test_a_log_that_does_not_come_as_it_was_counted_is_not_kept(desk, tmp_
     desk.write("{log: 1000B}")
     async with desk.running() as controller:
         task = await desk.submit("seq 1000")
-        await controller.actions.wait(task, 20)
-        await until(lambda: controller.keeper._not_before and not controller.keeper.busy)
+        await controller.commands.wait(task, 20)
+        await until(lambda: controller.retention._not_before and not controller.retention.busy)
         assert desk.kept(task) is None
 
 
 async def test_one_log_is_fetched_at_a_time_from_a_node(desk, monkeypatch):
     under_way, most = set(), []
-    real = Keeper._fetch
+    real = Retention._fetch
 
     async def fetch(keeper, link, task):
         under_way.add((link.node.name, task.id))
@@ -345,7 +345,7 @@ async def test_one_log_is_fetched_at_a_time_from_a_node(desk, monkeypatch):
         await real(keeper, link, task)
         under_way.discard((link.node.name, task.id))
 
-    monkeypatch.setattr(Keeper, "_fetch", fetch)
+    monkeypatch.setattr(Retention, "_fetch", fetch)
     async with desk.running():
         await asyncio.gather(*(desk.ended("seq 100", node) for node in ("n1", "n2") for _ in range(4)))
     assert most == [1] * 8

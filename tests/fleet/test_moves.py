@@ -11,7 +11,7 @@ from tests.fleet.test_queue import ids, states, submit
 
 
 def order(controller):
-    return [task.id for task in controller.scheduler.queue]
+    return [task.id for task in controller.queue.tasks]
 
 
 async def test_who_is_put_on_top_starts_next(desk):
@@ -19,7 +19,7 @@ async def test_who_is_put_on_top_starts_next(desk):
         running, first, second = await ids(controller, 3, "n1::0-3")
         controller.scheduler.move(second, 1)
         assert order(controller) == [second, first]
-        await controller.actions.stop(running, "kill")
+        await controller.stops.stop(running, "kill")
         await until(lambda: states(controller, [second]) == ["running"])
         assert states(controller, [first]) == ["pending"]
 
@@ -30,10 +30,10 @@ async def test_a_large_task_on_top_is_not_kept_waiting_by_what_was_promised_to_s
         running = await ids(controller, 4, time_limit=600.0)
         small = await ids(controller, 4, time_limit=700.0)
         large = (await submit(controller, "4x")).task.id
-        await until(lambda: controller.scheduler.plan.promises.get(large))
+        await until(lambda: controller.queue.plan.promises.get(large))
         controller.scheduler.move(large, 1)
         for task in running:
-            await controller.actions.stop(task, "kill")
+            await controller.stops.stop(task, "kill")
         await until(lambda: states(controller, [large]) == ["running"])
         assert states(controller, small) == ["pending"] * 4
 
@@ -41,15 +41,15 @@ async def test_a_large_task_on_top_is_not_kept_waiting_by_what_was_promised_to_s
 async def test_a_place_given_by_hand_outlives_the_controller_and_is_shown(desk):
     async with desk.running() as controller:
         _, first, second, third = await ids(controller, 4, "n1::0-3")
-        moved = controller.core.view(controller.scheduler.move(third, before=second))
+        moved = controller.views.view(controller.scheduler.move(third, before=second))
         assert (moved.position, moved.moved) == (2, True)
     async with desk.running() as controller:
         assert order(controller) == [first, third, second]
-        assert [controller.core.view(task).moved for task in controller.scheduler.queue] == [False, True, False]
+        assert [controller.views.view(task).moved for task in controller.queue.tasks] == [False, True, False]
         controller.scheduler.move(first, after=second)
         assert order(controller) == [third, second, first]
-        events = [orjson.loads(event) for _, event in controller.core.history.events(0, -1, first)]
-        cause = f"agentless queue: to number 3, by {controller.core.owner}"
+        events = [orjson.loads(event) for _, event in controller.tasks.history.events(0, -1, first)]
+        cause = f"agentless queue: to number 3, by {controller.tasks.owner}"
         assert (events[-1]["event"], events[-1]["cause"]) == ("moved", cause)
 
 
@@ -63,7 +63,7 @@ async def test_only_who_waits_can_be_moved_and_only_next_to_one_that_does(desk):
             controller.scheduler.move(first, after=first)
         with pytest.raises(UsageError, match="there is no position 3: 2 tasks wait"):
             controller.scheduler.move(first, 3)
-        await submit(controller, start_at=controller.core.clock.now() + 600)
+        await submit(controller, start_at=controller.clock.now() + 600)
         with pytest.raises(UsageError, match="there is no position 3: 2 tasks wait"):
             controller.scheduler.move(first, 3)
         for more in ({}, {"position": 1, "before": second}):

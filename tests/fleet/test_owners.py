@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from agentless.controller.http import api
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.submit.request import Submit
 from agentless.errors import UsageError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
@@ -21,7 +21,7 @@ from tests.fleet.desk import Desk
 
 async def submit(controller, owner, target="1x", command=("sleep", "600"), **terms):
     spec = TaskSpec(command, needs=parse_target(target), terms=Terms(**terms))
-    (start,) = await controller.intake.submit(Submit((spec,), {}, owner=owner))
+    (start,) = await controller.submission.submit(Submit((spec,), {}, owner=owner))
     return start.task.id
 
 
@@ -56,20 +56,20 @@ async def test_who_has_used_less_is_next_although_the_other_has_waited_for_longe
         held = await submit(controller, "ann", "n1::0-3", time_limit=3600.0)
         again = await submit(controller, "ann", "n1::0-3")
         other = await submit(controller, "bob", "n1::0-3")
-        await until(lambda: [task.id for task in controller.scheduler.queue] == [other, again])
-        await controller.actions.stop(held, "kill")
-        await until(lambda: controller.core.find(other).state == "running")
-        assert controller.core.find(again).state == "pending"
+        await until(lambda: [task.id for task in controller.queue.tasks] == [other, again])
+        await controller.stops.stop(held, "kill")
+        await until(lambda: controller.lookup.find(other).state == "running")
+        assert controller.lookup.find(again).state == "pending"
 
 
 async def test_what_was_used_is_known_after_a_restart_and_what_runs_counts_too(desk):
     async with desk.running() as controller:
         task = await submit(controller, "ann", "n1::0,1")
         await submit(controller, "bob", "n1::2")
-        async with controller.core.links["n1"].inspector._asking:  # no look is under way
+        async with controller.nodes.links["n1"].inspector._asking:  # no look is under way
             desk.clock.ahead = 3600
             desk.fleet.nodes["n1"].set_clock(3600)
-        await controller.actions.stop(task, "kill")
+        await controller.stops.stop(task, "kill")
         (_, before) = await ask(controller, "GET", "/v1/shares")
     async with desk.running() as controller:
         desk.clock.ahead = 3600
@@ -88,13 +88,13 @@ async def test_a_task_belongs_to_whom_the_submit_names_or_the_one_who_asks_or_th
         for who, named, target in ((None, None, "n1::0"), ("ann", None, "n1::1"), ("ann", "bob", "n1::2")):
             _, (start,) = await ask(controller, "POST", "/v1/tasks", who, body | {"targets": [target], "owner": named})
             owners.append((start["task"]["owner"], start["task"]["mine"]))
-        assert owners == [(controller.core.owner, True), ("ann", True), ("bob", False)]
+        assert owners == [(controller.tasks.owner, True), ("ann", True), ("bob", False)]
         _, hers = await ask(controller, "GET", "/v1/tasks", "ann", mine="true")
         _, its = await ask(controller, "GET", "/v1/tasks", None, mine="true")
         assert [task["owner"] for task in hers] == ["ann"]
-        assert [task["owner"] for task in its] == [controller.core.owner]
-        await until(lambda: len(controller.core.links["n1"].containers) == 3)
-        labels = {container.labels["agentless.owner"] for container in controller.core.links["n1"].containers}
+        assert [task["owner"] for task in its] == [controller.tasks.owner]
+        await until(lambda: len(controller.nodes.links["n1"].containers) == 3)
+        labels = {container.labels["agentless.owner"] for container in controller.nodes.links["n1"].containers}
         assert labels == {owner for owner, _ in owners}
 
 
@@ -103,7 +103,7 @@ async def test_what_is_no_name_is_refused(desk, name):
     async with desk.running() as controller:
         with pytest.raises(UsageError, match="--owner"):
             await submit(controller, name)
-        assert not controller.core.tasks
+        assert not controller.tasks.live
 
 
 async def test_a_header_that_is_no_name_is_refused(desk):
@@ -118,26 +118,26 @@ async def test_who_lost_the_state_gets_its_own_back_and_others_get_theirs_when_t
         await submit(controller, "bob")
     fresh = Desk(tmp_path / "fresh", desk.fleet)
     async with fresh.running() as controller:
-        await until(lambda: len(controller.core.others()) == 3)
+        await until(lambda: len(controller.lookup.others()) == 3)
         _, found = await ask(controller, "GET", "/v1/recovery")
         assert [task["id"] for task in found["tasks"]] == [own]
         _, found = await ask(controller, "GET", "/v1/recovery", "ann")
         assert [(task["id"], task["mine"]) for task in found["tasks"]] == [(own, False), (hers, True)]
         _, taken = await ask(controller, "POST", "/v1/recovery", "ann", {"tasks": [hers, hers]})
         assert [(task["id"], task["owner"]) for task in taken] == [(hers, "ann")]
-        assert list(controller.core.tasks) == [hers]
+        assert list(controller.tasks.live) == [hers]
 
 
 async def test_a_torn_state_takes_back_what_its_own_label_names_whosever_it_is(desk):
     async with desk.running() as controller:
         hers = await submit(controller, "ann")
-        name = controller.core.controller
-        await until(lambda: controller.core.find(hers).state == "running")
-        controller.core._store.remove(hers)
+        name = controller.tasks.controller
+        await until(lambda: controller.lookup.find(hers).state == "running")
+        controller.ledger.stores.state.remove(hers)
     async with desk.running() as controller:
-        assert controller.core.controller == name
-        await until(lambda: hers in controller.core.tasks)
-        assert controller.core.tasks[hers].owner == "ann"
+        assert controller.tasks.controller == name
+        await until(lambda: hers in controller.tasks.live)
+        assert controller.tasks.live[hers].owner == "ann"
 
 
 # ------------------------------------------------------------- who has asked
@@ -145,7 +145,7 @@ async def test_a_torn_state_takes_back_what_its_own_label_names_whosever_it_is(d
 
 def causes(controller, event):
     """The causes of such events, the oldest first."""
-    told = [json.loads(document) for _, document in controller.core.history.events(0, -1)]
+    told = [json.loads(document) for _, document in controller.tasks.history.events(0, -1)]
     return [each["cause"] for each in told if each.get("event") == event]
 
 
@@ -158,7 +158,7 @@ async def done(controller, method, path, owner="ann", body=None, **query):
 async def test_a_node_is_drained_and_resumed_by_who_asks(desk):
     async with desk.running() as controller:
         await done(controller, "POST", "/v1/nodes/n1/drain", body={"reason": "new disks"})
-        assert controller.core.records["n1"].drain.by == "ann"
+        assert controller.records.known["n1"].drain.by == "ann"
         await done(controller, "POST", "/v1/nodes/n1/resume", "bob", {})
         (cause,) = causes(controller, "resumed")
         assert cause.startswith("by bob; was drained: new disks (by ann, ")
@@ -192,9 +192,9 @@ async def test_a_task_is_ended_by_who_asks(desk, verb, event, cause):
 async def test_a_task_is_retried_and_removed_by_who_asks(desk):
     async with desk.running() as controller:
         task = await submit(controller, "eve", command=("true",))
-        await controller.actions.wait(task, 20)
+        await controller.commands.wait(task, 20)
         again = await done(controller, "POST", f"/v1/tasks/{task}/retry")
-        await controller.actions.wait(again["id"], 20)
+        await controller.commands.wait(again["id"], 20)
         await done(controller, "DELETE", f"/v1/tasks/{again['id']}", "bob", force="true")
         assert "agentless retry, by ann" in causes(controller, "queued")
         assert causes(controller, "removed")[-1] == "agentless rm, by bob"

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from agentless.controller.periodic import do_all
+from agentless.controller.state.events import NodeObserved
 from tests.fleet.client import until
 from tests.fleet.test_time import started
 
 STAYS = "sleep 600"
 JOBS = (
-    ("core", "retry"),
-    ("gate", "flush"),
-    ("volumes", "flush"),
-    ("core", "lose_silent"),
-    ("reservations", "tick"),
-    ("keeper", "tick"),
-    ("uploads", "tick"),
-    ("idle", "tick"),
-    ("samples", "tick"),
-    ("usage", "tick"),
-    ("port", "tick"),
+    "state",
+    "health",
+    "volumes",
+    "lost tasks",
+    "reservations",
+    "logs of ended tasks",
+    "uploads",
+    "idle GPUs",
+    "samples",
+    "usage",
+    "metrics",
 )
-PARTS = ("timer", "scheduler", "keeper", "uploads", "port", "samples")
+PARTS = ("deadlines", "scheduler", "retention", "uploads", "port", "samples")
 
 
 def fail(*_, **__):
@@ -39,13 +43,10 @@ def failing_for(broken, work):
     return done
 
 
-async def test_a_periodic_job_that_fails_is_named_in_the_log_and_all_others_have_their_turn(desk, monkeypatch, caplog):
+async def test_a_periodic_job_that_fails_is_named_in_the_log_and_all_others_have_their_turn(desk, caplog):
     async with desk.running() as controller:
         turns = []
-        with monkeypatch.context() as patch:
-            for part, job in JOBS:
-                patch.setattr(getattr(controller, part), job, lambda name=(part, job): (turns.append(name), fail()))
-            controller.periodic()
+        do_all([replace(job, do=lambda name=job.name: (turns.append(name), fail())) for job in controller.jobs])
     assert turns == list(JOBS)
     assert "reservations failed in an unforeseen way" in caplog.text
 
@@ -54,20 +55,20 @@ async def test_a_task_whose_limit_cannot_be_kept_does_not_keep_the_limits_of_oth
     async with desk.running() as controller:
         first = await started(controller, STAYS, "n1::0", time_limit=3600.0, grace=0.2)
         second = await started(controller, STAYS, "n1::1", time_limit=3600.0, grace=0.2)
-        monkeypatch.setattr(controller.core, "apply", failing_for(first, controller.core.apply))
+        monkeypatch.setattr(controller.ledger, "apply", failing_for(first, controller.ledger.apply))
         desk.clock.ahead = 3601
-        controller.timer.tick()
-        assert (await controller.actions.wait(second, 20)).state == "timeout"
+        controller.deadlines.tick()
+        assert (await controller.commands.wait(second, 20)).state == "timeout"
 
 
 async def test_a_task_that_cannot_be_lost_does_not_keep_others_from_being_lost(desk, monkeypatch):
     async with desk.running() as controller:
         first, second = [await started(controller, STAYS, f"n1::{gpu}") for gpu in (0, 1)]
         desk.write(without="n1")
-        await controller.use_inventory(None, reading=True)
-        monkeypatch.setattr(controller.core, "apply", failing_for(first, controller.core.apply))
-        controller.core.lose_silent()
-        assert controller.core.task(second).state == "lost"
+        await controller.inventory.use(None, reading=True)
+        monkeypatch.setattr(controller.ledger, "apply", failing_for(first, controller.ledger.apply))
+        controller.reconciler.lose_silent()
+        assert controller.lookup.task(second).state == "lost"
 
 
 async def test_a_task_that_cannot_be_judged_idle_does_not_keep_others_from_it(desk, monkeypatch):
@@ -81,7 +82,7 @@ async def test_a_task_that_cannot_be_judged_idle_does_not_keep_others_from_it(de
 
 async def test_a_node_whose_leftovers_fail_does_not_keep_those_of_others_from_being_fetched(desk, monkeypatch):
     async with desk.running() as controller:
-        begin, begun = controller.keeper._begin, []
+        begin, begun = controller.retention._begin, []
 
         def first_fails(link):
             begun.append(link.node.name)
@@ -89,24 +90,24 @@ async def test_a_node_whose_leftovers_fail_does_not_keep_those_of_others_from_be
                 fail()
             begin(link)
 
-        monkeypatch.setattr(controller.keeper, "_begin", first_fails)
-        monkeypatch.setattr(controller.keeper._outputs, "settle_lost", fail)
-        controller.keeper.tick()
+        monkeypatch.setattr(controller.retention, "_begin", first_fails)
+        monkeypatch.setattr(controller.retention._outputs, "settle_lost", fail)
+        controller.retention.tick()
         assert begun == ["n1", "n2"]
 
 
 async def test_who_fails_over_a_sample_does_not_keep_it_from_others(desk):
     async with desk.running() as controller:
         heard = []
-        controller.core.sampled[:0] = [fail]
-        controller.core.sampled.append(lambda link: heard.append(link.node.name))
+        controller.bus.subscribe(NodeObserved, fail)
+        controller.bus.subscribe(NodeObserved, lambda observed: heard.append(observed.node))
         await until(lambda: set(heard) == {"n1", "n2"})
 
 
 @pytest.mark.parametrize("broken", PARTS)
 async def test_a_part_that_fails_to_close_keeps_no_other_from_being_closed(desk, monkeypatch, broken):
     async with desk.running() as controller:
-        part, store = getattr(controller, broken), controller.outputs.store
+        part, store = getattr(controller, broken), controller.expected_outputs.store
         close, close_last, closed = part.close, store.close, []
 
         async def close_and_fail():

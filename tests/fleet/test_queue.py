@@ -7,8 +7,8 @@ import gc
 import pytest
 
 from agentless.controller.nodes.link.sampler import SAMPLE_EVERY, SAMPLE_SOON
-from agentless.controller.tasks import submission
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.submit import admission
+from agentless.controller.submit.request import Submit
 from agentless.errors import Unreachable
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.event import Launched
@@ -22,7 +22,7 @@ from tests.fleet.desk import Desk
 
 async def submit(controller, target="1x", command=("sleep", "600"), **terms):
     spec = TaskSpec(command, needs=parse_target(target), terms=Terms(**terms))
-    (start,) = await controller.intake.submit(Submit((spec,), {}))
+    (start,) = await controller.submission.submit(Submit((spec,), {}))
     return start
 
 
@@ -31,21 +31,21 @@ async def ids(controller, count, target="1x", **more):
 
 
 def states(controller, tasks):
-    return [controller.core.find(task).state for task in tasks]
+    return [controller.lookup.find(task).state for task in tasks]
 
 
 def launches(controller, task):
-    return sum(b'"event":"launched"' in event for _, event in controller.core.history.events(0, -1, task))
+    return sum(b'"event":"launched"' in event for _, event in controller.tasks.history.events(0, -1, task))
 
 
 async def test_who_finds_all_gpus_busy_waits_and_is_next_when_one_is_free(desk):
     async with desk.running() as controller:
         tasks = await ids(controller, 6)
         assert states(controller, tasks) == ["running"] * 4 + ["pending"] * 2
-        await controller.actions.stop(tasks[2], "kill")
-        await until(lambda: controller.core.find(tasks[4]).state == "running")
+        await controller.stops.stop(tasks[2], "kill")
+        await until(lambda: controller.lookup.find(tasks[4]).state == "running")
         assert states(controller, tasks) == ["running", "running", "killed", "running", "running", "pending"]
-        held = [controller.core.find(tasks[n]).placement.gpu_uuids for n in (0, 1, 3, 4)]
+        held = [controller.lookup.find(tasks[n]).placement.gpu_uuids for n in (0, 1, 3, 4)]
         assert len(set(held)) == 4
 
 
@@ -55,7 +55,7 @@ async def test_who_does_not_want_to_wait_is_refused_and_leaves_nothing(desk):
         start = await submit(controller, wait_for=0.0)
         assert (start.task, start.exit_code) == (None, 3)
         assert "GPUs 0-3 are allocated: held by task" in start.message
-        assert len(controller.core.tasks) == 1
+        assert len(controller.tasks.live) == 1
 
 
 async def test_what_can_never_be_had_is_refused_at_once(desk):
@@ -69,30 +69,30 @@ async def test_who_has_waited_for_long_enough_gives_up(desk):
     async with desk.running() as controller:
         await submit(controller, "n1::0-3")
         task = (await submit(controller, wait_for=600.0)).task.id
-        controller.timer.tick()
-        assert controller.core.find(task).state == "pending"
+        controller.deadlines.tick()
+        assert controller.lookup.find(task).state == "pending"
         desk.clock.ahead = 601
-        controller.timer.tick()
-        over = controller.core.find(task).status
+        controller.deadlines.tick()
+        over = controller.lookup.find(task).status
         assert (over.state, over.reason) == ("cancelled", "gave up after 10m 0s in the queue (--wait-for)")
 
 
 async def test_who_is_stopped_in_the_queue_never_starts(desk):
     async with desk.running() as controller:
         first, second = await ids(controller, 2, "n1::0-3")
-        assert (await controller.actions.stop(second, "stop")).state == "cancelled"
-        await controller.actions.stop(first, "kill")
-        assert controller.core.find(second).placement is None
+        assert (await controller.stops.stop(second, "stop")).state == "cancelled"
+        await controller.stops.stop(first, "kill")
+        assert controller.lookup.find(second).placement is None
 
 
 async def test_who_is_queued_and_has_a_turn_at_once_is_launched_once(desk, monkeypatch, caplog):
     """The queue may be looked at again before the submit is answered."""
     async with desk.running() as controller:
-        look = controller.scheduler.look
-        monkeypatch.setattr(controller.scheduler, "look", lambda others=(): Plan() if others else look())
+        look = controller.queue.look
+        monkeypatch.setattr(controller.queue, "look", lambda others=(): Plan() if others else look())
         start = await submit(controller)
         assert (start.exit_code, start.message) == (0, "")
-        await until(lambda: controller.core.find(start.task.id).state == "running")
+        await until(lambda: controller.lookup.find(start.task.id).state == "running")
         assert launches(controller, start.task.id) == 1
         gc.collect()
     assert "IllegalMove" not in caplog.text
@@ -100,12 +100,12 @@ async def test_who_is_queued_and_has_a_turn_at_once_is_launched_once(desk, monke
 
 async def test_who_is_seen_to_run_before_the_launch_is_answered_runs(desk, monkeypatch, caplog):
     async with desk.running() as controller:
-        launcher = controller.intake._launcher
+        launcher = controller.launcher
         launch = launcher._try
 
         async def slow(link, task):
             container = await launch(link, task)
-            controller.core.apply(task.id, Launched(container), "seen by somebody else")
+            controller.ledger.apply(task.id, Launched(container), "seen by somebody else")
             return container
 
         monkeypatch.setattr(launcher, "_try", slow)
@@ -114,9 +114,9 @@ async def test_who_is_seen_to_run_before_the_launch_is_answered_runs(desk, monke
         assert launches(controller, start.task.id) == 1
         holders = await ids(controller, 3)
         queued = (await submit(controller)).task.id
-        await controller.actions.stop(holders[0], "kill")
-        await until(lambda: launches(controller, queued) == 1 and queued not in controller.core.launching)
-        assert controller.core.find(queued).state == "running"
+        await controller.stops.stop(holders[0], "kill")
+        await until(lambda: launches(controller, queued) == 1 and queued not in controller.tasks.launching)
+        assert controller.lookup.find(queued).state == "running"
         gc.collect()
     assert "IllegalMove" not in caplog.text
 
@@ -125,9 +125,9 @@ async def test_a_higher_priority_comes_first(desk):
     async with desk.running() as controller:
         first, second = await ids(controller, 2, "n1::0-3")
         urgent = (await submit(controller, "n1::0-3", priority=5)).task.id
-        await controller.actions.stop(first, "kill")
-        await until(lambda: controller.core.find(urgent).state == "running")
-        assert controller.core.find(second).state == "pending"
+        await controller.stops.stop(first, "kill")
+        await until(lambda: controller.lookup.find(urgent).state == "running")
+        assert controller.lookup.find(second).state == "pending"
 
 
 async def test_the_queue_outlives_the_controller(desk):
@@ -135,17 +135,17 @@ async def test_the_queue_outlives_the_controller(desk):
         first, second, third = await ids(controller, 3, "n1::0-3")
     async with desk.running() as controller:
         assert states(controller, (first, second, third)) == ["running", "pending", "pending"]
-        await controller.actions.stop(first, "kill")
-        await until(lambda: controller.core.find(second).state == "running")
-        assert controller.core.find(third).state == "pending"
+        await controller.stops.stop(first, "kill")
+        await until(lambda: controller.lookup.find(second).state == "running")
+        assert controller.lookup.find(third).state == "pending"
 
 
 async def test_a_gpu_that_a_stranger_leaves_is_given_to_who_waits(desk):
     async with desk.running() as controller:
         task = (await submit(controller, "n2::0")).task.id
-        assert controller.core.find(task).state == "pending"
+        assert controller.lookup.find(task).state == "pending"
         desk.fleet.nodes["n2"]._foreign.end()
-        await until(lambda: controller.core.find(task).state == "running")
+        await until(lambda: controller.lookup.find(task).state == "running")
 
 
 async def test_a_gpu_that_a_stranger_has_beside_a_task_is_not_promised_for_the_end_of_that(desk):
@@ -153,11 +153,11 @@ async def test_a_gpu_that_a_stranger_has_beside_a_task_is_not_promised_for_the_e
     async with desk.running() as controller:
         terms = Terms(time_limit=600.0)
         spec = TaskSpec(("sleep", "600"), needs=parse_target("n2::0"), terms=terms, share=True)
-        (start,) = await controller.intake.submit(Submit((spec,), {}))
-        await until(lambda: ", beside " in controller.core.cluster().nodes["n2"].gpus[0].reason)
+        (start,) = await controller.submission.submit(Submit((spec,), {}))
+        await until(lambda: ", beside " in controller.nodes.cluster().nodes["n2"].gpus[0].reason)
         task = (await submit(controller, "n2::0")).task.id
-        await until(lambda: controller.scheduler.plan.promises.get(task))
-        found = controller.scheduler.explain(controller.core.find(task))
+        await until(lambda: controller.queue.plan.promises.get(task))
+        found = controller.queue.explain(controller.lookup.find(task))
         assert (found.expected_start, found.remedies) == (None, {})
         assert f"held by task {start.task.id} of" in found.obstacles[0].text
 
@@ -165,7 +165,7 @@ async def test_a_gpu_that_a_stranger_has_beside_a_task_is_not_promised_for_the_e
 async def test_who_loses_a_race_with_another_controller_waits_on(desk, tmp_path, monkeypatch):
     other = Desk(tmp_path / "other", desk.fleet)
     async with desk.running() as mine, other.running() as theirs:
-        link = theirs.core.links["n1"]
+        link = theirs.nodes.links["n1"]
         monkeypatch.setattr(link.cache, "_on_change", lambda: None)
         monkeypatch.setattr(link.cache, "_on_sighting", lambda _: None)
         monkeypatch.setattr(link.cache, "_remember", lambda *_: None)  # it has not heard of the first task
@@ -174,8 +174,8 @@ async def test_who_loses_a_race_with_another_controller_waits_on(desk, tmp_path,
         assert (second.state, "GPU 0 is held by task" in second.reason) == ("pending", True)
         monkeypatch.undo()
         await link.refresh()
-        await mine.actions.stop(first, "kill")
-        await until(lambda: theirs.core.find(second.id).state == "running")
+        await mine.stops.stop(first, "kill")
+        await until(lambda: theirs.lookup.find(second.id).state == "running")
 
 
 @pytest.mark.parametrize(
@@ -193,12 +193,12 @@ async def test_explain_names_the_holders_and_the_time_at_which_it_starts(desk):
     async with desk.running() as controller:
         holders = await ids(controller, 4, time_limit=600.0)
         task = (await submit(controller, "2x")).task.id
-        await until(lambda: controller.scheduler.plan.promises)
-        found = controller.scheduler.explain(controller.core.find(task))
+        await until(lambda: controller.queue.plan.promises)
+        found = controller.queue.explain(controller.lookup.find(task))
         assert "is number 1 in the queue; it starts in 10m" in found.summary
         (on_n1,) = [obstacle for obstacle in found.obstacles if obstacle.node == "n1"]
         assert all(any(holder in line for line in on_n1.details) for holder in holders)
-        running = controller.scheduler.explain(controller.core.find(holders[0]))
+        running = controller.queue.explain(controller.lookup.find(holders[0]))
         assert running.summary == f"task {holders[0]} is running: it waits for nothing"
 
 
@@ -206,12 +206,12 @@ async def test_explain_names_to_whom_it_is_promised_what_is_free_and_what_would_
     async with desk.running() as controller:
         await submit(controller, "n1::0-2", time_limit=3600.0)
         first = (await submit(controller, "4x")).task.id
-        await until(lambda: controller.scheduler.plan.promises.get(first))
+        await until(lambda: controller.queue.plan.promises.get(first))
         second = (await submit(controller)).task.id
-        await until(lambda: second in controller.scheduler.plan.promises)
-        found = controller.scheduler.explain(controller.core.find(second))
-        asked = controller.scheduler.what_if(TaskSpec(("true",), needs=parse_target("1x")), None)
-        promised = f"GPU 3 is free and promised to task {first} of {controller.core.owner}, in "
+        await until(lambda: second in controller.queue.plan.promises)
+        found = controller.queue.explain(controller.lookup.find(second))
+        asked = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("1x")), None)
+        promised = f"GPU 3 is free and promised to task {first} of {controller.tasks.owner}, in "
         for each in (found, asked):
             (on_n1,) = [obstacle for obstacle in each.obstacles if obstacle.node == "n1"]
             assert [line.startswith(promised) for line in on_n1.details] == [True]
@@ -222,11 +222,11 @@ async def test_explain_names_to_whom_it_is_promised_what_is_free_and_what_would_
 
 async def test_a_what_if_and_a_submit_say_the_same_of_a_node_that_cannot_be_reached(desk):
     async with desk.running() as controller:
-        link = controller.core.links["n2"]
+        link = controller.nodes.links["n2"]
         await link.close()
         link.connection._lost(Unreachable("n2: no route to host"))
         start = await submit(controller, "n2::0")
-        found = controller.scheduler.what_if(TaskSpec(("true",), needs=parse_target("n2::0")), None)
+        found = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("n2::0")), None)
         assert (start.exit_code, start.message) == (4, "n2 cannot be reached: no route to host")
         assert found.summary == "n2::0 would be refused: none of the nodes that will do can be reached"
         assert [(each.node, each.text) for each in found.obstacles] == [("n2", start.message)]
@@ -236,8 +236,8 @@ async def test_who_waits_for_a_process_is_told_so_and_blames_no_task(desk):
     """n2's GPU is a stranger's, and nobody else waits."""
     async with desk.running() as controller:
         task = (await submit(controller, "n2::0")).task.id
-        await until(lambda: controller.scheduler.plan.promises.get(task))
-        found = controller.scheduler.explain(controller.core.find(task))
+        await until(lambda: controller.queue.plan.promises.get(task))
+        found = controller.queue.explain(controller.lookup.find(task))
         words = "is number 1 in the queue; it starts on n2 once the process outside agentless on GPU 0 has ended"
         assert words in found.summary
 
@@ -250,15 +250,15 @@ async def test_a_task_that_no_node_can_ever_start_any_more_is_told_so(desk):
     text = desk.inventory.read_text()
     desk.inventory.write_text(text.replace("n1: {", "n1: {exclude_gpus: [0], "))
     async with desk.running() as controller:
-        await controller.core.heard(controller.core.links)
-        found = controller.scheduler.explain(controller.core.find(task))
+        await controller.nodes.heard()
+        found = controller.queue.explain(controller.lookup.find(task))
         assert found.summary.endswith("in the queue; as the nodes are now, it can never start")
-        assert controller.scheduler.outlook(controller.core.find(task)).reason == "n1::0 can never be had here"
+        assert controller.queue.outlook(controller.lookup.find(task)).reason == "n1::0 can never be had here"
 
 
 async def test_what_would_start_now_is_told_with_the_time(desk):
     async with desk.running() as controller:
-        found = controller.scheduler.what_if(TaskSpec(("true",), needs=parse_target("1x")), None)
+        found = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("1x")), None)
         assert found.summary == "1x would start now, on n1::0"
         assert found.expected_start is not None
 
@@ -266,12 +266,12 @@ async def test_what_would_start_now_is_told_with_the_time(desk):
 async def test_a_node_is_looked_at_more_often_while_somebody_waits_for_a_stranger_to_leave(desk):
     """n2's GPU is a stranger's."""
     async with desk.running() as controller:
-        link = controller.core.links["n2"]
+        link = controller.nodes.links["n2"]
         assert link.sampler.every == SAMPLE_EVERY
         task = (await submit(controller, "n2::0")).task.id
         await until(lambda: link.sampler.every == SAMPLE_SOON)
-        assert controller.core.links["n1"].sampler.every == SAMPLE_EVERY
-        await controller.actions.stop(task, "stop")
+        assert controller.nodes.links["n1"].sampler.every == SAMPLE_EVERY
+        await controller.stops.stop(task, "stop")
         await until(lambda: link.sampler.every == SAMPLE_EVERY)
 
 
@@ -282,13 +282,13 @@ async def test_why_a_sweep_does_not_start_is_found_out_once_for_all_its_tasks(de
     async with desk.running() as controller:
         await submit(controller, "n1::0-3")
         looks = []
-        monkeypatch.setattr(submission, "never", lambda *wanted: looks.append(wanted) or never(*wanted))
-        monkeypatch.setattr(submission, "refusal", lambda *wanted: looks.append(wanted) or refusal(*wanted))
+        monkeypatch.setattr(admission, "never", lambda *wanted: looks.append(wanted) or never(*wanted))
+        monkeypatch.setattr(admission, "refusal", lambda *wanted: looks.append(wanted) or refusal(*wanted))
         specs = [
             TaskSpec(("echo", str(number)), needs=parse_target(target), parameters={"n": str(number)})
             for number in range(20)
             for target in (gpus, "n1::1")
         ]
-        found = await controller.intake.submit(Submit(tuple(specs), {}, dry_run=dry))
+        found = await controller.submission.submit(Submit(tuple(specs), {}, dry_run=dry))
         assert [start.exit_code for start in found] == [exit_code, 0] * 20
         assert len(looks) <= 6

@@ -7,7 +7,7 @@ import os
 import sys
 
 from agentless.client.client import Client
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.submit.request import Submit
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
@@ -20,9 +20,9 @@ def request(name, *targets, repeated=True, script="sleep 60"):
 
 async def test_the_next_controller_gives_the_tasks_that_the_one_before_has_started(desk):
     async with desk.running() as controller:
-        first = await controller.intake.submit(request("one", "n1::0", "n1::9", "n1::1", repeated=False))
+        first = await controller.submission.submit(request("one", "n1::0", "n1::9", "n1::1", repeated=False))
     async with desk.running() as controller:
-        again = await controller.intake.submit(request("one", "n1::0", "n1::9", "n1::1"))
+        again = await controller.submission.submit(request("one", "n1::0", "n1::9", "n1::1"))
         assert [start.task.id for start in again if start.task] == [first[0].task.id, first[2].task.id]
         assert sorted(start.exit_code for start in again) == [0, 0, 3]
         assert len(desk.fleet.nodes["n1"].engine.containers) == 2
@@ -30,31 +30,31 @@ async def test_the_next_controller_gives_the_tasks_that_the_one_before_has_start
 
 async def test_what_has_ended_meanwhile_is_not_started_again(desk):
     async with desk.running() as controller:
-        (start,) = await controller.intake.submit(request("short", "n1", repeated=False, script="exit 3"))
-        await until(lambda: not controller.core.find(start.task.id).live)
+        (start,) = await controller.submission.submit(request("short", "n1", repeated=False, script="exit 3"))
+        await until(lambda: not controller.lookup.find(start.task.id).live)
     async with desk.running() as controller:
-        (again,) = await controller.intake.submit(request("short", "n1", script="exit 3"))
+        (again,) = await controller.submission.submit(request("short", "n1", script="exit 3"))
         assert (again.task.id, again.task.exit_code, again.exit_code) == (start.task.id, 3, 0)
 
 
 async def test_a_request_that_never_came_is_taken_in(desk):
     async with desk.running() as controller:
-        await controller.intake.submit(request("other", "n1::0", repeated=False))
-        (start,) = await controller.intake.submit(request("lost", "n1::1"))
+        await controller.submission.submit(request("other", "n1::0", repeated=False))
+        (start,) = await controller.submission.submit(request("lost", "n1::1"))
         assert start.task.state == "running"
 
 
 async def test_requests_without_a_name_are_never_the_same(desk):
     async with desk.running() as controller:
-        (one,) = await controller.intake.submit(request(None, "n1::0"))
-        (two,) = await controller.intake.submit(request(None, "n1::1"))
+        (one,) = await controller.submission.submit(request(None, "n1::0"))
+        (two,) = await controller.submission.submit(request(None, "n1::1"))
         assert one.task.id != two.task.id
 
 
 async def test_a_task_whose_launch_fails_in_an_unforeseen_way_is_told_since_it_may_run(desk, monkeypatch):
     """With an error alone a script would submit it once more."""
     async with desk.running() as controller:
-        launcher = controller.intake._launcher
+        launcher = controller.launcher
         launch = launcher._try
 
         async def fail(link, task):
@@ -62,7 +62,7 @@ async def test_a_task_whose_launch_fails_in_an_unforeseen_way_is_told_since_it_m
             raise IndexError("list index out of range")
 
         monkeypatch.setattr(launcher, "_try", fail)
-        (start,) = await controller.intake.submit(request("one", "n1::0", repeated=False))
+        (start,) = await controller.submission.submit(request("one", "n1::0", repeated=False))
         assert (start.exit_code, start.task.state) == (1, "assigning")
         assert start.message == (
             f"agentless failed while it started task {start.task.id} (IndexError('list index out of range')), "

@@ -19,7 +19,7 @@ HOUR = 3600.0
 
 
 async def reserve(controller, *targets, owner="ann", begin=0.0, end=HOUR, reason=""):
-    now = controller.core.clock.now()
+    now = controller.clock.now()
     request = ReservationRequest(targets=targets, owner=owner, begin=now + begin, end=now + end, reason=reason)
     return await controller.reservations.reserve(request)
 
@@ -41,21 +41,21 @@ async def test_what_is_named_twice_is_reserved_once(desk):
 
 async def test_the_owner_may_use_it_and_others_are_told_why_they_wait(desk):
     async with desk.running() as controller:
-        me = controller.core.owner.partition("@")[0]
+        me = controller.tasks.owner.partition("@")[0]
         await reserve(controller, "n1::0", owner=me)
         await reserve(controller, "n1::1-3")
         mine, other = await ids(controller, 2)
         assert states(controller, [mine, other]) == ["running", "pending"]
-        found = controller.scheduler.explain(controller.core.find(other))
+        found = controller.queue.explain(controller.lookup.find(other))
         (on_n1,) = [obstacle for obstacle in found.obstacles if obstacle.node == "n1"]
         assert any(detail.startswith("GPUs 1-3 are reserved for ann from ") for detail in on_n1.details)
 
 
 async def test_an_owner_who_waits_is_not_told_of_his_own_reservation(desk):
     async with desk.running() as controller:
-        await reserve(controller, "n1", owner=controller.core.owner)
+        await reserve(controller, "n1", owner=controller.tasks.owner)
         holder = (await submit(controller, "n1::0")).task.id
-        held = f"GPU 0 is allocated: held by task {holder} of {controller.core.owner}"
+        held = f"GPU 0 is allocated: held by task {holder} of {controller.tasks.owner}"
         assert (await submit(controller, "n1::0")).task.reason == held
         assert (await submit(controller, "n1::0", wait_for=0.0)).message == f"n1::0: {held}"
 
@@ -73,10 +73,10 @@ async def test_who_waits_is_told_when_the_reservation_is_over_and_starts_then(de
     async with desk.running() as controller:
         (made,) = await reserve(controller, "n1", owner=None, end=6.0)
         task = (await submit(controller, "n1::0")).task.id
-        await until(lambda: controller.scheduler.plan.promises.get(task))
-        assert controller.core.view(controller.core.find(task)).expected_start == made.ends_at
+        await until(lambda: controller.queue.plan.promises.get(task))
+        assert controller.views.view(controller.lookup.find(task)).expected_start == made.ends_at
         await until(lambda: states(controller, [task]) == ["running"])
-        assert controller.core.view(controller.core.find(task)).started_at >= made.ends_at
+        assert controller.views.view(controller.lookup.find(task)).started_at >= made.ends_at
 
 
 async def test_what_is_over_is_not_listed_and_then_forgotten(desk):
@@ -86,9 +86,9 @@ async def test_what_is_over_is_not_listed_and_then_forgotten(desk):
         desk.clock.ahead = HOUR + 1
         assert [each.id for each in controller.reservations.views()] == [later.id]
         controller.reservations.tick()
-        assert list(controller.core.reservations) == [later.id]
+        assert list(controller.reservation_book.known) == [later.id]
     async with desk.running() as controller:
-        assert list(controller.core.reservations) == [later.id]
+        assert list(controller.reservation_book.known) == [later.id]
 
 
 async def test_what_is_over_before_the_window_begins_may_run_until_then(desk):
@@ -103,7 +103,7 @@ async def test_what_runs_when_it_begins_goes_on_and_is_named(desk):
     async with desk.running() as controller:
         task = (await submit(controller, "n1::1")).task.id
         (made, other) = await reserve(controller, "n1::0,1", "n1::2")
-        assert made.in_the_way == (f"task {task} of {controller.core.owner}, and when it ends is not known",)
+        assert made.in_the_way == (f"task {task} of {controller.tasks.owner}, and when it ends is not known",)
         assert other.in_the_way == ()
         assert states(controller, [task]) == ["running"]
 
@@ -116,7 +116,7 @@ async def test_reservations_outlive_the_controller_and_are_told_as_events(desk):
         assert again == made
         assert (await submit(controller, "n1::0")).task.state == "pending"
         controller.reservations.remove(made.id)
-        events = [orjson.loads(event) for _, event in controller.core.history.events(0, -1)]
+        events = [orjson.loads(event) for _, event in controller.tasks.history.events(0, -1)]
         told = [(event["event"], event["reservation"]["id"]) for event in events if event["kind"] == "reservation"]
         assert told == [("reserved", made.id), ("unreserved", made.id)]
 

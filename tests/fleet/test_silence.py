@@ -13,9 +13,9 @@ async def test_a_node_whose_engine_does_not_answer_is_silent_until_it_does(desk)
     node = desk.fleet.nodes["n1"]
     node.stop_engine()
     async with desk.running() as controller:
-        assert "does not run" in controller.core.silent()["n1"]
+        assert "does not run" in controller.nodes.silent()["n1"]
         node.start_engine()
-        await until(lambda: not controller.core.silent())
+        await until(lambda: not controller.nodes.silent())
 
 
 async def test_who_kills_a_task_whose_launch_got_no_answer_is_told_so_and_it_is_killed_when_the_node_answers(
@@ -38,9 +38,9 @@ async def test_who_kills_a_task_whose_launch_got_no_answer_is_told_so_and_it_is_
             match=f"task {task} may have been started; this is remembered: task {task} is ended when n1 answers; "
             f"then remove it: agentless rm {task}",
         ):
-            await controller.actions.remove(task, force=True)
+            await controller.removal.remove(task, force=True)
         (container,) = node.engine.containers.values()
         assert container.live
         await node.restore()
-        await until(lambda: controller.core.find(task).state == "killed")
+        await until(lambda: controller.lookup.find(task).state == "killed")
         assert not container.live

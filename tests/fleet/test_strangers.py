@@ -8,7 +8,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.submit.request import Submit
 from agentless.demo.engine.container import Config
 from agentless.demo.engine.engine import DEFAULT_IMAGE
 from agentless.model.scheduling.needs import Needs
@@ -25,7 +25,7 @@ FAILS = ["sh", "-c", "exit 1"]
 def labels_of(desk, task):
     """What anybody with Docker on n1 reads there."""
     engine = desk.fleet.nodes["n1"].engine
-    return dict(engine.containers[desk.controller.core.find(task).container].config.labels)
+    return dict(engine.containers[desk.controller.lookup.find(task).container].config.labels)
 
 
 def forged(labels, **changes):
@@ -42,7 +42,7 @@ async def put(desk, controller, labels, node="n1", name="somebodys", command=FAI
     if start:
         engine.start(container)
         await until(lambda: command is not FAILS or not container.live)
-    await controller.core.links[node].refresh()
+    await controller.nodes.links[node].refresh()
     return container
 
 
@@ -54,11 +54,11 @@ def started(desk):
 async def settled(desk, controller):
     """All that follows from what the nodes show by now has been begun."""
     for node in ("n1", "n2"):
-        await controller.core.links[node].refresh()
-    controller.timer.tick()
+        await controller.nodes.links[node].refresh()
+    controller.deadlines.tick()
     controller.scheduler._begin()
-    controller.keeper.tick()
-    await until(lambda: not controller.core.launching and not controller.keeper.busy)
+    controller.retention.tick()
+    await until(lambda: not controller.tasks.launching and not controller.retention.busy)
 
 
 async def row(controller, task):
@@ -85,7 +85,7 @@ async def test_a_forged_container_starts_nothing_whatever_its_labels(desk, forge
         before = started(desk)
         await settled(desk, controller)
         assert started(desk) == before
-        assert set(controller.core.tasks) == {task}
+        assert set(controller.tasks.live) == {task}
         assert not any(share["owner"] == "eve" for share in (await ask(controller, "GET", "/v1/shares"))[1])
         found = [t for t in (await ask(controller, "GET", "/v1/tasks", ended=True))[1] if t["container"] == evil.id]
         assert [(t["foreign"], t["reason"].startswith("not ours")) for t in found] == [(True, True)]
@@ -97,7 +97,7 @@ async def test_a_forged_container_that_was_never_started_is_not_started(desk):
         labels = forged(labels_of(desk, task))
         evil = await put(desk, controller, labels, name="agentless-0000000evil", start=False)
         await settled(desk, controller)
-        assert (evil.state, set(controller.core.tasks)) == ("created", {task})
+        assert (evil.state, set(controller.tasks.live)) == ("created", {task})
 
 
 async def test_its_gpus_are_held_and_it_can_be_stopped(desk):
@@ -106,7 +106,7 @@ async def test_its_gpus_are_held_and_it_can_be_stopped(desk):
         gpu = desk.fleet.nodes["n1"].gpus.uuids[1]
         labels = forged(labels_of(desk, task), stop_grace=1e9) | {GPUS: gpu}
         evil = await put(desk, controller, labels, command=["sleep", "60"])
-        assert [g.state for g in controller.core.cluster().nodes["n1"].gpus][:2] == ["allocated", "allocated"]
+        assert [g.state for g in controller.nodes.cluster().nodes["n1"].gpus][:2] == ["allocated", "allocated"]
         status, _ = await ask(controller, "POST", f"/v1/tasks/{evil.id[:12]}/stop", body={})
         assert (status, evil.live) == (200, False)
 
@@ -128,61 +128,61 @@ async def test_a_copy_of_signed_labels_is_not_the_task(desk, node):
     """Nor when the task's own container is removed, and the copy has all of its names."""
     async with desk.running() as controller:
         task = await desk.submit("sleep 60", "n1::0")
-        own = controller.core.find(task).container
+        own = controller.lookup.find(task).container
         copy = await put(desk, controller, labels_of(desk, task), node, command=["sleep", "60"])
-        assert controller.core.find(task).container == own
+        assert controller.lookup.find(task).container == own
         engine = desk.fleet.nodes["n1"].engine
         await engine.remove(engine.containers[own], force=True)
         engine = desk.fleet.nodes[node].engine
         engine.rename(copy, f"agentless-{task}")
-        await until(lambda: not controller.core.find(task).live)
+        await until(lambda: not controller.lookup.find(task).live)
         await settled(desk, controller)
-        ended = controller.core.find(task)
-        assert (ended.state, ended.container, set(controller.core.tasks)) == ("failed", own, set())
+        ended = controller.lookup.find(task)
+        assert (ended.state, ended.container, set(controller.tasks.live)) == ("failed", own, set())
         assert (await row(controller, copy.id[:12]))["foreign"]
 
 
 async def test_labels_of_a_task_that_was_removed_are_not_a_task_any_more(desk):
     async with desk.running() as controller:
         task = await desk.submit("exit 1", "n1::0")
-        await controller.actions.wait(task)
+        await controller.commands.wait(task)
         labels = labels_of(desk, task)
-        await controller.actions.remove(task)
-        controller.core.forgotten.clear()  # as after a restart
+        await controller.removal.remove(task)
+        controller.tasks.forgotten.clear()  # as after a restart
         await put(desk, controller, labels, name=f"agentless-{task}", command=["sleep", "60"])
         await settled(desk, controller)
-        assert not controller.core.tasks
+        assert not controller.tasks.live
 
 
 async def test_a_container_of_ours_that_the_state_does_not_know_is_taken_in_by_its_signature(desk):
     async with desk.running() as controller:
         task = await desk.submit("sleep 60", "n1::0")
-        was = controller.core.tasks[task]
-        controller.core._store.remove(task)
-        controller.core.history._db.execute("DELETE FROM events")
+        was = controller.tasks.live[task]
+        controller.ledger.stores.state.remove(task)
+        controller.tasks.history._db.execute("DELETE FROM events")
     async with desk.running() as controller:
-        await until(lambda: task in controller.core.tasks)
-        now = controller.core.tasks[task]
+        await until(lambda: task in controller.tasks.live)
+        now = controller.tasks.live[task]
         assert (now.spec, now.container) == (was.spec, was.container)
 
 
 async def test_where_the_key_is_lost_nothing_is_taken_in_unasked_and_recover_takes_what_was_shown(desk):
     async with desk.running() as controller:
         task = await desk.submit("sleep 60", "n1::0")
-        controller.core._store.remove(task)
-        controller.core.history._db.execute("DELETE FROM events")
+        controller.ledger.stores.state.remove(task)
+        controller.tasks.history._db.execute("DELETE FROM events")
     (desk.state / "key").unlink()
     async with desk.running() as controller:
         await settled(desk, controller)
-        assert not controller.core.tasks
+        assert not controller.tasks.live
         _, shown = await ask(controller, "GET", "/v1/recovery")
         assert shown["specs"][task]["command"] == ["sh", "-c", "sleep 60"]
         wrong = {"tasks": [task], "digests": {task: "of another container"}}
         assert (await ask(controller, "POST", "/v1/recovery", body=wrong))[0] == 409
-        assert not controller.core.tasks
+        assert not controller.tasks.live
         right = {"tasks": [task], "digests": shown["digests"]}
         assert (await ask(controller, "POST", "/v1/recovery", body=right))[0] == 200
-        assert set(controller.core.tasks) == {task}
+        assert set(controller.tasks.live) == {task}
 
 
 async def test_a_task_that_is_remembered_needs_no_signature(desk):
@@ -192,9 +192,9 @@ async def test_a_task_that_is_remembered_needs_no_signature(desk):
     (desk.state / "key").unlink()
     async with desk.running() as controller:
         await settled(desk, controller)
-        assert controller.core.tasks[task].state == "running"
-        await controller.actions.stop(task, "kill")
-        assert controller.core.find(task).state == "killed"
+        assert controller.tasks.live[task].state == "running"
+        await controller.stops.stop(task, "kill")
+        assert controller.lookup.find(task).state == "killed"
 
 
 # ------------------------------------------------------------------- what labels say of ids
@@ -205,7 +205,7 @@ async def test_a_claim_whose_id_is_none_holds_its_gpu_under_its_containers(desk,
     async with desk.running() as controller:
         gpu = desk.fleet.nodes["n1"].gpus.uuids[2]
         odd = await put(desk, controller, {TASK: name, GPUS: gpu, OWNER: "eve"}, command=["sleep", "60"])
-        found = controller.core.cluster().nodes["n1"].gpus[2]
+        found = controller.nodes.cluster().nodes["n1"].gpus[2]
         assert (found.state, found.holder and found.holder.task) == ("allocated", odd.id[:12])
         assert (await row(controller, odd.id[:12]))["owner"] == "eve"
 
@@ -216,8 +216,8 @@ async def test_an_id_of_mine_on_another_node_is_shown_as_the_container_that_it_i
         gpu = desk.fleet.nodes["n2"].gpus.uuids[0]
         labels = {TASK: task, GPUS: gpu, OWNER: "eve"}
         odd = await put(desk, controller, labels, "n2", command=["sleep", "60"])
-        assert controller.core.cluster().nodes["n2"].gpus[0].holder.task == odd.id[:12]
-        assert controller.core.find(task).node == "n1"
+        assert controller.nodes.cluster().nodes["n2"].gpus[0].holder.task == odd.id[:12]
+        assert controller.lookup.find(task).node == "n1"
         assert (await row(controller, odd.id[:12]))["node"] == "n2"
 
 
@@ -226,31 +226,31 @@ async def test_an_image_made_of_a_task_holds_its_gpu_for_itself(desk):
     async with desk.running() as controller:
         task = await desk.submit("sleep 60", "n1::0")
         copy = await put(desk, controller, labels_of(desk, task), command=["sleep", "60"])
-        await controller.actions.stop(task, "kill")
-        gpu = controller.core.cluster().nodes["n1"].gpus[0]
+        await controller.stops.stop(task, "kill")
+        gpu = controller.nodes.cluster().nodes["n1"].gpus[0]
         assert (gpu.state, gpu.holder.task) == ("allocated", copy.id[:12])
 
 
 async def test_a_name_that_a_stranger_has_chosen_does_not_stand_for_one_of_mine(desk):
     async with desk.running() as controller:
         task = await desk.submit("sleep 60", "n1::0")
-        core = controller.core
-        core.tasks[task] = replace(core.tasks[task], spec=replace(core.tasks[task].spec, name="train"))
+        live = controller.tasks.live
+        live[task] = replace(live[task], spec=replace(live[task].spec, name="train"))
         await put(desk, controller, forged(labels_of(desk, task), name="train"), command=["sleep", "9"])
-        assert core.find("train").id == task
-        assert core.find(task[:4]).id == task
+        assert controller.lookup.find("train").id == task
+        assert controller.lookup.find(task[:4]).id == task
 
 
 async def test_a_task_whose_next_name_somebody_has_taken_on_a_node_is_tried_elsewhere(desk):
     """Ids of tries are no secret. It costs the task none of its tries."""
     async with desk.running() as controller:
         spec = TaskSpec(("sh", "-c", "exit 1"), needs=Needs(), terms=Terms(retries=1, backoff=1.0))
-        (start,) = await controller.intake.submit(Submit((spec,), {}))
+        (start,) = await controller.submission.submit(Submit((spec,), {}))
         task = start.task.id
-        node = controller.core.find(task).node
+        node = controller.lookup.find(task).node
         await put(desk, controller, {}, node=node, name=f"agentless-{task}-2", command=["sleep", "600"])
-        await until(lambda: controller.core.find(f"{task}-2").state == "failed")
-        again = controller.core.find(f"{task}-2")
+        await until(lambda: controller.lookup.find(f"{task}-2").state == "failed")
+        again = controller.lookup.find(f"{task}-2")
         assert (again.node, again.status.exit_code) == ("n2" if node == "n1" else "n1", 1)
 
 
@@ -283,12 +283,14 @@ async def test_whatever_a_label_says_the_tasks_can_be_listed(desk):
                 each = labels | {SPEC: json.dumps(json.loads(labels[SPEC]) | words)}
                 name = f"odd{number}-{len(engine.containers)}"
                 engine.start(engine.create(Config(name, DEFAULT_IMAGE, ["sleep", "60"], each)))
-        await controller.core.links["n1"].refresh()
+        await controller.nodes.links["n1"].refresh()
         status, found = await ask(controller, "GET", "/v1/tasks", ended=True)
         assert (status, len(found)) == (200, 1 + 4 * len(ODD))
         for path in ("/v1/queue", "/v1/recovery", "/v1/gpus", "/v1/nodes", "/v1/shares"):
             assert (await ask(controller, "GET", path))[0] == 200, path
-        assert all(orjson.dumps(controller.core.view(each)) for each in controller.core.others().values())  # as screens
+        assert all(
+            orjson.dumps(controller.views.view(each)) for each in controller.lookup.others().values()
+        )  # as screens
 
 
 async def test_who_stops_a_batch_stops_nothing_that_a_label_puts_into_it(desk):
@@ -306,17 +308,17 @@ async def test_who_ends_a_strangers_container_is_on_record(desk):
         task = await desk.submit("sleep 60", "n1::0")
         evil = await put(desk, controller, forged(labels_of(desk, task)), command=["sleep", "60"])
         await ask(controller, "POST", f"/v1/tasks/{evil.id[:12]}/kill", body={})
-        events = [json.loads(each) for _, each in controller.core.history.events(0, -1, evil.id[:12])]
+        events = [json.loads(each) for _, each in controller.tasks.history.events(0, -1, evil.id[:12])]
         assert [event["event"] for event in events] == ["stop-asked"]
 
 
 async def test_the_end_of_a_strangers_container_is_not_that_of_a_task_that_has_just_been_started(desk):
     """It has the task's label, and the engine's word of the task's own container is still on its way."""
     async with desk.running() as controller:
-        link = controller.core.links["n1"]
+        link = controller.nodes.links["n1"]
         task = await desk.submit("sleep 60", "n1::0")
         await until(lambda: link.containers)
         seen = link.observation
         link.cache.observe(replace(seen, engine=replace(seen.engine, containers=())))
         await link.inspector.look_at({"d" * 64: task})
-        assert controller.core.find(task).state == "running"
+        assert controller.lookup.find(task).state == "running"

@@ -10,7 +10,7 @@ import asyncssh
 import orjson
 import pytest
 
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.submit.request import Submit
 from agentless.errors import RuntimeFailed, Unreachable
 from agentless.model.command import Command
 from agentless.model.scheduling.needs import parse_target
@@ -23,7 +23,7 @@ STAYS = "sleep 600"
 
 
 def told(controller, task):
-    return [orjson.loads(event)["event"] for _, event in controller.core.history.events(0, -1, task)]
+    return [orjson.loads(event)["event"] for _, event in controller.tasks.history.events(0, -1, task)]
 
 
 async def test_a_stop_that_cannot_be_done_yet_is_told_once(desk):
@@ -32,34 +32,34 @@ async def test_a_stop_that_cannot_be_done_yet_is_told_once(desk):
         task = await desk.submit(STAYS)
         node.stop_engine()
         with pytest.raises(RuntimeFailed):
-            await controller.actions.stop(task, "kill")
+            await controller.stops.stop(task, "kill")
         for _ in range(3):
-            for work in controller.actions.resume_stops():
+            for work in controller.stops.resume():
                 with pytest.raises(RuntimeFailed):
                     await work
         assert told(controller, task).count("stop-asked") == 1
         node.start_engine()
-        await until(lambda: controller.core.cluster().nodes["n1"].state == "online")
-        (work,) = controller.actions.resume_stops()
+        await until(lambda: controller.nodes.cluster().nodes["n1"].state == "online")
+        (work,) = controller.stops.resume()
         assert (await work).state == "killed"
 
 
 async def test_a_second_stop_that_gives_up_does_not_begin_a_third(desk):
     async with desk.running() as controller:
         task = await desk.submit("trap '' TERM; while :; do sleep 0.1; done")
-        first = asyncio.create_task(controller.actions.stop(task, "stop", 15))
-        second = asyncio.create_task(controller.actions.stop(task, "stop", 15))
-        await until(lambda: controller.core.tasks[task].stop and controller.actions._stopping[task] == 2)
+        first = asyncio.create_task(controller.stops.stop(task, "stop", 15))
+        second = asyncio.create_task(controller.stops.stop(task, "stop", 15))
+        await until(lambda: controller.tasks.live[task].stop and controller.stops._stopping[task] == 2)
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)
-        assert controller.actions.resume_stops() == []
-        await controller.actions.stop(task, "kill")
+        assert controller.stops.resume() == []
+        await controller.stops.stop(task, "kill")
         assert (await first).state == "killed"
 
 
 async def test_an_answer_that_a_hung_driver_kept_does_not_replace_a_newer_one(desk):
     async with desk.running() as controller:
-        link = controller.core.links["n1"]
+        link = controller.nodes.links["n1"]
         link.pace("the test", 600.0)  # nothing but the full look asks
         desk.fleet.nodes["n1"].hang_gpu()
         looking = asyncio.create_task(link.refresh())
@@ -84,23 +84,23 @@ def hung(desk):
 async def test_an_engine_that_stops_takes_only_itself_away(desk):
     async with desk.running() as controller:
         await desk.submit(STAYS)
-        link, states = controller.core.links["n1"], set()
+        link, states = controller.nodes.links["n1"], set()
         desk.fleet.nodes["n1"].stop_engine(live_restore=False)
 
         def degraded():
-            states.add(controller.core.cluster().nodes["n1"].state)
+            states.add(controller.nodes.cluster().nodes["n1"].state)
             return "degraded" in states
 
         await until(degraded)
         assert "offline" not in states
         desk.fleet.nodes["n1"].start_engine()
-        await until(lambda: link.silence is None and not controller.core.tasks)
+        await until(lambda: link.silence is None and not controller.tasks.live)
         assert link.failure is None
 
 
 async def test_of_a_batch_every_target_is_answered_although_one_task_is_removed_meanwhile(desk, monkeypatch):
     async with desk.running() as controller:
-        link = controller.core.links["n1"]
+        link = controller.nodes.links["n1"]
         run, gate = link.run, asyncio.Event()
 
         async def slowly(command, heard=None):
@@ -110,10 +110,10 @@ async def test_of_a_batch_every_target_is_answered_although_one_task_is_removed_
 
         monkeypatch.setattr(link, "run", slowly)
         specs = tuple(TaskSpec(("sh", "-c", STAYS), needs=parse_target(node)) for node in ("n1", "n2"))
-        submit = asyncio.create_task(controller.intake.submit(Submit(specs, {})))
-        await until(lambda: {task.state for task in controller.core.tasks.values()} >= {"assigning", "running"})
-        (waiting,) = [task for task in controller.core.tasks.values() if task.state == "assigning"]
-        controller.core.forget(waiting, "removed", "a test")
+        submit = asyncio.create_task(controller.submission.submit(Submit(specs, {})))
+        await until(lambda: {task.state for task in controller.tasks.live.values()} >= {"assigning", "running"})
+        (waiting,) = [task for task in controller.tasks.live.values() if task.state == "assigning"]
+        controller.ledger.forget(waiting, "removed", "a test")
         gate.set()
         one, other = await submit
         assert (one.task, other.task.state) == (None, "running")
@@ -127,13 +127,13 @@ async def test_a_label_that_is_no_id_is_shown_and_never_taken_in(desk, tmp_path)
         await desk.submit(STAYS)
         engine = desk.fleet.nodes["n1"].engine
         (ours,) = engine.containers.values()
-        labels = {**ours.config.labels, TASK: str(precious), CONTROLLER: controller.core.controller}
+        labels = {**ours.config.labels, TASK: str(precious), CONTROLLER: controller.tasks.controller}
         theirs = engine.create(type(ours.config)("theirs", ours.config.image, ["sleep", "600"], labels))
         engine.start(theirs)
-        await until(lambda: theirs.id[:12] in controller.core.others())
-        await controller.core.links["n1"].refresh()
-        assert theirs.id not in {task.container for task in controller.core.tasks.values()}
-        assert str(precious) not in controller.core.unremembered()
+        await until(lambda: theirs.id[:12] in controller.lookup.others())
+        await controller.nodes.links["n1"].refresh()
+        assert theirs.id not in {task.container for task in controller.tasks.live.values()}
+        assert str(precious) not in controller.lookup.unremembered()
         assert precious.exists()
 
 
@@ -141,11 +141,11 @@ async def test_a_name_that_is_the_id_of_another_task_hides_nothing(desk):
     async with desk.running() as controller:
         task = await desk.ended("true")
         spec = TaskSpec(("true",), name=task, needs=parse_target("n2"))
-        (start,) = await controller.intake.submit(Submit((spec,), {}))
-        await controller.actions.wait(start.task.id, 20)
-        await controller.core.links["n1"].refresh()
+        (start,) = await controller.submission.submit(Submit((spec,), {}))
+        await controller.commands.wait(start.task.id, 20)
+        await controller.nodes.links["n1"].refresh()
         assert told(controller, task).count("adopted") == 0
-        assert controller.core.find(task).id == task
+        assert controller.lookup.find(task).id == task
 
 
 async def test_a_shell_that_is_opened_while_its_connection_is_closed_is_no_answer(desk, monkeypatch):
@@ -162,19 +162,19 @@ async def test_a_shell_that_is_opened_while_its_connection_is_closed_is_no_answe
 
         monkeypatch.setattr(asyncssh.SSHClientChannel, "_make_request", close_then)
         with pytest.raises(Unreachable, match="n1 closed the connection"):
-            async with controller.core.links["n1"].stream(Command("true")):
+            async with controller.nodes.links["n1"].stream(Command("true")):
                 pass
 
 
 async def test_what_a_node_said_while_the_state_could_not_be_written_is_not_forgotten_over_other_news(desk):
     engine, obstacle = desk.fleet.nodes["n1"].engine, desk.state / "state.json.new"
     async with desk.running() as controller:
-        core, task = controller.core, await desk.submit(STAYS)
+        task = await desk.submit(STAYS)
         obstacle.mkdir()
         (container,) = engine.containers.values()
         engine.pause(container)
-        await until(lambda: core.trouble)
-        core.note("news", "something else that can be written")
+        await until(lambda: controller.ledger.stores.trouble)
+        controller.ledger.note("news", "something else that can be written")
         obstacle.rmdir()
-        core.retry()
-        assert core.task(task).state == "paused"
+        controller.reconciler.retry()
+        assert controller.lookup.task(task).state == "paused"

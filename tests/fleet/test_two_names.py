@@ -18,8 +18,8 @@ def twice(desk):
 async def test_its_gpus_are_counted_once_and_nodes_gpus_and_doctor_say_so(desk):
     twice(desk)
     async with desk.running() as controller:
-        await asyncio.gather(*(link.ready() for link in controller.core.links.values()))
-        first = controller.core.homes[desk.fleet.nodes["n1"].gpus.uuids[0]]
+        await asyncio.gather(*(link.ready() for link in controller.nodes.links.values()))
+        first = controller.homes.known[desk.fleet.nodes["n1"].gpus.uuids[0]]
         (second,) = {"n1", "alias"} - {first}
         _, nodes = await ask(controller, "GET", "/v1/nodes")
         by_name = {node["name"]: node for node in nodes}
@@ -34,23 +34,23 @@ async def test_its_gpus_are_counted_once_and_nodes_gpus_and_doctor_say_so(desk):
 async def test_the_log_of_a_task_is_fetched_once(desk):
     twice(desk)
     async with desk.running() as controller:
-        await asyncio.gather(*(link.ready() for link in controller.core.links.values()))
-        gpu = controller.core.homes[desk.fleet.nodes["n1"].gpus.uuids[0]]
+        await asyncio.gather(*(link.ready() for link in controller.nodes.links.values()))
+        gpu = controller.homes.known[desk.fleet.nodes["n1"].gpus.uuids[0]]
         fetched = []
-        keep = controller.keeper._fetch
+        keep = controller.retention._fetch
 
         async def fetch(link, task):
             fetched.append((link.node.name, task.id))
             await keep(link, task)
 
-        controller.keeper._fetch = fetch
+        controller.retention._fetch = fetch
         task = await desk.ended("echo words", f"{gpu}::0")
-        for link in controller.core.links.values():
+        for link in controller.nodes.links.values():
             await link.refresh()
-        controller.keeper._logs.remove(task)
-        controller.keeper._idle.clear()
-        controller.keeper.tick()
-        await until(lambda: desk.kept(task) and not controller.keeper.busy)
+        controller.retention._logs.remove(task)
+        controller.retention._idle.clear()
+        controller.retention.tick()
+        await until(lambda: desk.kept(task) and not controller.retention.busy)
         assert fetched == [(gpu, task)] * 2
         assert (await desk.log(task))[1] == b"words\n"
 
@@ -58,15 +58,15 @@ async def test_the_log_of_a_task_is_fetched_once(desk):
 async def test_a_node_that_names_anothers_gpus_does_not_get_them_when_the_driver_there_fails_once(desk):
     n1, n2 = desk.fleet.nodes["n1"], desk.fleet.nodes["n2"]
     async with desk.running() as controller:
-        core, own = controller.core, list(n1.gpus.uuids)
+        nodes, own = controller.nodes, list(n1.gpus.uuids)
         n2.gpus.uuids[:] = own
         n2.gpus._write_gpus()
         (n1.gpus._folder / "fault").write_text("exit 9\nFailed to initialize NVML: Driver/library version mismatch\n")
         for node in ("n1", "n2"):
-            await core.links[node].refresh()
-        assert core.links["n1"].observation.sample.error
+            await nodes.links[node].refresh()
+        assert nodes.links["n1"].observation.sample.error
         n1.gpus.heal()
         for node in ("n1", "n2"):
-            await core.links[node].refresh()
-        assert {core.homes[uuid] for uuid in own} == {"n1"}
-        assert (core.cluster().nodes["n1"].state, core.twin("n2") != "") == ("online", True)
+            await nodes.links[node].refresh()
+        assert {controller.homes.known[uuid] for uuid in own} == {"n1"}
+        assert (nodes.cluster().nodes["n1"].state, nodes.twin("n2") != "") == ("online", True)

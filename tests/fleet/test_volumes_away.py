@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.submit.request import Submit
 from agentless.engines.docker.volumes import VolumeWords
 from agentless.errors import Unreachable
 from agentless.model.command import Command
@@ -34,7 +34,7 @@ async def placed(controller, spec):
 
 async def lose(desk, node="n2"):
     desk.fleet.nodes[node].cut()
-    await until(lambda: not desk.controller.core.links[node].online)
+    await until(lambda: not desk.controller.nodes.links[node].online)
 
 
 async def test_a_task_does_not_find_an_empty_volume_because_the_node_that_has_it_is_away(desk, have):
@@ -43,8 +43,8 @@ async def test_a_task_does_not_find_an_empty_volume_because_the_node_that_has_it
         assert await placed(controller, wanting()) == ("n2",)
         await lose(desk)
         with pytest.raises(Unreachable, match=r"n2 .*; it has volume data: wait until it answers, or name a node"):
-            await controller.intake.submit(Submit((wanting(),), {}))
-        assert controller.core.tasks == {}
+            await controller.submission.submit(Submit((wanting(),), {}))
+        assert controller.tasks.live == {}
 
 
 async def test_what_a_node_has_had_is_known_after_a_restart(desk, have):
@@ -62,7 +62,7 @@ async def test_a_node_is_known_to_have_what_a_task_has_had_there(desk, have):
         await controller.volumes.all(sizes=False)
         await lose(desk)
         task = Task("t1", wanting(), "t1", "ann", desk.clock.now())
-        controller.core.add(task, Assigned(Placement("n2")), "the test")
+        controller.ledger.add(task, Assigned(Placement("n2")), "the test")
         with pytest.raises(Unreachable, match="it has volume data"):
             await placed(controller, wanting())
 
@@ -95,7 +95,7 @@ async def test_a_node_that_was_never_asked_may_have_it_until_it_is_drained(desk,
     async with desk.running() as controller:
         with pytest.raises(Unreachable, match=r"n2 .*; it may have volume data, .*agentless nodes drain n2"):
             await placed(controller, wanting())
-        controller.gate.drain("n2")
+        controller.exclusions.drain("n2")
         assert await placed(controller, wanting()) == ()
 
 
@@ -105,7 +105,7 @@ async def test_a_node_that_is_taken_out_of_the_inventory_keeps_nobody_from_a_new
         await controller.volumes.all(sizes=False)
         await lose(desk)
         desk.write(without="n2")
-        await controller.use_inventory(None, reading=True)
+        await controller.inventory.use(None, reading=True)
         assert await placed(controller, wanting()) == ()
 
 

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.client.files.snapshot import _bodies, _Known, scan
-from agentless.controller.files.uploads import packed, upload_time
+from agentless.controller.files.packing import packed
+from agentless.controller.files.uploads import upload_time
 from agentless.engines.docker.engine import CLOCKS_AGREE
 from agentless.engines.docker.files import FilesImage, Workspace
 from agentless.errors import Refused, UsageError

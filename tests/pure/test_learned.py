@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentless.controller.scheduling.run_history import Past
+from agentless.controller.scheduling.run_history import RunHistory
 from agentless.errors import InventoryError
 from agentless.inventory.inventory import load
 from agentless.model.nodes.cluster import Cluster
@@ -210,7 +210,7 @@ def test_it_is_learned_from_the_history_and_from_what_ends(tmp_path: Path) -> No
         history.add(over(f"b{number}", 9999, state="failed"))
     history.close()
     ledger = opened(tmp_path)
-    past = Past(ledger, HALF_LIFE)  # type: ignore[arg-type]
+    past = RunHistory(ledger.tasks, ledger._bus, ledger._clock, HALF_LIFE)  # type: ignore[arg-type]
     waiting = replace(over("w", 1), status=task(state="pending").status)
     assert past.lengths([waiting]) == {}
     ledger.adopt(over("a9", 80), "recovered")

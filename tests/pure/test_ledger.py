@@ -10,10 +10,14 @@ from typing import Any
 import orjson
 import pytest
 
-from agentless.controller.state.events import Hub
+from agentless.controller.state.events import EventBus
 from agentless.controller.state.ledger import Ledger
+from agentless.controller.state.stores import Stores
+from agentless.controller.state.tasks import Tasks
+from agentless.controller.state.views import TaskViews
 from agentless.errors import Refused, StateError
 from agentless.model.tasks.event import Assigned, Exited, Froze, Launched, Queued, Restarted, StopAsked
+from agentless.rules.scheduling.plan import Outlook
 from agentless.stores.records.history import History
 from agentless.stores.secrets import SecretStore
 from agentless.stores.state.tinydb import TaskStore
@@ -35,7 +39,12 @@ def opened(folder: Path) -> Ledger:
     store, history = TaskStore(folder / "state.json"), History(folder / "history.sqlite")
     _open.append(history)
     clock: Any = SimpleNamespace(now=lambda: NOW)
-    return Ledger("me@here", store, history, SecretStore(folder / "secrets"), Hub(), clock)
+    tasks, bus = Tasks("me@here", store.controller, history), EventBus()
+    nodes: Any = SimpleNamespace(stale=lambda _: None)
+    queue: Any = SimpleNamespace(outlook=lambda _: Outlook())
+    outputs: Any = SimpleNamespace(view=lambda _: ())
+    stores = Stores(store, history, SecretStore(folder / "secrets"))
+    return Ledger(tasks, stores, TaskViews(tasks, nodes, queue, outputs, clock), bus, clock)
 
 
 def full(*_: object, **__: object) -> None:
@@ -51,7 +60,7 @@ def killed(*_: object) -> None:
 
 
 def told(ledger: Ledger, of: str = "t1") -> list[tuple[str, str]]:
-    events = [orjson.loads(event) for _, event in ledger.history.events(0, -1, of)]
+    events = [orjson.loads(event) for _, event in ledger.stores.history.events(0, -1, of)]
     return [(event["event"], event["task"]["state"]) for event in events]
 
 
@@ -78,10 +87,10 @@ def test_an_end_that_cannot_be_written_has_not_happened(folder: Path, monkeypatc
     ledger.adopt(task(), "found")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger.history, "add", full)
+        patch.setattr(ledger.stores.history, "add", full)
         with pytest.raises(StateError):
             ledger.apply("t1", Exited(0), "seen")
-    assert ledger.tasks["t1"].state == "running"
+    assert ledger.tasks.live["t1"].state == "running"
     assert told(ledger) == [("adopted", "running")]
     ledger.apply("t1", Exited(0), "seen")
     assert told(ledger) == [("adopted", "running"), ("exited", "completed")]
@@ -92,13 +101,13 @@ def test_what_has_happened_is_told_once_there_is_room_again(folder: Path, monkey
     ledger.adopt(task(), "found")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger.history, "record", full)
-        ledger.publish(ledger.tasks["t1"], "intruded", "bob")
-        assert ledger.trouble == "the disk is full"
+        patch.setattr(ledger.stores.history, "record", full)
+        ledger.publish(ledger.tasks.live["t1"], "intruded", "bob")
+        assert ledger.stores.trouble == "the disk is full"
     assert told(ledger) == [("adopted", "running")]
     ledger.apply("t1", Exited(0), "seen")
     assert told(ledger) == [("adopted", "running"), ("intruded", "running"), ("exited", "completed")]
-    assert ledger.trouble is None
+    assert ledger.stores.trouble is None
 
 
 def test_a_stop_that_cannot_be_written_holds_and_is_written_when_there_is_room(
@@ -108,9 +117,9 @@ def test_a_stop_that_cannot_be_written_holds_and_is_written_when_there_is_room(
     ledger.adopt(task(), "found")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger._store, "save", full)
+        patch.setattr(ledger.stores.state, "save", full)
         assert ledger.apply("t1", StopAsked("stop"), "agentless stop").stop == "stop"
-        assert ledger.trouble == "the disk is full"
+        assert ledger.stores.trouble == "the disk is full"
     assert TaskStore(folder / "state.json").load()["t1"].stop is None
     ledger.flush()
     assert TaskStore(folder / "state.json").load()["t1"].stop == "stop"
@@ -123,7 +132,7 @@ def test_what_waits_and_cannot_be_written_off_is_to_end(folder: Path, monkeypatc
     ledger.add(task(state="pending"), Queued(), "submitted")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger.history, "add", full)
+        patch.setattr(ledger.stores.history, "add", full)
         stopped = ledger.apply("t1", StopAsked("stop"), "agentless stop")
     assert (stopped.state, stopped.stop) == ("pending", "stop")
     assert ledger.apply("t1", StopAsked("stop"), "again").state == "cancelled"
@@ -133,11 +142,11 @@ def test_a_submit_that_cannot_be_saved_leaves_nothing(folder: Path, monkeypatch:
     ledger = opened(folder)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger._store, "save", full)
+        patch.setattr(ledger.stores.state, "save", full)
         with pytest.raises(StateError):
             ledger.add(task(state="pending"), Assigned(placement()), "submitted")
-    assert (ledger.tasks, told(ledger)) == ({}, [])
-    assert opened(folder).tasks == {}
+    assert (ledger.tasks.live, told(ledger)) == ({}, [])
+    assert opened(folder).tasks.live == {}
 
 
 def test_an_end_is_told_once_although_the_state_file_cannot_forget_it_yet(
@@ -147,15 +156,15 @@ def test_an_end_is_told_once_although_the_state_file_cannot_forget_it_yet(
     ledger.adopt(task(), "found")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger._store, "remove", full)
+        patch.setattr(ledger.stores.state, "remove", full)
         ledger.apply("t1", Exited(0), "seen")
         ledger.flush()
-        assert (ledger.tasks, ledger.trouble) == ({}, "the disk is full")
+        assert (ledger.tasks.live, ledger.stores.trouble) == ({}, "the disk is full")
         again = opened(folder)  # it starts on the full disk, too
-        assert again.tasks == {}
+        assert again.tasks.live == {}
         ledger = again
     ledger.flush()
-    assert (ledger.trouble, TaskStore(folder / "state.json").load()) == (None, {})
+    assert (ledger.stores.trouble, TaskStore(folder / "state.json").load()) == (None, {})
     assert told(ledger) == [("adopted", "running"), ("exited", "completed")]
 
 
@@ -169,7 +178,7 @@ def test_a_task_that_is_removed_is_never_gone_without_a_word(folder: Path, monke
         patch.setattr(History, "record", killed)
         ledger.forget(ended, "removed", "agentless rm")
     ledger = opened(folder)
-    assert not ledger.history.has("t1")
+    assert not ledger.stores.history.has("t1")
     assert told(ledger)[-1] == ("removed", "completed")
 
 
@@ -177,11 +186,11 @@ def test_trouble_is_over_when_there_is_room_again(folder: Path, monkeypatch: pyt
     ledger = opened(folder)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger.history, "record", full)
+        patch.setattr(ledger.stores.history, "record", full)
         ledger.note("left", "a test")
-    assert ledger.trouble == "the disk is full"
+    assert ledger.stores.trouble == "the disk is full"
     ledger.flush()
-    assert (ledger.trouble, len(ledger.history.events(0, -1))) == (None, 1)
+    assert (ledger.stores.trouble, len(ledger.stores.history.events(0, -1))) == (None, 1)
 
 
 def test_a_state_file_in_trouble_is_said_until_the_state_file_can_be_written(
@@ -191,14 +200,14 @@ def test_a_state_file_in_trouble_is_said_until_the_state_file_can_be_written(
     ledger.adopt(task(), "found")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger._store, "save", full)
+        patch.setattr(ledger.stores.state, "save", full)
         with pytest.raises(StateError):
             ledger.apply("t1", Froze(), "seen")
         ledger.note("left", "which goes into the history")
         ledger.flush()
-        assert ledger.trouble == "the disk is full"
+        assert ledger.stores.trouble == "the disk is full"
     ledger.flush()
-    assert ledger.trouble is None
+    assert ledger.stores.trouble is None
 
 
 def test_a_history_in_trouble_is_said_until_the_history_can_be_written(
@@ -209,14 +218,14 @@ def test_a_history_in_trouble_is_said_until_the_history_can_be_written(
 
     with monkeypatch.context() as patch:
         for write in ("add", "touch"):
-            patch.setattr(ledger.history, write, full)
+            patch.setattr(ledger.stores.history, write, full)
         with pytest.raises(StateError):
             ledger.apply("t1", Exited(0), "seen")
-        ledger._store.save()
+        ledger.stores.state.save()
         ledger.flush()
-        assert ledger.trouble == "the disk is full"
+        assert ledger.stores.trouble == "the disk is full"
     ledger.flush()
-    assert ledger.trouble is None
+    assert ledger.stores.trouble is None
 
 
 def test_of_two_stores_in_trouble_each_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,20 +233,20 @@ def test_of_two_stores_in_trouble_each_is_said(folder: Path, monkeypatch: pytest
     ledger.adopt(task(), "found")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ledger._store, "save", lambda *_, **__: full_of("the state"))
-        patch.setattr(ledger.history, "record", lambda *_: full_of("the history"))
+        patch.setattr(ledger.stores.state, "save", lambda *_, **__: full_of("the state"))
+        patch.setattr(ledger.stores.history, "record", lambda *_: full_of("the history"))
         with pytest.raises(StateError):
             ledger.apply("t1", Froze(), "seen")
         ledger.note("left", "a test")
-    assert sorted(str(ledger.trouble).split("; ")) == ["the history is full", "the state is full"]
+    assert sorted(str(ledger.stores.trouble).split("; ")) == ["the history is full", "the state is full"]
 
 
 def test_who_uses_the_gpus_of_a_task_is_forgotten_when_it_ends(folder: Path) -> None:
     ledger = opened(folder)
     ledger.adopt(task(), "found")
-    ledger.intruders["t1"] = (process("node1", 0),)
+    ledger.tasks.intruders["t1"] = (process("node1", 0),)
     ledger.apply("t1", Exited(0), "seen")
-    assert ledger.view(ledger.history.newest(1)[0]).intruders == ()
+    assert ledger._views.view(ledger.stores.history.newest(1)[0]).intruders == ()
 
 
 @pytest.mark.parametrize("end", [[], [Exited(0)]])
@@ -246,11 +255,11 @@ def test_an_id_that_is_known_is_never_taken_in_again(folder: Path, end: list[Any
     ledger.adopt(task(), "found")
     for event in end:
         ledger.apply("t1", event, "seen")
-    known, before = dict(ledger.tasks), told(ledger)
+    known, before = dict(ledger.tasks.live), told(ledger)
     for _ in range(2):  # the second time after a restart
         with pytest.raises(Refused, match="task t1 is there already"):
             ledger.add(task(state="pending"), Assigned(placement()), "submitted")
-        assert (ledger.tasks, told(ledger)) == (known, before)
+        assert (ledger.tasks.live, told(ledger)) == (known, before)
         ledger = opened(folder)
 
 
@@ -258,6 +267,6 @@ def test_what_had_ended_lives_again_as_itself(folder: Path) -> None:
     ledger = opened(folder)
     ledger.adopt(task(), "found")
     ledger.apply("t1", Exited(0), "seen")
-    ledger.revive(ledger.history.newest(1)[0], Restarted(NOW, NOW), "docker start")
-    assert (ledger.tasks["t1"].state, ledger.history.has("t1")) == ("running", False)
-    assert list(opened(folder).tasks) == ["t1"]
+    ledger.revive(ledger.stores.history.newest(1)[0], Restarted(NOW, NOW), "docker start")
+    assert (ledger.tasks.live["t1"].state, ledger.stores.history.has("t1")) == ("running", False)
+    assert list(opened(folder).tasks.live) == ["t1"]

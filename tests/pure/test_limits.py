@@ -26,7 +26,7 @@ from agentless.controller.nodes.link import sampler, watcher
 from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.link.inspector import Inspector
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.tasks.exec import Program
+from agentless.controller.nodes.program import Program
 from agentless.engines.docker.complaints import explain
 from agentless.engines.docker.container_limits import MOST
 from agentless.engines.docker.engine import Docker

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from agentless.controller.app import Controller
+from agentless.controller.clock import SystemClock
 from agentless.controller.images import distribution, upload
 from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.images.upload import Job
@@ -38,7 +39,7 @@ class World:
     distribution: ImageDistribution
 
     async def send(self, image: str, *to: str, source: str = "node1", **how) -> dict[str, Sent | AgentlessError]:
-        links = self.controller.core.links
+        links = self.controller.nodes.links
         targets = [links[name] for name in to or ("node2",)]
         async with asyncio.timeout(60):
             return await self.distribution.send(image, links[source], targets, tags=[TAG], **how)
@@ -94,10 +95,10 @@ def image(lab: Lab) -> Iterator[str]:
 async def world(lab: Lab, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setenv("HOME", str(lab.home))
     monkeypatch.setattr(upload, "STEP", 4 * MB)
-    controller = Controller(tmp_path, lab.inventory)
+    controller = Controller(tmp_path, lab.inventory, SystemClock())
     await controller.start()
-    await asyncio.gather(*(link.ready() for link in controller.core.links.values()))
-    yield World(lab, controller, ImageDistribution(controller.core))
+    await asyncio.gather(*(link.ready() for link in controller.nodes.links.values()))
+    yield World(lab, controller, ImageDistribution())
     await controller.close()
     clean(lab.nodes["node2"])
     left = [line for node in lab.nodes.values() for _, line in node.leftovers()]
@@ -173,7 +174,7 @@ async def test_only_the_layers_that_a_node_lacks_travel_and_the_second_time_none
 
 
 async def test_one_reading_is_for_all_requests_that_it_is_enough_for(world: World, image: str) -> None:
-    source = world.controller.core.links["node1"]
+    source = world.controller.nodes.links["node1"]
     job = Job(await world.distribution._describe(image, source), source, (), lambda _: None)
     async with (
         world.distribution._reads.take(job, 1, None) as first,
@@ -279,7 +280,7 @@ async def test_a_full_disk_is_said_and_nothing_is_kept(world: World, image: str)
 
 async def test_an_image_that_goes_away_meanwhile_is_named(world: World, image: str) -> None:
     gone = layer(world.node("node1"), "busybox", "gone:1")
-    links = world.controller.core.links
+    links = world.controller.nodes.links
     await world.distribution._describe(gone, links["node1"])  # it is asked for, and then removed
     said(world.node("node1"), "docker rmi gone:1")
     with pytest.raises(RuntimeFailed, match=r"is not on node1 any more"):
@@ -294,8 +295,8 @@ async def test_two_pushes_at_once_are_one(world: World, image: str) -> None:
 
 
 async def test_two_controllers_end_well(world: World, image: str) -> None:
-    links = world.controller.core.links
-    other = ImageDistribution(world.controller.core)
+    links = world.controller.nodes.links
+    other = ImageDistribution()
     first, second = await asyncio.gather(
         world.send(image), other.send(image, links["node1"], [links["node2"]], tags=[TAG])
     )

@@ -24,7 +24,7 @@ def run(context: typer.Context) -> None:
     """Be the controller in the foreground, for a service manager; it never leaves by itself."""
     import logging
 
-    from agentless.controller import app as wiring
+    from agentless.controller import process
     from agentless.controller.log import Lines
 
     inventory = paths.find_inventory(context.find_root().obj)
@@ -33,7 +33,7 @@ def run(context: typer.Context) -> None:
     logging.basicConfig(handlers=[handler], level=logging.INFO)
     logging.getLogger("asyncssh").setLevel(logging.WARNING)
     state = paths.state_dir()
-    wiring.run(
+    process.run(
         state,
         inventory,
         ready=lambda: print_line(f"serving {inventory} on {state}/controller.sock", flush=True),

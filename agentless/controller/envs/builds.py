@@ -14,7 +14,7 @@ from agentless.controller.envs.envs import Envs, Tell
 from agentless.controller.envs.moves import Moves, first_of
 from agentless.controller.nodes.conversation import conversed
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.tasks.exec import Program, started
+from agentless.controller.nodes.program import Program, started
 from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, TooMuch, UsageError
 from agentless.model.command import Command, Result
 from agentless.model.images.env import (
@@ -87,7 +87,7 @@ class Builds:
             envs.programs[name] += 1
         try:
             async with started(link, box.id, command, size) as program:
-                envs.publish(name, "shell-opened", f"agentless env shell, by {owner or envs.core.owner}")
+                envs.publish(name, "shell-opened", f"agentless env shell, by {owner or envs.tasks.owner}")
                 yield program
         finally:
             envs.programs[name] -= 1
@@ -120,7 +120,7 @@ class Builds:
                     raise UsageError(f"{base}: in a Dockerfile name the version, like {base}:1")
                 await self._base(link, base, tell)
             ref = EnvRef(name, next_number(record, envs.sights, name))
-            labels = labels_of_version(ref, message, by, envs.core.clock.now())
+            labels = labels_of_version(ref, message, by, envs.clock.now())
             mark, words = secrets.token_hex(8), link.runtime.envs
             tell({"kind": "say", "text": f"building {ref} on {link.node.name}"})
 
@@ -188,7 +188,7 @@ class Builds:
         envs, words = self._envs, link.runtime.envs
         ref = EnvRef(name, next_number(envs.records[name], envs.sights, name))
         envs.check_free(link, name, ref)
-        labels = labels_of_version(ref, message, by, envs.core.clock.now())
+        labels = labels_of_version(ref, message, by, envs.clock.now())
         tell({"kind": "say", "text": f"saving {ref} on {link.node.name}"})
         command = words.save(box.id, base, ref, labels, secrets.token_hex(8))
         made = words.parse_named(ref, await _collected(link, command))
@@ -227,7 +227,7 @@ class Builds:
         home = envs.records[name].home
         if home is None:
             return None
-        link = envs.core.links.get(home)
+        link = envs.nodes.links.get(home)
         if link is None or not link.online:
             return f"its build container on {home}, which cannot be reached, stays as it is"
         box = _box(envs, link, name)

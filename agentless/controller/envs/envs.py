@@ -1,4 +1,4 @@
-"""Envs: what nodes have of them, what is remembered, and who works on which one. Changed by its neighbours `env_*`."""
+"""Envs: their records, what nodes have of them, and locks. `builds`, `moves` and `prune` change them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.registry import Core
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.ledger import Ledger
+from agentless.controller.state.lookup import Lookup
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Unreachable
 from agentless.model.images.env import NULL, EnvRecord, EnvRef, ImageFacts, Sight, Version, container_of_env, parse_ref
 from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.task import Task
 from agentless.model.view import EnvVersionView, EnvView
+from agentless.ports import Clock
 from agentless.rules.images.envs import env_named, learned, version_named
 from agentless.rules.views.publish import timestamp
 from agentless.stores.state.envs import EnvStore
@@ -36,9 +39,13 @@ class Envs:
     `programs` counts what is open in the build container of an env.
     """
 
-    def __init__(self, core: Core, store: EnvStore) -> None:
-        self.core = core
+    def __init__(self, store: EnvStore, nodes: Nodes, ledger: Ledger, lookup: Lookup, clock: Clock) -> None:
+        self.nodes = nodes
+        self.tasks = ledger.tasks
+        self.clock = clock
         self._store = store
+        self._ledger = ledger
+        self._lookup = lookup
         self.records: dict[str, EnvRecord] = store.load()
         self.sights: dict[str, Sight] = {}
         self.programs: Counter[str] = Counter()
@@ -51,11 +58,11 @@ class Envs:
     async def look(self, *, within: float = 0.0) -> None:
         """Ask all nodes that can be reached what they have, unless that was done `within` so many seconds."""
         async with self._asking:
-            if within and 0 <= self.core.clock.now() - self._looked <= within:
+            if within and 0 <= self.clock.now() - self._looked <= within:
                 return
-            await self.core.heard(self.core.links)
+            await self.nodes.heard()
             await self._look(self.online())
-            self._looked = self.core.clock.now()
+            self._looked = self.clock.now()
 
     async def look_at(self, *links: NodeLink) -> None:
         """Ask these nodes."""
@@ -66,10 +73,10 @@ class Envs:
         asked = {link.node.name: link for link in links}
         answers = await asyncio.gather(*map(_seen, asked.values()))
         seen = {name: sight for name, sight in zip(asked, answers, strict=True) if sight is not None}
-        keeping = {name for name, link in self.core.links.items() if link.runtime.keeps_envs}
+        keeping = {name for name, link in self.nodes.links.items() if link.runtime.keeps_envs}
         self.sights = {name: each for name, each in {**self.sights, **seen}.items() if name in keeping}
         gone = {node: Sight() for node in self._mentioned() - keeping}
-        self.remember(learned(self.records, {**gone, **seen}, self.core.clock.now()))
+        self.remember(learned(self.records, {**gone, **seen}, self.clock.now()))
 
     def _mentioned(self) -> set[str]:
         found = {record.home for record in self.records.values() if record.home}
@@ -78,7 +85,7 @@ class Envs:
     def remember(self, records: Mapping[str, EnvRecord]) -> None:
         """Keep these, on disk if they are others than before."""
         if records != self.records:
-            with self.core.writing("state"):
+            with self._ledger.stores.writing("state"):
                 self._store.save(records)
             self.records = dict(records)
 
@@ -95,12 +102,12 @@ class Envs:
 
     def users(self, name: str) -> list[Task]:
         """The live tasks that want this env."""
-        tasks = {**self.core.others(ended=False), **self.core.tasks}
+        tasks = {**self._lookup.others(ended=False), **self.tasks.live}
         return [task for task in tasks.values() if task.live and (ref := ref_of_task(task)) and ref.name == name]
 
     def used(self) -> set[EnvRef]:
         """The versions that live tasks want."""
-        tasks = {**self.core.others(ended=False), **self.core.tasks}
+        tasks = {**self._lookup.others(ended=False), **self.tasks.live}
         return {ref for task in tasks.values() if task.live and (ref := ref_of_task(task))}
 
     # ---------------------------------------------------------------- one at a time
@@ -122,7 +129,7 @@ class Envs:
 
     async def reached(self, node: str, why: str) -> NodeLink:
         """The link to a node that answers; `why` it is needed begins the sentence when it does not."""
-        link = self.core.link(node)
+        link = self.nodes.link(node)
         await link.ready()
         if not link.online:
             raise Unreachable(f"{why}: {unreachable(node, link.observation.error)}")
@@ -130,7 +137,7 @@ class Envs:
 
     def online(self) -> list[NodeLink]:
         """The nodes that answer and can keep envs, in the order of the inventory."""
-        return [link for link in self.core.links.values() if link.online and link.runtime.keeps_envs]
+        return [link for link in self.nodes.links.values() if link.online and link.runtime.keeps_envs]
 
     def holder(self, ref: EnvRef, image: str, beside: Iterable[str] = ()) -> NodeLink:
         """A node that has this image and answers; raises with the nodes that have it and do not."""
@@ -138,8 +145,8 @@ class Envs:
         names = version.nodes if version and version.id == image else ()
         nodes = [name for name in names if name not in set(beside)]
         for name in nodes:
-            if name in self.core.links and self.core.links[name].online:
-                return self.core.links[name]
+            if name in self.nodes.links and self.nodes.links[name].online:
+                return self.nodes.links[name]
         if not nodes:
             raise RuntimeFailed(f"{ref} is on no node any more; agentless env history {ref.name} shows what is left")
         raise Unreachable(f"{ref} is on {', '.join(nodes)} only, which cannot be reached now")
@@ -194,7 +201,7 @@ class Envs:
             version=current.version if current else None,
             size_bytes=current.size_bytes if current else None,
             nodes=current.nodes if current else (),
-            offline=tuple(link.node.name for link in self.core.links.values() if not link.online),
+            offline=tuple(link.node.name for link in self.nodes.links.values() if not link.online),
             versions=versions,
             assumed=record.assumed,
         )
@@ -205,7 +212,7 @@ class Envs:
 
     def publish(self, name: str, event: str, cause: str) -> None:
         """Tell that something has happened to an env."""
-        self.core.tell({"kind": "env", "at": self.core.clock.now(), "event": event, "cause": cause, "env": name})
+        self._ledger.tell({"kind": "env", "at": self.clock.now(), "event": event, "cause": cause, "env": name})
 
 
 def ref_of_task(task: Task) -> EnvRef | None:

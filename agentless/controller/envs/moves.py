@@ -1,4 +1,4 @@
-"""Envs on their way: to nodes that need one for a task, to nodes that somebody names, to a file and from one."""
+"""Moves envs: to nodes that need one for a task, to named nodes, to a file and from a file."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.nodes.conversation import conversed
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Unreachable, UsageError
+from agentless.inventory.inventory import Inventory
 from agentless.model.images.env import (
     BY,
     ENV,
@@ -51,6 +52,11 @@ class Moves:
         self._envs = envs
         self._distribution = distribution
         self._coming: dict[tuple[str, str], _Coming] = {}
+        self._shared_dir: str | None = None
+
+    def on_inventory(self, inventory: Inventory) -> None:
+        """Use its shared folder, if it has one."""
+        self._shared_dir = inventory.shared_dir
 
     async def bring(self, ref: EnvRef, image: str, link: NodeLink, tell: Callable[[Progress], None]) -> Sent:
         """Bring a version to a node, once however many ask for it. Raises what is in the way.
@@ -83,7 +89,7 @@ class Moves:
         self._check_room(link, ref, image)
         source = envs.holder(ref, image, beside=[name])
         found = await self._distribution.send(
-            image, source, [link], tags=[ref.image], tell=tell, shared_dir=envs.core.shared_dir
+            image, source, [link], tags=[ref.image], tell=tell, shared_dir=self._shared_dir
         )
         sent = found[name]
         if isinstance(sent, AgentlessError):
@@ -96,8 +102,8 @@ class Moves:
         envs = self._envs
         async with envs.working(ref.name, tell):
             ref, version = version_named(envs.records, ref)
-            every = [link for link in envs.core.links.values() if link.runtime.keeps_envs]
-            links = [envs.core.link(node) for node in dict.fromkeys(nodes)] or every
+            every = [link for link in envs.nodes.links.values() if link.runtime.keeps_envs]
+            links = [envs.nodes.link(node) for node in dict.fromkeys(nodes)] or every
             await asyncio.gather(*(link.ready() for link in links if nodes))
             done: dict[str, Sent | AgentlessError] = {}
             for link in links:
@@ -121,7 +127,7 @@ class Moves:
                     targets,
                     tags=[ref.image],
                     tell=lambda progress: tell({"kind": "progress", **asdict(progress)}),
-                    shared_dir=envs.core.shared_dir,
+                    shared_dir=self._shared_dir,
                     via=via,
                 )
                 await envs.look_at(*targets)
@@ -210,7 +216,7 @@ class Moves:
         was = f"{loaded.labels[ENV]}:{number}" if loaded.labels.get(ENV) and number else "an archive"
         message = loaded.labels.get(MESSAGE) or f"imported from {was}"
         maker = loaded.labels.get(BY) or by
-        return ref, labels_of_version(ref, message, maker, envs.core.clock.now())
+        return ref, labels_of_version(ref, message, maker, envs.clock.now())
 
     def _has(self, link: NodeLink, ref: EnvRef) -> bool:
         sight = self._envs.sights.get(link.node.name, Sight())

@@ -1,4 +1,4 @@
-"""Envs taken away: one with all its versions, or what nobody needs any more. Never what is not ours."""
+"""Removes envs, and versions that nobody needs; never what is not ours."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentless.model.tasks.task_id import is_task_id
 from agentless.rules.images.envs import assumed_words, env_named, prunable
 
 
-class Tidy:
+class Prune:
     """Removes envs."""
 
     def __init__(self, envs: Envs, moves: Moves) -> None:
@@ -41,7 +41,7 @@ class Tidy:
                 except AgentlessError as error:
                     stays.append({"node": link.node.name, "what": f"what {link.node.name} has", "why": str(error)})
             had = {node for version in record.versions.values() for node in version.nodes} | {record.home or ""}
-            silent = [node for node in envs.core.links if node in had and not envs.core.links[node].online]
+            silent = [node for node in envs.nodes.links if node in had and not envs.nodes.links[node].online]
             stays.extend({"node": node, "what": f"what {node} has", "why": "it cannot be reached"} for node in silent)
             await envs.look_at(*envs.online())
             envs.change(name, back=None)
@@ -71,7 +71,7 @@ class Tidy:
             stays.append({"node": link.node.name, "what": image, "why": why})
 
     async def prune(self, by: str, *, dry_run: bool) -> dict[str, Any]:
-        """Remove versions before the current one that nobody needs, and what was left of what broke off."""
+        """Remove unused versions before the current one, and leftovers of interrupted work."""
         envs = self._envs
         await envs.look()
         removed: list[dict[str, str]] = []
@@ -85,7 +85,7 @@ class Tidy:
                 if name in here
             ]
             engine = link.observation.engine
-            now = envs.core.clock.now() + (engine.clock if engine else 0.0)
+            now = envs.clock.now() + (engine.clock if engine else 0.0)
             for name in prunable(
                 envs.records, sight, now, used=envs.used(), busy=envs.busy(), coming=self._moves.coming()
             ):

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.registry import Core
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.lookup import Lookup
 from agentless.engines.node_files import NodeFiles
 from agentless.errors import CopyFailed, Refused, Unreachable, UsageError
 from agentless.formats.tar import BadArchive, Fed, Tar
@@ -35,8 +36,9 @@ class Found:
 class Files:
     """Everything here is about one place: the name of a node, else what means a task."""
 
-    def __init__(self, core: Core, files: NodeFiles) -> None:
-        self._core = core
+    def __init__(self, nodes: Nodes, lookup: Lookup, files: NodeFiles) -> None:
+        self._nodes = nodes
+        self._lookup = lookup
         self._files = files
 
     async def look(self, place: str, paths: Sequence[str]) -> Found:
@@ -74,13 +76,13 @@ class Files:
 
     async def _at(self, place: str) -> tuple[NodeLink, str | None]:
         """The link to the node, and the container there that is meant, None: the node itself."""
-        task = None if place in self._core.links else self._core.find(place)
+        task = None if place in self._nodes.links else self._lookup.find(place)
         node = place if task is None else task.node
         if task and not (node and task.container):
             raise Refused(f"task {task.id} is {task.state} and has no container, so there are no files in it")
         if task and task.spec.on_node_itself:
             raise Refused(f"task {task.id} has no container (--container NULL): its files are those of {node}")
-        link = self._core.links.get(node or "")
+        link = self._nodes.links.get(node or "")
         if link is None:
             raise Unreachable(f"{node} is not in the inventory any more; add it again to reach its tasks")
         await link.ready()

@@ -1,4 +1,4 @@
-"""What tasks bring back when they have ended: fetched from their containers, put in its place here."""
+"""Fetches the outputs of ended tasks from their containers."""
 
 from __future__ import annotations
 
@@ -10,28 +10,26 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentless.controller.files.expected_outputs import Arriving, ExpectedOutputs
 from agentless.controller.guarded import guarded_item
 from agentless.controller.in_thread import in_thread
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.registry import Core
+from agentless.controller.state.ledger import Ledger
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError
 from agentless.formats.tar import CHUNK, Fed
 from agentless.model.files.task_files import UNFINISHED, Output, Upload, within
-from agentless.model.tasks.task import Ended, Task
-from agentless.model.tasks.task_id import first_try, next_try
+from agentless.model.tasks.task import Task
+from agentless.model.tasks.task_id import next_try
 from agentless.model.text import Excerpt
-from agentless.model.units import format_size
-from agentless.model.view import OutputView
 from agentless.remote.streams import Stream
 from agentless.rules.files.task_files import changed_paths
 from agentless.rules.tasks.retention import LARGE
 from agentless.stores.files.arrivals import Placed, arrive
 from agentless.stores.files.output_archive import Arrival, Unpacking, Unusable, ZerosAhead
-from agentless.stores.files.outputs import Brought, OutputStore, Wanted
+from agentless.stores.files.outputs import Brought
 from agentless.stores.files.snapshots import SnapshotStore
 
 _WORTH = 1 << 18
@@ -39,98 +37,42 @@ _WORTH = 1 << 18
 _GZIP = b"\x1f\x8b"
 STALL = 300.0
 """Seconds without a byte after which a copy out of a container is given up, to be tried again."""
-_NAMED = 3
-"""Tasks that are named as those that are waited for."""
+_SAID = 4000
 
 
 class PutOff(Exception):
     """The outputs of a task are large, and have to wait until it is the turn of large ones."""
 
 
-@dataclass
-class _Coming:
-    """Outputs on their way from a node: so many bytes came over the link so far."""
-
-    node: str
-    bytes: int = 0
-
-
 class Outputs:
-    """Knows what is to be brought, brings it, and says what became of it."""
+    """Fetches the `expected` outputs. `large` are the tasks with large ones."""
 
-    def __init__(self, core: Core, store: OutputStore, snapshots: SnapshotStore) -> None:
-        self.store = store
-        self._core = core
-        self._snapshots = snapshots
-        self._problems: dict[str, str] = {}
-        self._coming: dict[str, _Coming] = {}
+    def __init__(self, expected: ExpectedOutputs, snapshots: SnapshotStore, ledger: Ledger) -> None:
+        self.expected = expected
         self.large: set[str] = set()
-
-    def __contains__(self, task: object) -> bool:
-        """Whether something of this try is to be brought, and was not."""
-        return task in self.store
-
-    def want(self, task: Task) -> None:
-        """Take down what a new task is to bring."""
-        outputs = tuple(
-            Output(each.path, each.local.replace("{id}", task.id), each.changed) for each in task.spec.outputs
-        )
-        self.store.want(task.id, Wanted(outputs, task.spec.uploads))
-
-    def forget(self, task: Task) -> None:
-        """Bring nothing of this try any more; what is here stays."""
-        first = first_try(task.id)
-        others = [each for each in (first, next_try(task.id)) if each != task.id and self._core.knows(each)]
-        if task.id != first or not others:  # what is wanted is kept with the first try, for all of them
-            self.store.remove(task.id)
-        if not others:
-            self.store.remove(first)
-        self._problems.pop(task.id, None)
-
-    @property
-    def waiting(self) -> bool:
-        """Whether something is to be brought of a task that has ended."""
-        return any(task not in self._core.tasks for task in self.store.pending())
+        self._store = expected.store
+        self._snapshots = snapshots
+        self._ledger = ledger
+        self._tasks = ledger.tasks
 
     def settle_lost(self) -> None:
-        """Of tasks that never started, or whose container is gone, nothing will come: that is known from here on."""
-        self._problems = {task: words for task, words in self._problems.items() if task in self.store}
-        self.large = {task for task in self.large if task in self.store}
-        for first in self.store.pending():
-            if first not in self._core.tasks:
+        """Settle the outputs of tasks that never started, or whose container is gone."""
+        self.expected.problems = {task: words for task, words in self.expected.problems.items() if task in self._store}
+        self.large = {task for task in self.large if task in self._store}
+        for first in self._store.pending():
+            if first not in self._tasks.live:
                 with guarded_item(f"task {first}: outputs that are lost"):
                     self._settle_lost(first)
-
-    def view(self, task: Task) -> tuple[OutputView, ...]:
-        """What there is to say of each output; nothing of a task whose labels alone ask for some."""
-        wanted = self.store.wanted(task.id) if task.spec.outputs else None
-        if wanted is None:
-            return ()
-        if brought := self.store.brought(task.id):
-            return tuple(
-                OutputView(o.path, o.local, "here" if b.here else "missing", b.words, b.files, b.bytes)
-                for o, b in zip(wanted.outputs, brought, strict=True)
-            )
-        state, words = self._state(task)
-        return tuple(OutputView(output.path, output.local, state, words, 0, 0) for output in wanted.outputs)
-
-    def open(self, task: Task) -> bool:
-        """Whether something of an ended task may still come."""
-        return any(each.state in ("coming", "stuck") for each in self.view(task))
-
-    def coming(self, task: Task) -> bool:
-        """Whether somebody who waits for the task should wait for its outputs, too."""
-        return any(each.state == "coming" for each in self.view(task))
 
     async def bring(self, link: NodeLink, task: Task, may_be_large: Callable[[], bool]) -> None:
         """Fetch all outputs of an ended task, and put them in their places. Raises what went wrong.
 
         Once they are known to be large `may_be_large` is asked; if they may not, PutOff is raised.
         """
-        wanted = self.store.wanted(task.id)
+        wanted = self._store.wanted(task.id)
         if wanted is None:
             return
-        self._coming[task.id] = _Coming(link.node.name)
+        self.expected.arriving[task.id] = Arriving(link.node.name)
         try:
             brought = [await self._one(link, task, output, wanted.uploads, may_be_large) for output in wanted.outputs]
         except PutOff:
@@ -139,74 +81,34 @@ class Outputs:
             self._failed(task, str(error))
             raise
         except Exception as error:
-            self._problems[task.id] = f"it failed in an unforeseen way ({type(error).__name__})"
+            self.expected.problems[task.id] = f"it failed in an unforeseen way ({type(error).__name__})"
             raise
         finally:
-            del self._coming[task.id]
-        self._problems.pop(task.id, None)
-        if not self._core.knows(task.id):  # removed meanwhile
-            self.store.remove(task.id)
+            del self.expected.arriving[task.id]
+        self.expected.problems.pop(task.id, None)
+        if not self._tasks.knows(task.id):  # removed meanwhile
+            self._store.remove(task.id)
             return
-        self.store.settle(task.id, brought)
+        self._store.settle(task.id, brought)
         said = [_said(output, one) for output, one in zip(wanted.outputs, brought, strict=True)]
-        self._core.publish(task, "brought", "; ".join(said))
+        self._ledger.publish(task, "brought", "; ".join(said))
 
     # ------------------------------------------------------------------ inside
 
     def _failed(self, task: Task, words: str) -> None:
-        if words != self._problems.get(task.id):
-            self._problems[task.id] = words
-            self._core.publish(task, "outputs-wait", words)
+        if words != self.expected.problems.get(task.id):
+            self.expected.problems[task.id] = words
+            self._ledger.publish(task, "outputs-wait", words)
 
     def _settle_lost(self, first: str) -> None:
-        task = self._core.history.get(first)
+        task = self._tasks.history.get(first)
         if task is None:
-            if not self._core.knows(next_try(first)):
-                self.store.remove(first)
-        elif (lost := self._lost(task)) is not None:
-            wanted = self.store.wanted(first)
-            self.store.settle(first, [Brought(False, lost) for _ in (wanted.outputs if wanted else ())])
-            self._core.publish(task, "outputs-lost", lost)
-
-    def _state(self, task: Task) -> tuple[str, str]:
-        """Of outputs that have not come yet: where they are, and why."""
-        if not isinstance(task.status, Ended):
-            return "waiting", "when it has ended"
-        if (lost := self._lost(task)) is not None:
-            return "missing", lost
-        link = self._core.links.get(task.node or "")
-        if link is None:
-            return "stuck", f"{task.node} is not in the inventory any more"
-        if not link.online and link.answered.is_set():
-            return "stuck", f"it comes when {link.node.name} answers again"
-        if problem := self._problems.get(task.id):
-            return "stuck", f"{problem}; it is tried again"
-        if task.id in self._coming:
-            return "coming", f"on its way{self._so_far(task.id)}"
-        if words := self._in_front(link):
-            return "coming", f"waits for {words}"
-        return "coming", "on its way"
-
-    def _in_front(self, link: NodeLink) -> str:
-        """Whose outputs are fetched from this node at present, in words."""
-        tasks = [task for task, coming in self._coming.items() if coming.node == link.node.name]
-        words = ", ".join(f"task {task}{self._so_far(task)}" for task in tasks[:_NAMED])
-        return words and f"the outputs of {words}" + (f" and {more} more" if (more := len(tasks) - _NAMED) > 0 else "")
-
-    def _so_far(self, task: str) -> str:
-        return f" ({format_size(size)} so far)" if (size := self._coming[task].bytes) else ""
-
-    def _lost(self, task: Task) -> str | None:
-        """Why nothing will come of an ended task, None as long as something may."""
-        if not isinstance(task.status, Ended):
-            return None
-        if not task.status.container:
-            return "it never started"
-        link = self._core.links.get(task.node or "")
-        if link is None or link.silence is not None:
-            return None
-        there = any(container.id == task.status.container for container in link.containers)
-        return None if there else "its container was removed before it was brought"
+            if not self._tasks.knows(next_try(first)):
+                self._store.remove(first)
+        elif (lost := self.expected.lost(task)) is not None:
+            wanted = self._store.wanted(first)
+            self._store.settle(first, [Brought(False, lost) for _ in (wanted.outputs if wanted else ())])
+            self._ledger.publish(task, "outputs-lost", lost)
 
     async def _one(
         self, link: NodeLink, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
@@ -243,21 +145,23 @@ class Outputs:
                 return Brought(False, gone)
             link.runtime.check(result)
             pieces = changed_paths(result.out, path)
-        with _room(output, task.id) as room:
+        with _staging(output, task.id) as staging:
             arrivals = list[Arrival]()
             for piece in pieces:
                 where = "" if piece == "." else piece
                 there = posixpath.join(path, where) if where else path
 
                 def unpacking(packed: bool, below: str = where) -> Unpacking:
-                    return Unpacking(room / "new", below, arrivals, changed=output.changed, packed=packed)
+                    return Unpacking(staging / "new", below, arrivals, changed=output.changed, packed=packed)
 
                 arrival = await self._fetch(link, task, there, unpacking, may_be_large)
                 if arrival is not None:
                     arrivals.append(arrival)
                 elif not output.changed:  # else somebody has removed it meanwhile
-                    return Brought(False, self._lost(task) or f"there is no {path} in its container")
-            found = await in_thread(self._arrive, room / "new", output, path, task.id, self._known(uploads), arrivals)
+                    return Brought(False, self.expected.lost(task) or f"there is no {path} in its container")
+            found = await in_thread(
+                self._arrive, staging / "new", output, path, task.id, self._known(uploads), arrivals
+            )
         return Brought(True, found.words, found.files, found.bytes)
 
     def _arrive(
@@ -267,7 +171,7 @@ class Outputs:
         local = Path(output.local)
         if not output.changed and (output.local.endswith("/") or (local.is_dir() and new.is_file())):
             local = local / posixpath.basename(path)
-        return arrive(new, local, task, self.store, known, arrivals)
+        return arrive(new, local, task, self._store, known, arrivals)
 
     def _known(self, uploads: tuple[Upload, ...]) -> dict[str, str]:
         """The files here that were uploaded, as they were then: by absolute path the SHA-256."""
@@ -313,8 +217,8 @@ class Outputs:
                     if fd == 2:
                         tail.add(data)
                         continue
-                    self._coming[task.id].bytes += len(data)
-                    if self._coming[task.id].bytes >= LARGE and task.id not in self.large:
+                    self.expected.arriving[task.id].bytes += len(data)
+                    if self.expected.arriving[task.id].bytes >= LARGE and task.id not in self.large:
                         self.large.add(task.id)
                         if not may_be_large():
                             raise PutOff
@@ -396,18 +300,18 @@ async def _steadily(stream: Stream, node: str) -> AsyncIterator[tuple[int, bytes
 
 
 @contextlib.contextmanager
-def _room(output: Output, task: str) -> Iterator[Path]:
+def _staging(output: Output, task: str) -> Iterator[Path]:
     """A folder of our own on the file system where the output goes, and nothing of it or of one before afterwards."""
     local = Path(output.local)
     beside = local if output.local.endswith("/") or local.is_dir() else local.parent
     beside.mkdir(parents=True, exist_ok=True)
     for left in beside.glob(f"{UNFINISHED}{task}-{'?' * 8}"):
         shutil.rmtree(left, ignore_errors=True)
-    room = Path(tempfile.mkdtemp(prefix=f"{UNFINISHED}{task}-", dir=beside))
+    staging = Path(tempfile.mkdtemp(prefix=f"{UNFINISHED}{task}-", dir=beside))
     try:
-        yield room
+        yield staging
     finally:
-        shutil.rmtree(room, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _said(output: Output, brought: Brought) -> str:

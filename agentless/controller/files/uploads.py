@@ -7,26 +7,25 @@ import contextlib
 import logging
 import posixpath
 import secrets
-import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
+from agentless.controller.files.packing import packed
 from agentless.controller.nodes.conversation import NoMark, until_mark
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.registry import Core
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.tasks import Tasks
 from agentless.engines.docker.engine import ImageMissing
 from agentless.engines.docker.files import FilesImage, ImageFacts, parse_helpers, parse_listing
 from agentless.engines.docker.volumes import LOCAL_TEMP
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError, Timeout, UsageError
-from agentless.formats import tar_writing
 from agentless.model.files.task_files import Entry, Prepared
 from agentless.model.nodes.cluster import Observation
 from agentless.model.tasks.task import Task
 from agentless.model.text import Excerpt
 from agentless.model.units import format_size, thousands
-from agentless.ports import Shell
+from agentless.ports import Clock, Shell
 from agentless.remote.worker import GREETING
 from agentless.rules.files.task_files import (
     WORKDIR,
@@ -58,9 +57,6 @@ BEFORE_TASKS = 3.0
 """Seconds by which uploaded files are older than their upload."""
 TELL_EVERY = 3.0
 """Seconds between two words about how far an upload is."""
-_PIECE = 1 << 20
-_SENT = 1 << 18
-_SAMPLES, _SAMPLE = 8, 1 << 15
 
 _log = logging.getLogger(__name__)
 
@@ -79,9 +75,11 @@ class _Way:
 class Uploads:
     """Has the snapshots, and makes images of them where a task is launched."""
 
-    def __init__(self, core: Core, store: SnapshotStore, outputs: OutputStore) -> None:
+    def __init__(self, nodes: Nodes, tasks: Tasks, store: SnapshotStore, outputs: OutputStore, clock: Clock) -> None:
         self.store = store
-        self._core = core
+        self._nodes = nodes
+        self._tasks = tasks
+        self._clock = clock
         self._outputs = outputs
         self._ready: dict[tuple[object, ...], tuple[float, Prepared]] = {}
         self._locks: defaultdict[tuple[str, str], asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -103,15 +101,15 @@ class Uploads:
         if not task.spec.uploads:
             return None
         about = (link.node.name, task.owner, task.spec.image, task.spec.user, task.spec.workdir, task.spec.uploads)
-        line = line_of(self._core.controller, task.owner, task.spec.uploads)
+        line = line_of(self._tasks.controller, task.owner, task.spec.uploads)
         async with self._locks[link.node.name, line]:
             moment, prepared = self._ready.get(about, (0.0, None))
-            if prepared is None or self._core.clock.now() - moment > FRESH:
+            if prepared is None or self._clock.now() - moment > FRESH:
                 try:
                     prepared = await self._prepare(link, task, line, tell)
                 except (Refused, StateError, UsageError) as error:
                     raise RuntimeFailed(str(error)) from None
-                self._ready[about] = self._core.clock.now(), prepared
+                self._ready[about] = self._clock.now(), prepared
             return prepared
 
     def forget(self, link: NodeLink) -> None:
@@ -120,11 +118,11 @@ class Uploads:
 
     def tick(self) -> None:
         """Begin whatever is to be removed by now, here and on the nodes."""
-        now = self._core.clock.now()
+        now = self._clock.now()
         if now - self._shrunk >= TIDY_EVERY / 6:
             self._shrunk = now
             self._begin(self._shrink())
-        for name, link in self._core.links.items():
+        for name, link in self._nodes.links.items():
             if link.online and now - self._tidied.get(name, 0.0) >= TIDY_EVERY:
                 self._tidied[name] = now
                 self._begin(self._tidy(link))
@@ -154,7 +152,7 @@ class Uploads:
         mine = [image for image in images if image.line == line]
         found = next((image for image in mine if image.key == key), None)
         if found is None:
-            found = FilesImage(line, key, upload_time(self._core.clock.now(), link.observation))
+            found = FilesImage(line, key, upload_time(self._clock.now(), link.observation))
             await self._make(link, found, mine, tree, facts.id, user, tell)
             await self._remove_old(link, [str(image) for image in mine])
         return Prepared(str(found), workdir)
@@ -218,7 +216,7 @@ class Uploads:
         async with link.session.dialogue(script) as shell:
             tail = Excerpt()
             if await _begun(shell, mark, link, tail):
-                stream = packed(tree, owner, self.store.content, upload_time(self._core.clock.now(), link.observation))
+                stream = packed(tree, owner, self.store.content, upload_time(self._clock.now(), link.observation))
                 while data := await asyncio.to_thread(next, stream, b""):
                     await shell.write(data if sent else b"\n" + data)
                     sent += len(data)
@@ -236,7 +234,7 @@ class Uploads:
 
     async def _remove_old(self, link: NodeLink, images: list[str]) -> None:
         """Remove versions that there are newer ones of, unless a launch that is under way wants them."""
-        launching = [self._core.tasks.get(task) for task in self._core.launching]
+        launching = [self._tasks.live.get(task) for task in self._tasks.launching]
         wanted = {task.spec.uploads for task in launching if task}
         kept = {ready.image for about, (_, ready) in self._ready.items() if about[-1] in wanted}
         old = set(images) - kept
@@ -246,7 +244,7 @@ class Uploads:
 
     async def _tidy(self, link: NodeLink) -> None:
         """Remove from a node what nobody has needed for long, whichever controller has made it."""
-        files, now = link.runtime.workspace, self._core.clock.now()
+        files, now = link.runtime.workspace, self._clock.now()
         words = (await link.run(files.tidy())).out
         old = [str(image) for image in parse_listing(words) if now - image.made > IMAGE_KEPT]
         left = [name for name, made in parse_helpers(words) if now - made > HELPER_KEPT]
@@ -254,7 +252,7 @@ class Uploads:
             await link.run(files.tidy(old, left))
 
     async def _shrink(self) -> None:
-        live = {upload.snapshot for task in self._core.tasks.values() for upload in task.spec.uploads}
+        live = {upload.snapshot for task in self._tasks.live.values() for upload in task.spec.uploads}
         for task in self._outputs.pending():
             wanted = self._outputs.wanted(task)
             live |= {upload.snapshot for upload in wanted.uploads} if wanted else set()
@@ -293,59 +291,6 @@ def upload_time(now: float, observation: Observation) -> int:
     `docker diff` passes over a changed file whose size and second are the same.
     """
     return int(now + (observation.engine.clock if observation.engine else 0.0) - BEFORE_TASKS)
-
-
-def packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
-    """The tree as a tar archive for `/`, packed by gzip; raises StateError when a content cannot be read."""
-    ready = bytearray()
-    for data in _packed(tree, owner, content, now):
-        ready += data
-        if len(ready) >= _SENT:
-            yield bytes(ready)
-            ready.clear()
-    yield bytes(ready)
-
-
-def _packed(tree: Tree, owner: Owner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
-    packer = zlib.compressobj(_level(tree, content), zlib.DEFLATED, 31)
-    for path, entry in sorted(tree.items()):
-        yield packer.compress(_header(path, entry, owner, now))
-        if entry.kind == "file":
-            left = entry.size
-            try:
-                with content(entry.content).open("rb") as file:
-                    while data := file.read(_PIECE):
-                        left -= len(data)
-                        yield packer.compress(data)
-            except OSError as error:
-                raise StateError(f"what was uploaded cannot be read any more: {error.strerror}") from None
-            if left:
-                raise StateError(f"what was uploaded as {path} is damaged; submit it again")
-            yield packer.compress(tar_writing.padding(entry.size))
-    yield packer.compress(tar_writing.END) + packer.flush()
-
-
-def _level(tree: Tree, content: Callable[[str], Path]) -> int:
-    """How hard to pack: not at all where most of it cannot be packed, by what the largest files begin with."""
-    largest = sorted((e for e in tree.values() if e.kind == "file"), key=lambda entry: -entry.size)[:_SAMPLES]
-    sample = b""
-    for entry in largest:
-        with contextlib.suppress(OSError), content(entry.content).open("rb") as file:
-            sample += file.read(_SAMPLE)
-    return int(len(sample) < _SAMPLE or len(zlib.compress(sample, 1)) < 0.9 * len(sample))
-
-
-def _header(path: str, entry: Entry, owner: Owner, now: int) -> bytes:
-    is_link = entry.kind == "link"
-    return tar_writing.header(
-        path.lstrip("/"),
-        entry.kind,
-        entry.size if entry.kind == "file" else 0,
-        mode=0o777 if is_link else entry.mode,
-        mtime=now,
-        link=entry.content if is_link else "",
-        owner=(owner.uid, owner.gid),
-    )
 
 
 def _check_seen(tree: Tree, tops: Iterable[str], what: str) -> None:

@@ -12,11 +12,14 @@ from contextlib import suppress
 from dataclasses import replace
 
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.registry import Core
+from agentless.controller.nodes.records import NodeRecords
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.events import EventBus, TaskChanged
+from agentless.controller.state.stores import Stores
+from agentless.controller.state.tasks import Tasks
 from agentless.errors import AgentlessError, NotFound, Refused, StateError, Unreachable
 from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.spec import TaskSpec, check_volume
-from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import first_try
 from agentless.model.view import VolumeView
 from agentless.rules.views.nearest import nearest
@@ -29,19 +32,24 @@ ELSEWHERE = "name a node, like node1 or node1::0, to have a new one there"
 class Volumes:
     """Asks the nodes, and remembers the names of what each had."""
 
-    def __init__(self, core: Core, store: VolumeStore) -> None:
-        self._core = core
+    def __init__(
+        self, nodes: Nodes, tasks: Tasks, records: NodeRecords, store: VolumeStore, stores: Stores, bus: EventBus
+    ) -> None:
+        self._nodes = nodes
+        self._tasks = tasks
+        self._records = records
         self._store = store
+        self._stores = stores
         self._known = store.load()
         self._unsaved = False
-        for task in core.tasks.values():
-            self._changed(task, task)
-        core.changed.append(self._changed)
+        for task in self._tasks.live.values():
+            self._changed(TaskChanged(task, task))
+        bus.subscribe(TaskChanged, self._changed)
 
     def flush(self) -> None:
         """Write what is not written yet."""
         if self._unsaved:
-            with suppress(StateError), self._core.writing("state"):
+            with suppress(StateError), self._stores.writing("state"):
                 self._store.save(self._known)
                 self._unsaved = False
 
@@ -94,13 +102,13 @@ class Volumes:
 
     async def _ask(self, *, sizes: bool) -> tuple[dict[str, list[VolumeView]], dict[str, str]]:
         """What each node that answers has, and why the others do not."""
-        await self._core.heard(self._core.links)
+        await self._nodes.heard()
         silent = {
             name: unreachable(name, link.observation.error)
-            for name, link in self._core.links.items()
+            for name, link in self._nodes.links.items()
             if not link.online
         }
-        links = [link for name, link in self._core.links.items() if name not in silent]
+        links = [link for name, link in self._nodes.links.items() if name not in silent]
         answers = await asyncio.gather(*(self._of(link, sizes=sizes) for link in links), return_exceptions=True)
         found = dict[str, list[VolumeView]]()
         for link, answer in zip(links, answers, strict=True):
@@ -130,19 +138,19 @@ class Volumes:
                 self._check_nowhere(volume.name, silent, spec.needs.exclude)
         if not known:
             return spec
-        wanted = set(spec.needs.nodes or self._core.links).intersection(*(homes[name] for name in known))
+        wanted = set(spec.needs.nodes or self._nodes.links).intersection(*(homes[name] for name in known))
         if not wanted:
             where = "; ".join(f"{name} is on {', '.join(sorted(homes[name]))}" for name in known)
             raise Refused(f"no node that will do has all of its volumes: {where}; name a node to have new ones there")
         if wanted <= silent.keys():
             why, names = silent[min(wanted)], ", ".join(known)
             raise Unreachable(f"{why}; it has volume {names}: wait until it answers, or {ELSEWHERE}")
-        nodes = tuple(name for name in self._core.links if name in wanted)
+        nodes = tuple(name for name in self._nodes.links if name in wanted)
         return replace(spec, needs=replace(spec.needs, nodes=nodes))
 
     def _check_nowhere(self, name: str, silent: Mapping[str, str], exclude: Iterable[str]) -> None:
         """Raise Unreachable where a node that was never asked does not answer, unless it is drained or not wanted."""
-        records = self._core.records
+        records = self._records.known
         drained = {node for node, record in records.items() if record.drain}
         for node in sorted(silent.keys() - self._known.keys() - drained - set(exclude)):
             raise Unreachable(
@@ -150,8 +158,9 @@ class Volumes:
                 f"(agentless nodes drain {node})"
             )
 
-    def _changed(self, _: Task, task: Task) -> None:
+    def _changed(self, change: TaskChanged) -> None:
         """A task that is placed, or was started, has its volumes on its node."""
+        task = change.after
         if task.spec.volumes and task.node and (task.live or task.container):
             names = {volume.name for volume in task.spec.volumes}
             self._remember(task.node, {*self._known.get(task.node, ()), *names})
@@ -161,7 +170,7 @@ class Volumes:
             self._known[node], self._unsaved = now, True
 
     def _check_unused(self, link: NodeLink, volume: VolumeView) -> None:
-        live = [task for task in volume.tasks if task in self._core.tasks and self._core.tasks[task].live]
+        live = [task for task in volume.tasks if task in self._tasks.live and self._tasks.live[task].live]
         if live:
             raise Refused(
                 f"volume {volume.name} on {link.node.name} is used by task {live[0]}; agentless stop it first"
@@ -174,7 +183,7 @@ class Volumes:
             )
 
     async def _reached(self, node: str) -> NodeLink:
-        link = self._core.link(node)
+        link = self._nodes.link(node)
         await link.ready()
         if not link.online:
             raise Unreachable(unreachable(node, link.observation.error))

@@ -7,20 +7,21 @@ bytes of length, big-endian, and that many bytes. So is what goes through a term
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote, unquote
 
-from fastapi import Depends, FastAPI, Query, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agentless import __version__
 from agentless.controller.http.routes import (
+    controller,
     envs,
+    events,
     figures,
     files,
     nodes,
@@ -31,11 +32,8 @@ from agentless.controller.http.routes import (
     volumes,
     watch,
 )
-from agentless.controller.http.services import House
-from agentless.controller.nodes.registry import Core
+from agentless.controller.http.services import Services
 from agentless.errors import AgentlessError, ControllerError
-from agentless.model.tasks.spec import MAX_NUMBER
-from agentless.model.view import ControllerView
 
 _STATUS = {1: 500, 2: 400, 3: 409, 4: 503}
 
@@ -74,7 +72,7 @@ class _Api(FastAPI):
         return super().openapi()
 
 
-def make(house: House) -> FastAPI:
+def make(services: Services) -> FastAPI:
     """The application."""
 
     async def current(request: Request) -> None:
@@ -85,8 +83,8 @@ def make(house: House) -> FastAPI:
                 "run: agentless controller stop (tasks go on), and try again"
             )
         wanted = unquote(request.headers.get("x-agentless-inventory", "")) or None
-        await house.use_inventory(wanted, reading=request.method == "GET")
-        request.state.warning = house.warning  # as it is once the request is done
+        await services.inventory.use(wanted, reading=request.method == "GET")
+        request.state.warning = services.status.warning  # as it is once the request is done
 
     problem = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     app = _Api(
@@ -98,7 +96,15 @@ def make(house: House) -> FastAPI:
         redoc_url=None,
     )
     app.add_middleware(_Warnings)
-    core = house.core
+
+    _answer_errors(app)
+    for routes in (controller, tasks, terminal, files, uploads, volumes, envs, queue, nodes, watch, figures, events):
+        routes.add_to(app, services)
+    return app
+
+
+def _answer_errors(app: FastAPI) -> None:
+    """Errors are answered as a Problem."""
 
     @app.exception_handler(AgentlessError)
     async def failed(_: Request, error: Exception) -> JSONResponse:
@@ -116,41 +122,6 @@ def make(house: House) -> FastAPI:
         status = error.status_code  # type: ignore[attr-defined]
         words = f"{request.method} {request.url.path}: there is no such request; GET /openapi.json lists them"
         return JSONResponse({"error": "UsageError", "message": words, "exit_code": 2}, status)
-
-    # ------------------------------------------------------------- controller
-
-    @app.get("/v1/controller")
-    async def controller() -> ControllerView:
-        return house.describe()
-
-    @app.post("/v1/controller/stop")
-    async def stop_controller() -> ControllerView:
-        house.leave()
-        return house.describe()
-
-    for routes in (tasks, terminal, files, uploads, volumes, envs, queue, nodes, watch, figures):
-        routes.add_to(app, house)
-
-    # ----------------------------------------------------------------- events
-
-    @app.get("/v1/events")
-    async def events(
-        task: str | None = None,
-        last: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
-        since: float = 0.0,
-        after: Annotated[int | None, Query(ge=0, le=MAX_NUMBER)] = None,
-        follow: bool = True,
-    ) -> StreamingResponse:
-        """What has happened, one JSON object per line, and with `follow` what happens from now on.
-
-        It begins after the event number `after`, or with the `last` events that are not older than `since` (Unix
-        seconds); `task` leaves out all others.
-        """
-        only = None if task is None else core.find(task).id
-        seq = core.history.last_events(last, since, only) if after is None else after
-        return StreamingResponse(_lines(core, seq, only, follow), media_type="application/x-ndjson")
-
-    return app
 
 
 class _Warnings:
@@ -175,15 +146,3 @@ def _problem(error: Exception) -> JSONResponse:
     code = error.exit_code if isinstance(error, AgentlessError) else 1
     body = {"error": type(error).__name__, "message": str(error), "exit_code": code}
     return JSONResponse(body, _STATUS[code])
-
-
-async def _lines(core: Core, seq: int, task: str | None, follow: bool) -> AsyncIterator[bytes]:
-    with core.hub.listen() as news:
-        yield b""
-        while True:
-            while found := core.history.events(seq, 1000, task):
-                seq = found[-1][0]
-                yield b"".join(b'{"seq":%d,%b\n' % (number, document[1:]) for number, document in found)
-            if not follow:
-                return
-            await anext(news)

@@ -11,9 +11,7 @@ from typing import Any
 
 import orjson
 
-from agentless.controller.http.services import seen_by
-from agentless.controller.nodes.registry import Core
-from agentless.controller.scheduling.scheduler import Scheduler
+from agentless.controller.http.services import Services, seen_by
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Pending, Task
 from agentless.model.tasks.task_id import first_try, previous_try
@@ -39,12 +37,11 @@ class Follower:
         self.number = 0
 
 
-class Board:
+class LiveFeed:
     """The rows as one owner sees them; None: the controller's own."""
 
-    def __init__(self, core: Core, scheduler: Scheduler, me: str | None) -> None:
-        self._core = core
-        self._scheduler = scheduler
+    def __init__(self, services: Services, me: str | None) -> None:
+        self._services = services
         self._me = me
         self._followers: list[Follower] = []
         self._number = 0
@@ -58,8 +55,8 @@ class Board:
         ] = {}  # likewise the row of a live task
         self._others: dict[str, dict[str, Task]] = {}  # tasks of other controllers, by node
         self._ended: dict[str, None] = {}
-        self._event = core.history.last_events(0, 0.0)
-        for task in reversed(core.history.newest(ENDED)):
+        self._event = services.tasks.history.last_events(0, 0.0)
+        for task in reversed(services.tasks.history.newest(ENDED)):
             self._ended[task.id] = None
             self._put_task(task)
 
@@ -73,25 +70,25 @@ class Board:
         finally:
             self._followers.remove(follower)
             if not self._followers:
-                for link in self._core.links.values():
+                for link in self._services.nodes.links.values():
                     link.pace(self, None)
 
     def refresh(self) -> None:
         """Bring all rows to what is known now."""
-        core = self._core
-        touched, reservations = self._refresh_tasks(), tuple(core.reservations.values())
+        nodes, records = self._services.nodes, self._services.records.known
+        touched, reservations = self._refresh_tasks(), tuple(self._services.reservation_book.known.values())
         changed = []
-        for name, link in core.links.items():
+        for name, link in nodes.links.items():
             link.pace(self, FOLLOWED)
-            made_from = (link.observation, core.records.get(name), reservations)
+            made_from = (link.observation, records.get(name), reservations)
             if name in touched or self._nodes.get(name) != made_from:
                 self._nodes[name] = made_from
                 changed.append(name)
-        for name in self._nodes.keys() - core.links.keys():
+        for name in self._nodes.keys() - nodes.links.keys():
             del self._nodes[name]
             self._drop_node(name)
         if changed:
-            self._refresh_nodes(core.cluster(changed))
+            self._refresh_nodes(nodes.cluster(changed))
 
     def news(self, follower: Follower) -> Rows:
         """What has changed since the last time that they asked; the first time everything there is."""
@@ -111,20 +108,21 @@ class Board:
 
     def _refresh_tasks(self) -> set[str]:
         """Bring the rows of all tasks to what is known; gives the nodes on which that changes something."""
-        core, touched = self._core, set[str | None]()
-        looked, self._plan = self._plan is not self._scheduler.plan, self._scheduler.plan
-        for task in core.tasks.values():
+        tasks, queue, touched = self._services.tasks, self._services.queue, set[str | None]()
+        looked, self._plan = self._plan is not queue.plan, queue.plan
+        for task in tasks.live.values():
             before = self._tasks.get(task.id)
             outlook = before[1] if before and before[0] is task and not looked else self._outlook(task)
-            made_from = (task, outlook, core.intruders.get(task.id), core.idle.get(task.id), core.stale(task))
+            stale = self._services.nodes.stale(task)
+            made_from = (task, outlook, tasks.intruders.get(task.id), tasks.idle.get(task.id), stale)
             if before != made_from:
                 self._tasks[task.id] = made_from
                 self._ended.pop(task.id, None)
                 self._put_task(task)
                 touched |= {task.node, before[0].node if before else None}
-        for task_id in self._tasks.keys() - core.tasks.keys():
+        for task_id in self._tasks.keys() - tasks.live.keys():
             touched.add(self._tasks.pop(task_id)[0].node)
-        for task_id in self._happened() - core.tasks.keys():
+        for task_id in self._happened() - tasks.live.keys():
             self._end(task_id)
         while len(self._ended) > ENDED:
             oldest = next(iter(self._ended))
@@ -135,16 +133,16 @@ class Board:
     def _happened(self) -> set[str]:
         """The tasks to which something has happened since the last look: one may have come and gone."""
         found = set[str]()
-        while events := self._core.history.events(self._event, 1000):
+        while events := self._services.tasks.history.events(self._event, 1000):
             self._event = events[-1][0]
             found |= {task["id"] for _, event in events if (task := orjson.loads(event).get("task"))}
         return found
 
     def _outlook(self, task: Task) -> Outlook | None:
-        return self._core.outlook(task) if isinstance(task.status, Pending) else None
+        return self._services.queue.outlook(task) if isinstance(task.status, Pending) else None
 
     def _end(self, task_id: str) -> None:
-        ended = self._core.history.get(task_id)
+        ended = self._services.tasks.history.get(task_id)
         if ended is None:
             self._ended.pop(task_id, None)
             self._drop("tasks", task_id)
@@ -153,20 +151,25 @@ class Board:
         self._put_task(ended)
 
     def _put_task(self, task: Task) -> None:
-        self._put(seen_by(self._me, self._core.view(task)), "tasks", task.id)
+        self._put(seen_by(self._me, self._services.views.view(task)), "tasks", task.id)
         if task.id != first_try(task.id) and (before := previous_try(task.id)) in self._ended:
             self._end(before)  # it says which task goes on with it
 
     def _refresh_nodes(self, cluster: Cluster) -> None:
-        core, now = self._core, self._core.clock.now()
+        now = self._services.clock.now()
         for name, node in cluster.nodes.items():
             self._put(node_view(node), "nodes", name)
             found = {gpu.reading.uuid: gpu for gpu in node.gpus}
             for uuid, gpu in found.items():
-                idle = core.idle.get(gpu.holder.task) if gpu.holder else None
+                idle = self._services.tasks.idle.get(gpu.holder.task) if gpu.holder else None
                 since = idle.since.get(uuid) if idle else None
                 reserved = notice(node, gpu.reading.index, now)
-                self._put(gpu_view(name, gpu, reserved, since, now, self._me or core.owner), "gpus", name, uuid)
+                self._put(
+                    gpu_view(name, gpu, reserved, since, now, self._me or self._services.tasks.owner),
+                    "gpus",
+                    name,
+                    uuid,
+                )
             for uuid in self._gpus.get(name, frozenset()) - found.keys():
                 self._drop("gpus", name, uuid)
             self._gpus[name] = frozenset(found)
@@ -174,7 +177,7 @@ class Board:
 
     def _refresh_others(self, name: str) -> None:
         """The tasks on a node that nobody here remembers."""
-        before, self._others[name] = self._others.get(name, {}), self._core.others([name])
+        before, self._others[name] = self._others.get(name, {}), self._services.lookup.others([name])
         for task_id in before.keys() - self._others[name].keys():
             if task_id not in self._tasks and task_id not in self._ended:
                 self._drop("tasks", task_id)

@@ -1,4 +1,4 @@
-"""The TCP port for Prometheus: there when the inventory asks for it, and with nothing on it but `/metrics`."""
+"""The TCP port for Prometheus: open if the inventory says so; serves only `/metrics`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from agentless.controller.http.server import Server
+from agentless.inventory.inventory import Inventory
 from agentless.model.address import Address
 
 
@@ -25,7 +26,7 @@ def only_metrics(scrape: Callable[[], Awaitable[Response]]) -> ASGIApp:
     return Starlette(routes=[Route("/metrics", metrics)])
 
 
-class Port:
+class MetricsPort:
     """Serves an app on the address that is wanted. `trouble` is why it cannot, in words."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -35,16 +36,19 @@ class Port:
         self._server: Server | None = None
         self._serving: asyncio.Task[None] | None = None
 
-    async def follow(self, wanted: Address | None) -> None:
-        """Serve there from now on, None: nowhere."""
+    async def on_inventory(self, inventory: Inventory) -> None:
+        """Serve on its address from now on."""
+        await self._follow(inventory.metrics)
+
+    async def close(self) -> None:
+        """Serve nowhere."""
+        await self._follow(None)
+
+    async def _follow(self, wanted: Address | None) -> None:
         if wanted != self._wanted:
             self._wanted, self.trouble = wanted, None
             await self._let_go()
             self.tick()
-
-    async def close(self) -> None:
-        """Serve nowhere."""
-        await self.follow(None)
 
     def tick(self) -> None:
         """Try to have the port, unless it is had or nobody wants one."""

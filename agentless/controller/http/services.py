@@ -1,4 +1,4 @@
-"""What the HTTP API serves: the parts of the controller, and who asks."""
+"""The parts of the controller that the HTTP routes use, and the caller."""
 
 from __future__ import annotations
 
@@ -7,31 +7,49 @@ from typing import Annotated, Protocol
 
 from fastapi import Depends
 from starlette.requests import Request
-from starlette.responses import Response
 
 from agentless.controller.envs.builds import Builds
 from agentless.controller.envs.envs import Envs
 from agentless.controller.envs.moves import Moves
-from agentless.controller.envs.prune import Tidy
+from agentless.controller.envs.prune import Prune
 from agentless.controller.files.node_files import Files
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.files.volumes import Volumes
-from agentless.controller.nodes.exclusion import Gate
-from agentless.controller.nodes.host_keys import Trust
-from agentless.controller.nodes.registry import Core
+from agentless.controller.inventory_file import InventoryFile
+from agentless.controller.lifetime import Lifetime
+from agentless.controller.nodes.exclusion import Exclusions
+from agentless.controller.nodes.host_keys import HostKeys
+from agentless.controller.nodes.records import NodeRecords
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.queue import Queue
 from agentless.controller.scheduling.reservations import Reservations
+from agentless.controller.scheduling.run_history import RunHistory
 from agentless.controller.scheduling.scheduler import Scheduler
-from agentless.controller.tasks.commands import Actions
+from agentless.controller.state.events import EventBus
+from agentless.controller.state.ledger import Ledger
+from agentless.controller.state.lookup import Lookup
+from agentless.controller.state.reservation_book import ReservationBook
+from agentless.controller.state.tasks import Tasks
+from agentless.controller.state.views import TaskViews
+from agentless.controller.status import Status
+from agentless.controller.submit.builder import TaskBuilder
+from agentless.controller.submit.submission import Submission
+from agentless.controller.tasks.commands import TaskCommands
 from agentless.controller.tasks.exec import Terminals
-from agentless.controller.tasks.submission import Intake
+from agentless.controller.tasks.logs import TaskLogs
+from agentless.controller.tasks.removal import Removal
+from agentless.controller.tasks.retries import Retries
+from agentless.controller.tasks.stops import Stops
 from agentless.controller.usage.samples import Samples
+from agentless.controller.usage.scrape import Scrape
 from agentless.controller.usage.usage import Usage
 from agentless.model.owner import check_owner
-from agentless.model.view import ControllerView, TaskView
+from agentless.model.view import TaskView
+from agentless.ports import Clock
 
 
 def _asking(request: Request) -> str | None:
-    """The owner who asks, None: the controller's own."""
+    """The caller, None: the controller's own owner."""
     owner = request.headers.get("x-agentless-owner")
     return check_owner(owner, "$AGENTLESS_OWNER") if owner else None
 
@@ -39,44 +57,52 @@ def _asking(request: Request) -> str | None:
 Asking = Annotated[str | None, Depends(_asking)]
 
 
-class House(Protocol):
-    """What the process around the API provides."""
+class Services(Protocol):
+    """The parts by capability; routes use those of their own."""
 
-    core: Core
-    intake: Intake
-    scheduler: Scheduler
-    actions: Actions
-    gate: Gate
-    reservations: Reservations
-    samples: Samples
-    usage: Usage
-    trust: Trust
+    bus: EventBus
+    clock: Clock
+    inventory: InventoryFile
+    lifetime: Lifetime
+    status: Status
+
+    tasks: Tasks
+    lookup: Lookup
+    views: TaskViews
+    ledger: Ledger
+    submission: Submission
+    builder: TaskBuilder
+    commands: TaskCommands
+    stops: Stops
+    retries: Retries
+    removal: Removal
+    logs: TaskLogs
     terminals: Terminals
+
+    queue: Queue
+    run_history: RunHistory
+    scheduler: Scheduler
+    reservations: Reservations
+    reservation_book: ReservationBook
+
+    nodes: Nodes
+    records: NodeRecords
+    exclusions: Exclusions
+    host_keys: HostKeys
+
     files: Files
+    uploads: Uploads
+    volumes: Volumes
     envs: Envs
     builds: Builds
     moves: Moves
-    tidy: Tidy
-    uploads: Uploads
-    volumes: Volumes
-    leaving: bool
+    prune: Prune
 
-    def describe(self) -> ControllerView:
-        """The controller itself."""
-
-    async def metrics(self) -> Response:
-        """What Prometheus is told."""
-
-    def leave(self) -> None:
-        """End the process, soon."""
-
-    async def use_inventory(self, wanted: str | None, *, reading: bool) -> None:
-        """Make sure that the inventory in force is the one wanted and current."""
-
-    def warning(self) -> str | None:
-        """What somebody ought to know who asks for anything."""
+    samples: Samples
+    usage: Usage
+    metrics: Scrape
 
 
 def seen_by(asking: str | None, view: TaskView) -> TaskView:
-    """The view as the one who asks sees it: what is `mine` is theirs."""
+    """The view as the caller sees it: `mine` is about the caller."""
     return view if asking is None else replace(view, mine=view.owner == asking)

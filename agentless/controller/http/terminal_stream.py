@@ -15,8 +15,8 @@ import orjson
 from fastapi import Response
 from starlette.types import Receive, Scope, Send
 
-from agentless.controller.http.services import House
-from agentless.controller.tasks.exec import Program
+from agentless.controller.http.services import Services
+from agentless.controller.nodes.program import Program
 from agentless.errors import AgentlessError, ControllerError, UsageError
 from agentless.formats.frames import DATA, END, RESIZE, FrameDecoder, frame
 from agentless.model.terminal import Size
@@ -42,15 +42,15 @@ class Duplex(Protocol):
 class TerminalStream(Response):
     """The answer, which begins when the program has, and ends with it, or with the error `leaving` at a shutdown."""
 
-    def __init__(self, house: House, opening: AbstractAsyncContextManager[Duplex], leaving: str) -> None:
+    def __init__(self, services: Services, opening: AbstractAsyncContextManager[Duplex], leaving: str) -> None:
         super().__init__(media_type="application/octet-stream")
-        self._house, self._opening, self._words = house, opening, leaving
+        self._services, self._opening, self._words = services, opening, leaving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Begin the program, and carry both directions."""
         del scope
         begun, end = False, None
-        leaving = asyncio.create_task(self._house.core.hub.until(lambda: self._house.leaving))
+        leaving = asyncio.create_task(self._services.bus.until(lambda: self._services.lifetime.leaving))
         try:
             async with self._opening as program:
                 headers = [(b"content-type", b"application/octet-stream")]

@@ -17,7 +17,6 @@ from agentless.controller.images.source import SharedReads
 from agentless.controller.images.upload import ImageUpload, Job
 from agentless.controller.nodes.link_speed import Speeds
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.registry import Core
 from agentless.engines.docker.images import LayerMissing, Place, short
 from agentless.errors import AgentlessError, NoAnswer, Refused, RuntimeFailed
 from agentless.model.command import Command, Result
@@ -54,8 +53,7 @@ class _Way:
 class ImageDistribution:
     """Copies images from node to node."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self) -> None:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._going: dict[tuple[str, str], asyncio.Event] = {}
         self._speeds = Speeds()

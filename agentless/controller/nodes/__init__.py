@@ -1,1 +1,1 @@
-"""One node each: connected, sampled and watched."""
+"""Nodes: connections, what is known of them, and what follows for tasks."""

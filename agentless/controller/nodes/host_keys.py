@@ -30,7 +30,7 @@ class HostKey:
     error: str = ""
 
 
-class Trust:
+class HostKeys:
     """agentless's own known_hosts file, besides the user's, which is never written."""
 
     def __init__(self, known_hosts: Path) -> None:

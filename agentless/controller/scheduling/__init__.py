@@ -1,1 +1,1 @@
-"""The queue: when it is looked at, and what that needs to know."""
+"""The queue, the scheduler, reservations and usage that decides the order."""

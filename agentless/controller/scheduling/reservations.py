@@ -1,43 +1,53 @@
-"""Reservations: made, listed, given back, and forgotten when they are over. They are on disk before anybody hears."""
+"""Reservations: created, listed, removed, and dropped when they are over."""
 
 from __future__ import annotations
 
 import secrets
 from dataclasses import asdict
+from typing import Protocol
 
 from agentless.controller.guarded import guarded_item
-from agentless.controller.http.schemas import ReservationRequest
-from agentless.controller.nodes.registry import Core
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.ledger import Ledger
+from agentless.controller.state.reservation_book import ReservationBook
 from agentless.errors import NotFound, UsageError
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.view import ReservationView
+from agentless.ports import Clock
 from agentless.rules.scheduling.reservations import check, in_the_way
 from agentless.rules.views.nearest import nearest
 from agentless.rules.views.publish import reservation_view
-from agentless.stores.state.reservations import ReservationStore
+
+
+class Wanted(Protocol):
+    """The request: nodes or exact GPUs, the owner they are for (None: nobody), and when (Unix seconds)."""
+
+    targets: list[str]
+    owner: str | None
+    begin: float
+    end: float
+    reason: str
 
 
 class Reservations:
-    """The only place where reservations change; the core has them for whoever looks at the cluster.
+    """Changes reservations. `by` is the caller, None: the controller's own owner."""
 
-    `by` is who asks, None: the controller's own owner.
-    """
-
-    def __init__(self, core: Core, store: ReservationStore) -> None:
-        self._core = core
-        self._store = store
-        core.reservations = store.load()
+    def __init__(self, book: ReservationBook, nodes: Nodes, ledger: Ledger, clock: Clock) -> None:
+        self._book = book
+        self._nodes = nodes
+        self._ledger = ledger
+        self._clock = clock
 
     def views(self) -> list[ReservationView]:
-        """Those that are not over, the first to begin first."""
-        now = self._core.clock.now()
-        found = sorted(self._core.reservations.values(), key=lambda each: (each.begin, each.id))
+        """The reservations that are not over, by their begin."""
+        now = self._clock.now()
+        found = sorted(self._book.known.values(), key=lambda each: (each.begin, each.id))
         return [self._view(each) for each in found if now < each.end]
 
-    async def reserve(self, request: ReservationRequest, by: str | None = None) -> list[ReservationView]:
-        """Keep all of the targets or none; raises what is wrong with the first that cannot be kept."""
-        core, by = self._core, by or self._core.owner
+    async def reserve(self, request: Wanted, by: str | None = None) -> list[ReservationView]:
+        """Reserve all targets or none; raises the problem of the first that cannot be reserved."""
+        by = by or self._ledger.tasks.owner
         if not request.targets:
             raise UsageError("no target: name a node or GPUs of one, like node1 or node1::0-3")
         made: dict[str, Reservation] = {}
@@ -45,56 +55,55 @@ class Reservations:
             needs = parse_target(target)
             if needs.node is None or needs.numa is not None:
                 raise UsageError(f"target {target!r}: reserve a node or exact GPUs of one, like node1 or node1::0-3")
-            node = core.link(needs.node).node.name
-            name = _new_id({*core.reservations, *made})
+            node = self._nodes.link(needs.node).node.name
+            name = _new_id({*self._book.known, *made})
             made[name] = Reservation(
                 name, node, needs.indices, request.owner, request.begin, request.end, request.reason.strip(), by
             )
-        await core.heard({each.node for each in made.values()})
-        now = core.clock.now()
-        others = [each for each in core.reservations.values() if now < each.end]
+        await self._nodes.heard({each.node for each in made.values()})
+        now = self._clock.now()
+        others = [each for each in self._book.known.values() if now < each.end]
         for each in made.values():
-            node = core.link(each.node).node.name  # the inventory may have changed meanwhile
-            check(each, others, core.cluster([node]).nodes[node], now)
-        with core.writing("state"):
-            self._store.save(made.values())
-        core.reservations.update(made)
+            node = self._nodes.link(each.node).node.name  # the inventory may have changed meanwhile
+            check(each, others, self._nodes.cluster([node]).nodes[node], now)
+        self._book.add(made)
         for each in made.values():
             self._tell("reserved", each, f"agentless reserve, by {by}")
         return [self._view(each) for each in made.values()]
 
     def remove(self, reservation: str, by: str | None = None) -> ReservationView:
-        """Give one back; raises NotFound."""
-        found = self._core.reservations.get(reservation)
+        """Remove a reservation; raises NotFound."""
+        found = self._book.known.get(reservation)
         if found is None:
-            hint = nearest(reservation, self._core.reservations)
+            hint = nearest(reservation, self._book.known)
             raise NotFound(f"no reservation {reservation!r}{hint}; agentless reservations lists them")
-        self._remove(found, f"agentless unreserve, by {by or self._core.owner}")
+        self._remove(found, f"agentless unreserve, by {by or self._ledger.tasks.owner}")
         return self._view(found)
 
     def tick(self) -> None:
-        """What happens by the passing of time: some are over."""
-        now = self._core.clock.now()
-        for reservation in [each for each in self._core.reservations.values() if each.end <= now]:
+        """Drop the reservations that are over."""
+        now = self._clock.now()
+        for reservation in [each for each in self._book.known.values() if each.end <= now]:
             with guarded_item(f"reservation {reservation.id}"):
                 self._remove(reservation, "it is over")
 
     # ------------------------------------------------------------------ inside
 
     def _remove(self, reservation: Reservation, cause: str) -> None:
-        with self._core.writing("state"):
-            self._store.remove(reservation.id)
-        del self._core.reservations[reservation.id]
+        self._book.remove(reservation.id)
         self._tell("unreserved", reservation, cause)
 
     def _view(self, reservation: Reservation) -> ReservationView:
-        core = self._core
-        node = core.cluster([reservation.node]).nodes[reservation.node] if reservation.node in core.links else None
-        return reservation_view(reservation, in_the_way(reservation, node) if node else (), core.clock.now())
+        node = (
+            self._nodes.cluster([reservation.node]).nodes[reservation.node]
+            if reservation.node in self._nodes.links
+            else None
+        )
+        return reservation_view(reservation, in_the_way(reservation, node) if node else (), self._clock.now())
 
     def _tell(self, event: str, reservation: Reservation, cause: str) -> None:
-        now = self._core.clock.now()
-        self._core.tell(
+        now = self._clock.now()
+        self._ledger.tell(
             {
                 "kind": "reservation",
                 "at": now,
@@ -106,7 +115,7 @@ class Reservations:
 
 
 def _new_id(known: set[str]) -> str:
-    """Five characters, easy to type, and none that is in use."""
+    """An unused id of five characters, easy to type."""
     while (name := "r" + "".join(secrets.choice("0123456789abcdefghjkmnpqrstvwxyz") for _ in range(4))) in known:
         pass
     return name

@@ -1,14 +1,17 @@
-"""What has run lately: read once from the history, then kept up as tasks end, for a look at the queue must be quick."""
+"""Recent runs: read from the history once, then updated as tasks end, because planning must be quick."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agentless.controller.nodes.registry import Core
+from agentless.controller.state.events import EventBus, TaskChanged
+from agentless.controller.state.tasks import Tasks
 from agentless.errors import StateError
+from agentless.inventory.inventory import Inventory
 from agentless.model.tasks.run import Kind, Run, kind_of_task, run_of
 from agentless.model.tasks.task import Task
 from agentless.model.view import ShareView
+from agentless.ports import Clock
 from agentless.rules.scheduling.learned import RUNS, learned
 from agentless.rules.usage.fair_share import LATELY, decayed, live_uses, shares, together, usage, use_of
 
@@ -18,50 +21,51 @@ MOST = 50_000
 """So many of the last runs are read at the start: that takes half a second."""
 
 
-class Past:
-    """GPU-hours by owner, decayed, and how long tasks of a kind took.
+class RunHistory:
+    """Decayed GPU-hours by owner, and how long tasks of a kind took.
 
-    `trouble` is why what was before the start is not known, in words.
+    `trouble` is why runs before the start are unknown.
     """
 
-    def __init__(self, core: Core, half_life: float) -> None:
-        self._core = core
+    def __init__(self, tasks: Tasks, bus: EventBus, clock: Clock, half_life: float) -> None:
+        self._tasks = tasks
+        self._clock = clock
         self._half_life = half_life
         self.trouble: str | None = None
         self._hours: dict[str, float] = {}
         self._took: dict[Kind, list[float]] = {}
-        self._at = core.clock.now()
+        self._at = self._clock.now()
         self._read()
-        core.changed.append(self._changed)
+        bus.subscribe(TaskChanged, self._changed)
 
-    def follow(self, half_life: float) -> None:
-        """Go by this half-life, in seconds."""
-        if half_life != self._half_life:
-            self._half_life = half_life
+    def on_inventory(self, inventory: Inventory) -> None:
+        """Use its half-life."""
+        if inventory.half_life != self._half_life:
+            self._half_life = inventory.half_life
             self._read()
 
     def used(self) -> dict[str, float]:
-        """What the queue goes by: the GPU-hours that each owner has used lately, and those expected of what runs."""
-        now, tasks = self._core.clock.now(), self._core.tasks.values()
+        """The decayed GPU-hours of each owner, including those expected of running tasks: the base of fair share."""
+        now, tasks = self._clock.now(), self._tasks.live.values()
         return together(self._until(now), usage(live_uses(tasks, now), now, self._half_life))
 
     def shares(self) -> list[ShareView]:
-        """The same to be shown."""
-        now, tasks = self._core.clock.now(), self._core.tasks.values()
+        """The same, as it is published."""
+        now, tasks = self._clock.now(), self._tasks.live.values()
         return shares(self._until(now), live_uses(tasks, now), tasks, now, self._half_life)
 
     def lengths(self, others: Iterable[Task]) -> dict[str, float]:
-        """How long the live tasks and these are expected to take that have no limit: seconds by task, where known."""
+        """Expected seconds of the live tasks and these others that have no time limit, where known."""
         known = {kind: found for kind, seconds in self._took.items() if (found := learned(seconds))}
-        unlimited = (t for t in (*self._core.tasks.values(), *others) if t.spec.terms.time_limit is None)
+        unlimited = (t for t in (*self._tasks.live.values(), *others) if t.spec.terms.time_limit is None)
         return {task.id: known[kind] for task in unlimited if (kind := kind_of_task(task)) in known}
 
     # ------------------------------------------------------------------ inside
 
     def _read(self) -> None:
-        self._at = self._core.clock.now()
+        self._at = self._clock.now()
         try:
-            runs = self._core.history.runs(self._at - max(LATELY * self._half_life, LEARN_FROM), MOST)
+            runs = self._tasks.history.runs(self._at - max(LATELY * self._half_life, LEARN_FROM), MOST)
             self.trouble = None
         except StateError as error:
             self.trouble, runs = f"what owners have used so far is not known: {error}", []
@@ -81,9 +85,9 @@ class Past:
             self._hours, self._at = decayed(self._hours, now - self._at, self._half_life), now
         return self._hours
 
-    def _changed(self, before: Task, after: Task) -> None:
-        """Count a run that is over: with its task, or since that waits again."""
-        now = self._core.clock.now()
+    def _changed(self, change: TaskChanged) -> None:
+        """Count a run that is over: its task has ended, or waits again."""
+        before, after, now = change.before, change.after, self._clock.now()
         run = run_of(after, now)
         over = None if run and after.live else run or (run_of(before, now) if after.live else None)
         if over:

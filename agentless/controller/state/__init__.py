@@ -1,1 +1,1 @@
-"""The only place where tasks change, and the news of it."""
+"""Tasks: in memory, on disk, and as events."""

@@ -1,27 +1,94 @@
-"""News: every change, to whoever listens now, and to the history."""
+"""The event bus: typed events for parts of the controller, and news for clients."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from agentless.controller.guarded import guarded
+from agentless.model.nodes.cluster import Observation
+from agentless.model.nodes.sighting import Sighting
+from agentless.model.tasks.task import Task
 
 BACKLOG = 1000
-"""Events a listener may be behind; one that is slower is told `missed` once and goes on from the present."""
+"""News queued per listener; a slower one gets `missed` once and continues with the latest."""
 
 News = dict[str, Any]
 
 
-class Hub:
-    """Publishes values to any number of listeners; a slow one never holds up the others."""
+@dataclass(frozen=True, slots=True)
+class TaskChanged:
+    """A task has changed, and the change is on disk."""
+
+    before: Task
+    after: Task
+
+    def __str__(self) -> str:
+        return f"task {self.after.id}: its change"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeObserved:
+    """A node has a new observation; often only its readings differ."""
+
+    node: str
+    observation: Observation
+
+    def __str__(self) -> str:
+        return f"{self.node}: its sample"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainersSeen:
+    """A node has reported containers. `booted_at` is when it was seen to have been rebooted last, if ever."""
+
+    node: str
+    sighting: Sighting
+    booted_at: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.node}: its containers"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchWanted:
+    """A task was assigned to a node, but the node has no container of it: it must be launched again."""
+
+    task: Task
+
+    def __str__(self) -> str:
+        return f"task {self.task.id}: launching it again"
+
+
+AnyEvent = TaskChanged | NodeObserved | ContainersSeen | LaunchWanted
+Event = TypeVar("Event", TaskChanged, NodeObserved, ContainersSeen, LaunchWanted)
+
+
+class EventBus:
+    """Calls the subscribers of an event synchronously, and queues news per listener: a slow one blocks nobody."""
 
     def __init__(self) -> None:
+        self._subscribers: defaultdict[type, list[Callable[[Any], None]]] = defaultdict(list)
         self._listeners: set[asyncio.Queue[News]] = set()
         self._woken: list[asyncio.Event] = []
 
+    def subscribe(self, kind: type[Event], call: Callable[[Event], None]) -> None:
+        """Call a subscriber at each event of this type; earlier subscribers are called first."""
+        self._subscribers[kind].append(call)
+
+    def emit(self, event: AnyEvent) -> None:
+        """Call all subscribers of its type before this returns; failures are logged."""
+        what = str(event)
+        for call in self._subscribers[type(event)]:
+            with guarded(what):
+                call(event)
+
     def publish(self, news: News) -> None:
-        """Hand `news` to all listeners."""
+        """Queue `news` for all listeners."""
         for queue in self._listeners:
             if queue.full():
                 while not queue.empty():
@@ -33,7 +100,7 @@ class Hub:
 
     @contextlib.contextmanager
     def waking(self) -> Iterator[asyncio.Event]:
-        """An event that is set at all news, for who only wants to know that there are some."""
+        """An asyncio event that is set by all news."""
         event = asyncio.Event()
         self._woken.append(event)
         try:
@@ -42,7 +109,7 @@ class Hub:
             self._woken.remove(event)
 
     async def until(self, is_so: Callable[[], object], within: float | None = None) -> None:
-        """Wait until something is so, which is looked at after all news, or for `within` seconds."""
+        """Wait until the condition holds, for at most `within` seconds; it is checked after all news."""
         with self.listen() as news, contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 while not is_so():
@@ -50,7 +117,7 @@ class Hub:
 
     @contextlib.contextmanager
     def listen(self) -> Iterator[AsyncIterator[News]]:
-        """Everything that is published from now on."""
+        """All news published from now on."""
         queue: asyncio.Queue[News] = asyncio.Queue(BACKLOG + 2)
         self._listeners.add(queue)
         try:

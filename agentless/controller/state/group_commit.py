@@ -1,4 +1,4 @@
-"""Events that come at about the same time are written at the same time."""
+"""Group commit: events that arrive at about the same time share one write."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from agentless.errors import IllegalMove
 from agentless.model.tasks.event import Event
 
 
-class Together:
-    """A way into the ledger for what many tasks go through at once, like the answers to their launches.
+class GroupCommit:
+    """Applies events of many tasks at once, like the answers to their launches.
 
-    The first event is written at once. Those that come soon after a write wait for as long as it took, so that the
-    state is written half of the time at most, however many there are.
+    The first event is written at once. Those that arrive soon after a write wait for as long as that took, so that
+    at most half of the time is spent writing.
     """
 
     def __init__(self, ledger: Ledger) -> None:
@@ -24,7 +24,7 @@ class Together:
         self._not_before = 0.0
 
     async def apply(self, task_id: str, event: Event, cause: str) -> None:
-        """One event of a task: it is on disk when this returns, unless the task is gone by then.
+        """Apply one event of a task. It is on disk when this returns, unless the task is gone by then.
 
         Raises IllegalMove, which concerns none of the others, or StateError.
         """
@@ -37,13 +37,13 @@ class Together:
             raise illegal[task_id]
 
     async def _write(self) -> dict[str, IllegalMove]:
-        """Write what waits; gives those events that cannot happen to their tasks any more."""
+        """Write the waiting events; returns those that their tasks no longer allow."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._not_before - loop.time())
         waiting, self._waiting, self._writing = self._waiting, {}, None
         began = loop.time()
         try:
-            return self._apply({task: event for task, event in waiting.items() if task in self._ledger.tasks})
+            return self._apply({task: event for task, event in waiting.items() if task in self._ledger.tasks.live})
         finally:
             self._not_before = 2 * loop.time() - began
 

@@ -1,1 +1,1 @@
-"""From a request to a running container, and what is done with a task until it is removed."""
+"""Tasks: launch, stop, retry, logs, retention and removal."""

@@ -1,4 +1,4 @@
-"""What time brings: tasks go into the queue, give up, and come to their limits, each at its moment."""
+"""Deadlines of tasks: start times, waits that are over, and time limits."""
 
 from __future__ import annotations
 
@@ -9,51 +9,56 @@ from collections.abc import Coroutine
 from typing import Any
 
 from agentless.controller.guarded import guarded, guarded_item
-from agentless.controller.nodes.registry import Core
-from agentless.controller.tasks.commands import Actions
+from agentless.controller.state.events import EventBus
+from agentless.controller.state.ledger import Ledger
+from agentless.controller.tasks.stops import Stops
 from agentless.model.tasks.event import StopAsked
+from agentless.ports import Clock
 from agentless.rules.tasks.due import due
 
 AT_LEAST_EVERY = 5.0
 """Seconds between two looks at the clock, which may have been set, and at stops that could not be carried out yet."""
 
 
-class Timer:
-    """Follows all tasks; what is asked of their containers is done by `actions`."""
+class Deadlines:
+    """Applies what is due, and carries out pending stops."""
 
-    def __init__(self, core: Core, actions: Actions) -> None:
-        self._core = core
-        self._actions = actions
+    def __init__(self, ledger: Ledger, stops: Stops, bus: EventBus, clock: Clock) -> None:
+        self._ledger = ledger
+        self._tasks = ledger.tasks
+        self._stops = stops
+        self._bus = bus
+        self._clock = clock
         self._stops_at = 0.0
         self._work: asyncio.Task[None] | None = None
         self._chores: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Begin to look at the clock."""
+        """Start watching the clock."""
         self._work = asyncio.create_task(self._keep_time(), name="timer")
 
     async def close(self) -> None:
-        """Stop looking."""
+        """Stop watching."""
         work = [*filter(None, [self._work]), *self._chores]
         for task in work:
             task.cancel()
         await asyncio.gather(*work, return_exceptions=True)
 
     def tick(self) -> float:
-        """Let happen what is due; how many seconds it is to what comes next."""
-        now, wait = self._core.clock.now(), AT_LEAST_EVERY
-        found = [(task.id, coming) for task in self._core.tasks.values() if (coming := due(task))]
+        """Apply what is due; returns the seconds until the next deadline."""
+        now, wait = self._clock.now(), AT_LEAST_EVERY
+        found = [(task.id, coming) for task in self._tasks.live.values() if (coming := due(task))]
         wait = min([wait, *(coming.at - now for _, coming in found if coming.at > now)])
         with guarded("what is due"):
             for task_id, coming in found:
                 if coming.at <= now:
                     with guarded_item(f"task {task_id}: what is due"):
-                        self._core.apply(task_id, coming.event, coming.cause)
+                        self._ledger.apply(task_id, coming.event, coming.cause)
                         if isinstance(coming.event, StopAsked):
                             self._stops_at = now
         if now >= self._stops_at or self._stops_at > now + AT_LEAST_EVERY:
             self._stops_at = now + AT_LEAST_EVERY
-            for stop in self._actions.resume_stops():
+            for stop in self._stops.resume():
                 self._chores.add(chore := asyncio.create_task(_quietly(stop)))
                 chore.add_done_callback(self._chores.discard)
         return wait
@@ -61,7 +66,7 @@ class Timer:
     # ------------------------------------------------------------------ inside
 
     async def _keep_time(self) -> None:
-        with self._core.hub.waking() as news:
+        with self._bus.waking() as news:
             while True:
                 news.clear()
                 began, wait = time.thread_time(), AT_LEAST_EVERY
@@ -76,6 +81,6 @@ class Timer:
 
 
 async def _quietly(work: Coroutine[Any, Any, object]) -> None:
-    """Work that nobody waits for: what goes wrong is tried again at the next tick."""
+    """Run a stop that nobody waits for; a failed one is repeated at the next tick."""
     with guarded("a stop"):
         await work

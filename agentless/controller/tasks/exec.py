@@ -1,76 +1,26 @@
-"""Programs in containers, of running tasks and of envs, each with somebody who types to it."""
+"""Interactive programs in the containers of running tasks."""
 
 from __future__ import annotations
 
-import asyncio
-import secrets
-from collections import deque
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from agentless.controller.nodes.conversation import NoMark, until_mark
-from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.registry import Core
-from agentless.engines.client_warnings import WithoutWarnings
-from agentless.engines.docker.engine import AsItIs
-from agentless.errors import Refused, RuntimeFailed, Timeout, Unreachable
-from agentless.model.command import escaped
-from agentless.model.nodes.node import unreachable
+from agentless.controller.nodes.program import Program, started
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.ledger import Ledger
+from agentless.controller.state.lookup import Lookup
+from agentless.errors import Refused
 from agentless.model.tasks.task import Running
 from agentless.model.terminal import Size
-from agentless.ports import Shell, Terminal
-from agentless.remote.worker import GREETING
-
-BEGIN_WITHIN = 20.0
-"""Seconds in which the program must have begun: an engine under load is slow, a `sudo` that asks waits for ever."""
-
-
-class Program:
-    """One that runs, on a terminal or without one. Its exit code is `wait()`.
-
-    `warnings` are what the engine's command says at every call: they are none of its words.
-    """
-
-    def __init__(self, shell: Shell, terminal: Terminal | None = None, warnings: Iterable[str] = ()) -> None:
-        self._shell = shell
-        self._terminal = terminal
-        self._printed: deque[tuple[int, bytes]] = deque()
-        self._own = WithoutWarnings(AsItIs(), warnings)
-        self.wait = shell.wait
-
-    async def begin(self, mark: str) -> None:
-        """Read on until it has begun; raises NoMark when it never does."""
-        flood = f"the node said more than {GREETING >> 20} MiB before the program began; try again"
-        # Its errors may be faster than the mark, which comes by another stream.
-        for fd, data in enumerate(await until_mark(self._shell, mark, flood), start=1):
-            self._printed.extend(self._own(fd, data) if data else ())
-
-    async def read(self) -> tuple[int, bytes] | None:
-        """As `Shell.read`: on a terminal, all of it comes on stream 1."""
-        while not self._printed and (chunk := await self._shell.read()):
-            self._printed.extend(self._own(*chunk))
-        return self._printed.popleft() if self._printed else None
-
-    async def write(self, data: bytes) -> None:
-        """Type."""
-        await self._shell.write(data if self._terminal else escaped(data) + b"\n")
-
-    async def write_eof(self) -> None:
-        """End its input. On a terminal that is a key, and something to type."""
-        if not self._terminal:
-            await self._shell.write(b".\n")
-
-    async def resize(self, size: Size) -> None:
-        """Give its terminal another size."""
-        if self._terminal:
-            await self._terminal.resize(size)
 
 
 class Terminals:
-    """Opens them. When one is left, for whatever reason, its program is ended by the node itself."""
+    """Opens programs. When the user leaves, for whatever reason, the node ends the program."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, nodes: Nodes, ledger: Ledger, lookup: Lookup) -> None:
+        self._nodes = nodes
+        self._ledger = ledger
+        self._lookup = lookup
 
     @asynccontextmanager
     async def open(
@@ -80,12 +30,10 @@ class Terminals:
 
         `owner` is who asks, None: the controller's own.
         """
-        task = self._core.find(reference)
+        task = self._lookup.find(reference)
         if not isinstance(task.status, Running):
             raise Refused(f"task {task.id} is {task.state}: a shell needs a running task")
-        link = self._core.links.get(task.status.placement.node)
-        if link is None:
-            raise Unreachable(f"{task.node} is not in the inventory any more; add it again to reach its tasks")
+        link = self._nodes.link_of(task)
         if task.spec.on_node_itself:
             gpus = ",".join(task.status.placement.gpu_uuids)
             raise Refused(
@@ -93,36 +41,5 @@ class Terminals:
                 f"itself; log in there, and set CUDA_VISIBLE_DEVICES={gpus}"
             )
         async with started(link, task.container_ref, command, size) as program:
-            self._core.publish(task, "shell-opened", f"agentless shell, by {owner or self._core.owner}")
+            self._ledger.publish(task, "shell-opened", f"agentless shell, by {owner or self._ledger.tasks.owner}")
             yield program
-
-
-@asynccontextmanager
-async def started(link: NodeLink, container: str, command: Sequence[str], size: Size | None) -> AsyncIterator[Program]:
-    """A program that has begun in this container."""
-    await link.ready()
-    if not link.online:
-        raise Unreachable(unreachable(link.node.name, link.observation.error))
-    mark = secrets.token_hex(16)
-    script = link.runtime.shell(container, command, mark, terminal=size is not None)
-    if size is None:
-        async with link.session.dialogue(script) as shell:
-            program = Program(shell, warnings=link.runtime.warnings)
-            await _begin(link, program, mark)
-            yield program
-    else:
-        async with link.session.terminal(script, size) as terminal:
-            program = Program(terminal, terminal)
-            await _begin(link, program, mark)
-            yield program
-
-
-async def _begin(link: NodeLink, program: Program, mark: str) -> None:
-    try:
-        async with asyncio.timeout(BEGIN_WITHIN):
-            await program.begin(mark)
-    except TimeoutError:
-        raise Timeout(f"{link.node.name} began nothing in the container within {BEGIN_WITHIN:g} s; try again") from None
-    except NoMark as end:
-        words = (end.out + end.err).decode("utf-8", "replace")
-        raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(words)}") from None

@@ -1,4 +1,4 @@
-"""What is left of tasks that have ended: fetches their logs from the nodes, and removes their containers in time."""
+"""Retention: fetches logs and outputs of ended tasks, and removes their containers in time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from agentless.controller.files.outputs import Outputs, PutOff
 from agentless.controller.guarded import guarded, guarded_item
 from agentless.controller.in_thread import in_thread
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.registry import Core
-from agentless.controller.state.events import News
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.events import EventBus, News
+from agentless.controller.state.tasks import Tasks
 from agentless.errors import AgentlessError, NoAnswer, RuntimeFailed, StateError
+from agentless.inventory.inventory import Inventory
 from agentless.model.command import Command
 from agentless.model.tasks.claim import claim_of
 from agentless.model.tasks.container import Container
@@ -24,6 +26,7 @@ from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.task import Task
 from agentless.model.text import Excerpt
+from agentless.ports import Clock
 from agentless.rules.tasks.retention import LARGE_AT_ONCE, Chores, chores, cut_note, fetched_now, split_tail
 from agentless.stores.files.logs import LogStore, LogWriter
 
@@ -39,16 +42,21 @@ FETCH_WITHIN = 3600.0
 _log = logging.getLogger(__name__)
 
 
-class Keeper:
-    """Fetches logs and removes containers one after the other on each node, and outputs of a few tasks at once.
+class Retention:
+    """Fetches logs and removes containers one by one per node, and outputs of a few tasks at once.
 
     `keep` are the settings in force.
     """
 
-    def __init__(self, core: Core, logs: LogStore, outputs: Outputs) -> None:
+    def __init__(
+        self, nodes: Nodes, tasks: Tasks, logs: LogStore, outputs: Outputs, bus: EventBus, clock: Clock
+    ) -> None:
         self.keep = Keep()
         self._troubles: dict[str, str] = {}
-        self._core = core
+        self._nodes = nodes
+        self._tasks = tasks
+        self._bus = bus
+        self._clock = clock
         self._logs = logs
         self._outputs = outputs
         self._known: dict[str, Task | None] = {}
@@ -59,6 +67,10 @@ class Keeper:
         self._failures: Counter[str] = Counter()
         self._warned: dict[tuple[str, str], str] = {}
         self._listening: asyncio.Task[None] | None = None
+
+    def on_inventory(self, inventory: Inventory) -> None:
+        """Use its settings."""
+        self.keep = inventory.keep
 
     @property
     def trouble(self) -> str | None:
@@ -71,19 +83,19 @@ class Keeper:
         return bool(self._at_work) or any(self._bringing.values())
 
     def tick(self) -> None:
-        """Begin whatever there is to do by now."""
-        now = self._core.clock.now()
+        """Start whatever is due."""
+        now = self._clock.now()
         later = {task: moment for task, moment in self._not_before.items() if moment > now}
         if len(later) < len(self._not_before):
             self._idle.clear()
         self._not_before = later
-        there = {container.id for link in self._core.links.values() for container in link.containers}
+        there = {container.id for link in self._nodes.links.values() for container in link.containers}
         self._known = {container: task for container, task in self._known.items() if container in there}
         if not self._not_before:
             self._troubles.clear()
         with guarded("outputs that are lost"):
             self._outputs.settle_lost()
-        for link in self._core.links.values():
+        for link in self._nodes.links.values():
             with guarded_item(f"{link.node.name}: what is left of its tasks"):
                 self._begin(link)
 
@@ -92,7 +104,7 @@ class Keeper:
         self._listening = asyncio.create_task(self._listen(), name="keeper")
 
     async def close(self) -> None:
-        """Leave everything as it is: what was begun is begun again by the next controller."""
+        """Cancel what is in progress; the next controller starts it again."""
         bringing = [one for here in self._bringing.values() for one in here.values()]
         work = [*self._at_work.values(), *bringing, *filter(None, [self._listening])]
         for one in work:
@@ -102,16 +114,16 @@ class Keeper:
     # ------------------------------------------------------------------ what to do
 
     async def _listen(self) -> None:
-        with self._core.hub.listen() as news:
+        with self._bus.listen() as news:
             async for item in news:
                 try:
-                    self._hear(item)
+                    self._handle(item)
                 except StateError as error:
                     self._troubles["stores"] = str(error)
                 except Exception:  # noqa: BLE001 - one task must not end the keeping of all
                     _log.exception("keeping what is left of tasks failed in an unforeseen way")
 
-    def _hear(self, item: News) -> None:
+    def _handle(self, item: News) -> None:
         if item["kind"] == "missed":
             self._known.clear()
         if item["kind"] != "task":
@@ -121,13 +133,13 @@ class Keeper:
         self._idle.pop(task["node"], None)
         if task["ended_at"] is None:
             self._logs.remove(task["id"])
-        elif link := self._core.links.get(task["node"]):
+        elif link := self._nodes.links.get(task["node"]):
             self._begin(link)
 
     def _begin(self, link: NodeLink) -> None:
-        name, now = link.node.name, self._core.clock.now()
+        name, now = link.node.name, self._clock.now()
         containers, keep, due = self._idle.get(name, ((), self.keep, 0.0))
-        if not link.online or (name in self._at_work and not self._outputs.waiting):
+        if not link.online or (name in self._at_work and not self._outputs.expected.waiting):
             return
         if containers is link.containers and keep is self.keep and now <= due:
             return
@@ -141,23 +153,23 @@ class Keeper:
             self._idle[name] = (link.containers, self.keep, todo.due)
 
     def _chores(self, link: NodeLink) -> Chores:
-        now = self._core.clock.now()
+        now = self._clock.now()
         found = [self._ended(container) for container in link.containers if container.over]
         # Of a machine that is in the inventory twice, each name shows the container: only its own fetches the log.
-        own = (task for task in found if task and (task.node == link.node.name or task.node not in self._core.links))
+        own = (task for task in found if task and (task.node == link.node.name or task.node not in self._nodes.links))
         ended = {task.id: task for task in own if self._not_before.get(task.id, 0.0) <= now}
         untried = [c for c in link.containers if self._not_before.get(c.id, 0.0) <= now]
-        todo = chores(untried, self._core.tasks, ended, self._logs, now, self.keep, self._outputs)
+        todo = chores(untried, self._tasks.live, ended, self._logs, now, self.keep, self._outputs.expected)
         bring = tuple(task for task in todo.bring if self._not_before.get(_outputs_of(task), 0.0) <= now)
         return replace(todo, bring=bring)
 
     def _ended(self, container: Container) -> Task | None:
         """The task of a container if it has ended here. Looked up once, for that is a query to the history."""
         claim = claim_of(container)
-        if claim is None or claim.task in self._core.tasks:
+        if claim is None or claim.task in self._tasks.live:
             return None
         if container.id not in self._known:
-            self._known[container.id] = self._core.history.get(claim.task)
+            self._known[container.id] = self._tasks.history.get(claim.task)
         return self._known[container.id]
 
     # ------------------------------------------------------------------ doing it
@@ -185,7 +197,7 @@ class Keeper:
     async def _once(self, kind: str, link: NodeLink, task: Task, work: Coroutine[Any, Any, None]) -> None:
         """Not again within a minute, if it fails."""
         if not await self._try(kind, link, task, work):
-            self._not_before[task.id] = self._core.clock.now() + RETRY_AFTER
+            self._not_before[task.id] = self._clock.now() + RETRY_AFTER
 
     def _bring(self, link: NodeLink, waiting: Sequence[Task]) -> None:
         """Begin to fetch outputs, as far as it is the turn of these tasks."""
@@ -206,11 +218,11 @@ class Keeper:
                 else:
                     self._failures[task.id] += 1
                     pause = min(BRING_AGAIN_WITHIN, RETRY_AFTER * 2.0 ** (self._failures[task.id] - 1))
-                    self._not_before[_outputs_of(task)] = self._core.clock.now() + pause
+                    self._not_before[_outputs_of(task)] = self._clock.now() + pause
         except NoAnswer as error:
             _log.info("%s", error)
             if link.online:
-                self._not_before[_outputs_of(task)] = self._core.clock.now() + RETRY_AFTER
+                self._not_before[_outputs_of(task)] = self._clock.now() + RETRY_AFTER
         finally:
             del here[task.id]
         with guarded_item(f"{link.node.name}: what is left of its tasks"):
@@ -256,7 +268,7 @@ class Keeper:
                 await self._copy_end(link, task, log, cap)
             await in_thread(log.finish)
             log.commit()
-        if not self._core.history.has(task.id):  # removed meanwhile, or started again
+        if not self._tasks.history.has(task.id):  # removed meanwhile, or started again
             self._logs.remove(task.id)
         await asyncio.to_thread(self._logs.shrink, self.keep.logs)
 
@@ -305,11 +317,11 @@ class Keeper:
         if not result.ok and "no such container" not in result.err.lower():
             runtime.check(result)
         # The node's own news of it are still on their way.
-        self._not_before[task.id] = self._core.clock.now() + RETRY_AFTER
+        self._not_before[task.id] = self._clock.now() + RETRY_AFTER
         _log.info("%s: removed the container of task %s, whose log is kept", link.node.name, task.id)
 
     async def _reap(self, link: NodeLink, container: str) -> None:
-        self._not_before[container] = self._core.clock.now() + RETRY_AFTER
+        self._not_before[container] = self._clock.now() + RETRY_AFTER
         result = await link.run(link.runtime.reap(container))
         if result.ok:
             _log.info("%s: removed %s, which was never started", link.node.name, container[:12])

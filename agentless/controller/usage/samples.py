@@ -1,4 +1,4 @@
-"""Takes down the numbers of every GPU at every sample, and gives them back as curves.
+"""Records the readings of all GPUs, and returns them as curves.
 
 The minute that it is lives in memory; a thread of its own has the rest, so that no disk holds up the controller.
 """
@@ -10,12 +10,14 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.registry import Core
+from agentless.controller.nodes.homes import Homes
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.events import EventBus, NodeObserved
 from agentless.errors import NotFound, StateError, UsageError
 from agentless.model.nodes.cluster import Gpu
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.usage.figures import GpuHistoryView, HistoryView
+from agentless.ports import Clock
 from agentless.rules.usage.series import LEVELS, Block, Curve, Grid, Piece, curves, level_for
 from agentless.stores.records.samples import SampleStore
 
@@ -27,40 +29,42 @@ _log = logging.getLogger(__name__)
 
 
 class Samples:
-    """The history of all GPUs. `trouble` is why it could not be written last, in words."""
+    """The history of all GPUs. `trouble` is why the last write failed."""
 
-    def __init__(self, core: Core, store: SampleStore) -> None:
+    def __init__(self, nodes: Nodes, homes: Homes, store: SampleStore, bus: EventBus, clock: Clock) -> None:
         self.trouble: str | None = None
-        self._core = core
+        self._nodes = nodes
+        self._homes = homes
+        self._clock = clock
         self._store = store
         self._thread = ThreadPoolExecutor(1, "samples")
         self._sampled_at: dict[str, float] = {}
         self._minute: dict[str, tuple[int, Block]] = {}
         self._over: list[tuple[str, int, Block]] = []
-        core.sampled.append(self._sampled)
+        bus.subscribe(NodeObserved, self._observed)
 
     def tick(self) -> None:
-        """Have the minutes written that are over."""
-        now = int(self._core.clock.now()) // _MINUTE
+        """Write the minutes that are over."""
+        now = int(self._clock.now()) // _MINUTE
         self._end(uuid for uuid, (number, _) in list(self._minute.items()) if number != now)
         if self._over:
             self._hand_over()
 
     async def close(self) -> None:
-        """Have all of it written."""
+        """Write everything."""
         self._end(list(self._minute))
         self._hand_over()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._store.close)
         self._thread.shutdown()
 
     async def history(self, targets: Sequence[str], span: float, points: int) -> HistoryView:
-        """So many points of the last `span` seconds, of these GPUs (`node1::0`), or of all."""
+        """So many points of the last `span` seconds, for these GPUs (`node1::0`), or for all."""
         gpus = self._gpus(targets)
         if len(gpus) * points > MOST:
             raise UsageError(
                 f"{len(gpus)} GPUs with {points} points each are too many; ask for {MOST:,} in all at most"
             )
-        grid = Grid(self._core.clock.now(), span, points)
+        grid = Grid(self._clock.now(), span, points)
         open_minute = [(uuid, number, block.copy()) for uuid, (number, block) in self._minute.items()]
         recent: dict[str, list[Piece]] = {gpu.reading.uuid: [] for _, gpu in gpus}
         for uuid, number, block in (*self._over, *open_minute):
@@ -74,15 +78,15 @@ class Samples:
 
     # ------------------------------------------------------------------ inside
 
-    def _sampled(self, link: NodeLink) -> None:
-        seen, name = link.observation, link.node.name
+    def _observed(self, observed: NodeObserved) -> None:
+        seen, name = observed.observation, observed.node
         at, sample = seen.sampled_at, seen.sample
         if sample is None or at is None or at == self._sampled_at.get(name):
             return
         self._sampled_at[name] = at
         number, second = divmod(int(at), _MINUTE)
         for reading in sample.gpus:
-            if self._core.homes.get(reading.uuid, name) != name:
+            if self._homes.known.get(reading.uuid, name) != name:
                 continue  # another node names it, too: one of them tells
             minute = self._minute.get(reading.uuid)
             if minute is None or minute[0] != number:
@@ -96,7 +100,7 @@ class Samples:
 
     def _hand_over(self) -> None:
         over, self._over = self._over, []
-        now = self._core.clock.now()
+        now = self._clock.now()
         written = asyncio.get_running_loop().run_in_executor(self._thread, self._store.add, over, now)
         written.add_done_callback(self._written)
 
@@ -115,14 +119,14 @@ class Samples:
     def _gpus(self, targets: Sequence[str]) -> list[tuple[str, Gpu]]:
         """The GPUs that these name, each with its node; all when none is named."""
         if not targets:
-            return [(name, gpu) for name, node in self._core.cluster().nodes.items() for gpu in node.gpus]
+            return [(name, gpu) for name, node in self._nodes.cluster().nodes.items() for gpu in node.gpus]
         found: dict[tuple[str, int], Gpu] = {}
         for target in targets:
             needs = parse_target(target)
             if needs.node is None:
                 raise UsageError(f"{target!r} names no GPU; write node1::0, or node1 for all that it has")
-            name = self._core.link(needs.node).node.name
-            there = {gpu.reading.index: gpu for gpu in self._core.cluster([name]).nodes[name].gpus}
+            name = self._nodes.link(needs.node).node.name
+            there = {gpu.reading.index: gpu for gpu in self._nodes.cluster([name]).nodes[name].gpus}
             for index in needs.indices or there:
                 if index not in there:
                     raise NotFound(f"{name} has no GPU {index}; agentless gpus {name} lists those it has")

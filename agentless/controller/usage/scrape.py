@@ -1,14 +1,15 @@
-"""`/metrics`: what is so at one moment, taken down at once, and written out in a thread."""
+"""`/metrics`: a snapshot of the cluster, rendered in a thread."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from agentless.controller.nodes.registry import Core
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.ledger import Ledger
 from agentless.controller.usage.usage import Usage
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Task
@@ -19,7 +20,7 @@ FORMAT = "text/plain; version=0.0.4; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What there is to tell. `ended` counts tasks by state and `gpu_seconds` are by owner, both since the start."""
+    """The snapshot. `ended` counts tasks by state and `gpu_seconds` are by owner, both since the start."""
 
     cluster: Cluster
     tasks: tuple[Task, ...]
@@ -28,19 +29,34 @@ class Figures:
     warnings: int
 
     def is_current(self, node: str) -> bool:
-        """Whether the readings of a node are as of now: what was so before a link broke is not known to be so."""
+        """Whether the readings of a node are current: those from before a link broke are not."""
         seen = self.cluster.nodes[node].observation
         return seen.error is None and seen.sampled_at is not None and self.cluster.at - seen.sampled_at <= STALE_AFTER
 
 
-async def scrape(core: Core, usage: Usage, warnings: int) -> Response:
-    """The answer to a scrape."""
-    usage.count()
-    figures = Figures(core.cluster(), tuple(core.tasks.values()), dict(core.ended), dict(usage.gpu_seconds), warnings)
-    return Response(await asyncio.to_thread(_text, figures), media_type=FORMAT)
+class Scrape:
+    """Answers `/metrics`; `warnings` returns the controller's warnings."""
+
+    def __init__(self, nodes: Nodes, ledger: Ledger, usage: Usage, warnings: Callable[[], Sequence[str]]) -> None:
+        self._nodes = nodes
+        self._ledger = ledger
+        self._usage = usage
+        self._warnings = warnings
+
+    async def answer(self) -> Response:
+        """The answer to a scrape."""
+        self._usage.count()
+        figures = Figures(
+            self._nodes.cluster(),
+            tuple(self._ledger.tasks.live.values()),
+            dict(self._ledger.ended),
+            dict(self._usage.gpu_seconds),
+            len(self._warnings()),
+        )
+        return Response(await asyncio.to_thread(_text, figures), media_type=FORMAT)
 
 
 def _text(figures: Figures) -> bytes:
-    from agentless.controller.usage import metrics  # noqa: PLC0415 - 60 ms, of which a controller that nobody scrapes has none
+    from agentless.controller.usage import metrics  # noqa: PLC0415 - 60 ms at first use
 
     return metrics.text(figures)

@@ -1,4 +1,4 @@
-"""Follows every sample for how busy the GPUs of tasks are, and adds up who has had how much of them."""
+"""GPU usage: how busy the GPUs of tasks are, and what each owner has used."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.registry import Core
+from agentless.controller.nodes.records import NodeRecords
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.events import EventBus, NodeObserved
+from agentless.controller.state.tasks import Tasks
 from agentless.errors import StateError, UsageError
 from agentless.model.tasks.task import Paused, Running
 from agentless.model.usage.figures import By, UsageView
 from agentless.model.usage.spent import Load, spent_of
+from agentless.ports import Clock
 from agentless.rules.nodes.survey import STALE_AFTER
 from agentless.rules.usage.usage import Tally, gpus_of, observed
 
@@ -25,77 +28,84 @@ PERIODS = 1000
 
 
 class Usage:
-    """What the tasks of this controller have had. `trouble` is why something of it is not kept or not known, in words.
+    """The usage by the tasks of this controller. `trouble` is why some of it is not stored or not known.
 
     `gpu_seconds` are by owner, since the start.
     """
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, tasks: Tasks, nodes: Nodes, records: NodeRecords, bus: EventBus, clock: Clock) -> None:
         self.trouble: str | None = None
         self.gpu_seconds: dict[str, float] = defaultdict(float)
-        self._core = core
+        self._tasks = tasks
+        self._nodes = nodes
+        self._records = records
+        self._clock = clock
         self._sampled_at: dict[str, float] = {}
-        self._counted_at = self._written_at = core.clock.now()
+        self._counted_at = self._written_at = self._clock.now()
         try:
-            core.loads = {task: load for task, load in core.history.accounts.loads().items() if task in core.tasks}
+            self._tasks.loads = {
+                task: load for task, load in self._tasks.history.accounts.loads().items() if task in self._tasks.live
+            }
         except StateError as error:
             self.trouble = f"how busy GPUs were so far is not known: {error}"
-        core.sampled.append(self._sampled)
+        bus.subscribe(NodeObserved, self._observed)
 
     def tick(self) -> None:
-        """Count the time that has passed, and write from time to time."""
+        """Count the time since the last tick, and write once a minute."""
         self.count()
         if not 0 <= self._counted_at - self._written_at < WRITE_EVERY:
             self._written_at = self._counted_at
             self.write()
 
     def count(self) -> None:
-        """Let the time that has passed be held by those who hold GPUs now."""
-        now = self._core.clock.now()
+        """Add the time since the last count to the owners of allocated GPUs."""
+        now = self._clock.now()
         seconds, self._counted_at = max(0.0, now - self._counted_at), now
-        for task in self._core.tasks.values():
+        for task in self._tasks.live.values():
             if task.placement and task.placement.gpu_uuids:
                 self.gpu_seconds[task.owner] += seconds * len(task.placement.gpu_uuids)
 
     def write(self) -> None:
-        """Keep what a controller after this one goes on from."""
+        """Store the loads for the next controller."""
         try:
-            self._core.history.accounts.keep_loads(self._core.loads)
+            self._tasks.history.accounts.keep_loads(self._tasks.loads)
             self.trouble = None
         except StateError as error:
             self.trouble = f"how busy GPUs were is not kept: {error}"
 
     async def view(self, edges: Sequence[float], by: By) -> UsageView:
-        """What was had between the first and the last of these times, and between each two of them."""
+        """The usage between the first and the last of these times, and between each two of them."""
         if not 2 <= len(edges) <= PERIODS + 1 or any(one >= other for one, other in pairwise(edges)):
             raise UsageError(f"edge: wants 2 to {PERIODS + 1} times, each later than the one before it")
-        core, tally = self._core, Tally(edges, by)
-        now = core.clock.now()
-        live = {task.id: spent_of(task, core.loads.get(task.id, Load()), now) for task in core.tasks.values()}
-        page, after = core.history.accounts.page((edges[0], ""), PAGE)
+        tally = Tally(edges, by)
+        now = self._clock.now()
+        live = {
+            task.id: spent_of(task, self._tasks.loads.get(task.id, Load()), now) for task in self._tasks.live.values()
+        }
+        page, after = self._tasks.history.accounts.page((edges[0], ""), PAGE)
         while page:
             for spent in page:
                 if spent.task not in live:
                     tally.add(spent)
             await asyncio.sleep(0)
-            page, after = core.history.accounts.page(after, PAGE)
+            page, after = self._tasks.history.accounts.page(after, PAGE)
         for running in filter(None, live.values()):
             tally.add(running)
-        return await asyncio.to_thread(tally.view, gpus_of(core.cluster(), core.records))
+        return await asyncio.to_thread(tally.view, gpus_of(self._nodes.cluster(), self._records.known))
 
     # ------------------------------------------------------------------ inside
 
-    def _sampled(self, link: NodeLink) -> None:
-        core, seen, name = self._core, link.observation, link.node.name
+    def _observed(self, node: NodeObserved) -> None:
+        seen, name = node.observation, node.node
         at, sample, before = seen.sampled_at, seen.sample, self._sampled_at.get(name)
         if sample is None or at is None or at == before:
             return
         self._sampled_at[name] = at
         if before is None or not 0 < at - before <= STALE_AFTER:
             return  # nobody has looked in between
-        for task in core.on_node(name):
+        for task in self._tasks.on_node(name):
             held = task.placement.gpu_uuids if task.placement else ()
             if held and isinstance(task.status, (Running, Paused)):
-                others = {process.gpu_uuid for process in core.intruders.get(task.id, ())}
-                load = core.loads.get(task.id, Load())
-                core.loads[task.id] = observed(sample.gpus, held, others, at - before, load)
+                others = {process.gpu_uuid for process in self._tasks.intruders.get(task.id, ())}
+                load = self._tasks.loads.get(task.id, Load())
+                self._tasks.loads[task.id] = observed(sample.gpus, held, others, at - before, load)

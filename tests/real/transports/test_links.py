@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from agentless.controller.app import SystemClock
+from agentless.controller.clock import SystemClock
 from agentless.controller.nodes import node_link
 from agentless.controller.nodes.link import connection, sampler
 from agentless.controller.nodes.link.engines import NodeEngines

@@ -17,16 +17,16 @@ from agentless.controller.http.schemas import (
     RollbackEnvRequest,
     SaveEnvRequest,
 )
-from agentless.controller.http.services import Asking, House
+from agentless.controller.http.services import Asking, Services
 from agentless.controller.http.terminal_stream import TerminalStream
 from agentless.model.images.env import parse_ref
 from agentless.model.terminal import Size
 from agentless.model.view import EnvView
 
 
-def add_to(app: FastAPI, house: House) -> None:
+def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    core, envs = house.core, house.envs
+    envs = services.envs
 
     @app.get("/v1/envs")
     async def listed() -> list[EnvView]:
@@ -40,19 +40,19 @@ def add_to(app: FastAPI, house: House) -> None:
 
     @app.post("/v1/env/prune")
     async def prune(request: PruneEnvsRequest, me: Asking) -> dict[str, Any]:
-        return await house.tidy.prune(me or core.owner, dry_run=request.dry_run)
+        return await services.prune.prune(me or services.tasks.owner, dry_run=request.dry_run)
 
     @app.post("/v1/env/import")
     async def take_in(me: Asking, env: str | None = None, node: str | None = None) -> Response:
         """The body is an archive as `docker save` writes it, with one image and without names."""
         return ProgressResponse(
-            lambda tell, body: house.moves.take_in(env, node, me or core.owner, body, tell), upload=True
+            lambda tell, body: services.moves.take_in(env, node, me or services.tasks.owner, body, tell), upload=True
         )
 
     @app.post("/v1/envs/{env}")
     async def create(env: str, request: CreateEnvRequest, me: Asking) -> Response:
         return ProgressResponse(
-            lambda tell, _: house.builds.create(env, request.image, request.node, me or core.owner, tell)
+            lambda tell, _: services.builds.create(env, request.image, request.node, me or services.tasks.owner, tell)
         )
 
     @app.post("/v1/envs/{env}/build")
@@ -67,7 +67,7 @@ def add_to(app: FastAPI, house: House) -> None:
         """The body is the context, as a tar archive."""
         wish = Wish(dockerfile, base, node, message)
         return ProgressResponse(
-            lambda tell, body: house.builds.build(env, wish, me or core.owner, body, tell), upload=True
+            lambda tell, body: services.builds.build(env, wish, me or services.tasks.owner, body, tell), upload=True
         )
 
     @app.post("/v1/envs/{env}/terminal")
@@ -75,33 +75,35 @@ def add_to(app: FastAPI, house: House) -> None:
         env: str, me: Asking, command: Annotated[tuple[str, ...], Query()] = (), size: str | None = None
     ) -> Response:
         """A program in the build container, as in that of a task."""
-        opening = house.builds.open(env, command, None if size is None else Size.parse(size), me)
+        opening = services.builds.open(env, command, None if size is None else Size.parse(size), me)
         return TerminalStream(
-            house, opening, "the controller was stopped, and the terminal with it; the env is as it was left"
+            services, opening, "the controller was stopped, and the terminal with it; the env is as it was left"
         )
 
     @app.post("/v1/envs/{env}/save")
     async def save(env: str, request: SaveEnvRequest, me: Asking) -> Response:
-        return ProgressResponse(lambda tell, _: house.builds.save(env, request.message, me or core.owner, tell))
+        return ProgressResponse(
+            lambda tell, _: services.builds.save(env, request.message, me or services.tasks.owner, tell)
+        )
 
     @app.post("/v1/envs/{env}/rollback")
     async def rollback(env: str, request: RollbackEnvRequest, me: Asking) -> Response:
-        ref, by = parse_ref(env), me or core.owner
-        return ProgressResponse(lambda tell, _: house.builds.rollback(ref, by, tell, force=request.force))
+        ref, by = parse_ref(env), me or services.tasks.owner
+        return ProgressResponse(lambda tell, _: services.builds.rollback(ref, by, tell, force=request.force))
 
     @app.post("/v1/envs/{env}/push")
     async def push(env: str, request: PushEnvRequest, me: Asking) -> Response:
         ref = parse_ref(env)
         return ProgressResponse(
-            lambda tell, _: house.moves.push(ref, request.nodes, request.via, me or core.owner, tell)
+            lambda tell, _: services.moves.push(ref, request.nodes, request.via, me or services.tasks.owner, tell)
         )
 
     @app.get("/v1/envs/{env}/export")
     async def export(env: str) -> Response:
         """The archive in frames, like a log."""
-        ref, archive = await house.moves.export(parse_ref(env))
+        ref, archive = await services.moves.export(parse_ref(env))
         return framed(archive, {"x-agentless-env": str(ref)})
 
     @app.delete("/v1/envs/{env}")
     async def remove(env: str, me: Asking) -> dict[str, Any]:
-        return await asyncio.shield(house.tidy.remove(env, me or core.owner, lambda _: None))
+        return await asyncio.shield(services.prune.remove(env, me or services.tasks.owner, lambda _: None))

@@ -9,15 +9,14 @@ from fastapi import FastAPI, Query
 from fastapi.responses import Response
 from pydantic import Field, FiniteFloat
 
-from agentless.controller.http.services import House
+from agentless.controller.http.services import Services
 from agentless.model.usage.figures import By, HistoryView, UsageView
 from agentless.rules.scheduling.reservations import LATEST
 from agentless.rules.usage.series import LEVELS
 
 
-def add_to(app: FastAPI, house: House) -> None:
+def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    core = house.core
 
     @app.get("/v1/history", response_model=HistoryView)
     async def history(
@@ -29,19 +28,19 @@ def add_to(app: FastAPI, house: House) -> None:
 
         Where it would be finer than what is kept of a time so long ago, a value stands for several points.
         """
-        await core.heard(core.links)
+        await services.nodes.heard()
         # As it is: to check half a million numbers takes longer than to find them.
-        return Response(orjson.dumps(await house.samples.history(gpu, since, points)), media_type="application/json")
+        return Response(orjson.dumps(await services.samples.history(gpu, since, points)), media_type="application/json")
 
     @app.get("/v1/usage")
     async def usage(
         edge: Annotated[list[Annotated[float, Field(ge=0, le=LATEST)]], Query()], by: By = "owner"
     ) -> UsageView:
         """What was had of the GPUs from the first to the last `edge` (Unix seconds), and between each two of them."""
-        await core.heard(core.links)
-        return await house.usage.view(edge, by)
+        await services.nodes.heard()
+        return await services.usage.view(edge, by)
 
     @app.get("/metrics")
     async def metrics() -> Response:
         """What Prometheus scrapes."""
-        return await house.metrics()
+        return await services.metrics.answer()

@@ -8,18 +8,18 @@ from fastapi import FastAPI, Query, Response
 
 from agentless.controller.files.node_files import Found
 from agentless.controller.http.schemas import LookRequest
-from agentless.controller.http.services import House
+from agentless.controller.http.services import Services
 from agentless.controller.http.terminal_stream import TerminalStream
 from agentless.model.files.location import Way, decoded
 
 
-def add_to(app: FastAPI, house: House) -> None:
+def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
 
     @app.post("/v1/files/{place}/look")
     async def look(place: str, request: LookRequest) -> Found:
         """What is at these paths of a node, or of a task's container."""
-        return await house.files.look(place, [decoded(path) for path in request.paths])
+        return await services.files.look(place, [decoded(path) for path in request.paths])
 
     @app.post("/v1/files/{place}/transfer")
     async def transfer(
@@ -30,5 +30,5 @@ def add_to(app: FastAPI, house: House) -> None:
         With `send` it prints a tar stream, with `receive` it takes one, and rsync is begun with the arguments.
         """
         arguments = [decoded(word) for word in argument]
-        opening = house.files.open(place, way, decoded(path), is_folder=folder, arguments=arguments)
-        return TerminalStream(house, opening, "the controller was stopped, and the copy broke off; run it again")
+        opening = services.files.open(place, way, decoded(path), is_folder=folder, arguments=arguments)
+        return TerminalStream(services, opening, "the controller was stopped, and the copy broke off; run it again")

@@ -11,10 +11,9 @@ from fastapi import FastAPI, Query
 from pydantic import FiniteFloat
 
 from agentless.controller.http.schemas import DrainRequest, ResumeRequest, TrustRequest
-from agentless.controller.http.services import Asking, House
+from agentless.controller.http.services import Asking, Services
 from agentless.controller.nodes.host_keys import HostKey
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.registry import Core
 from agentless.model.nodes.cluster import Gpu
 from agentless.model.view import (
     CheckView,
@@ -29,52 +28,51 @@ _Nodes = Annotated[tuple[str, ...], Query()]
 """Any number of `node=` in a query."""
 
 
-def add_to(app: FastAPI, house: House) -> None:
+def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    core = house.core
 
     def named(nodes: Iterable[str]) -> list[NodeLink]:
         """The links to these nodes, each once; to all where none is named."""
-        return list(dict.fromkeys(core.link(node) for node in nodes)) or list(core.links.values())
+        return list(dict.fromkeys(services.nodes.link(node) for node in nodes)) or list(services.nodes.links.values())
 
     @app.get("/v1/nodes")
     async def nodes() -> list[NodeView]:
-        await core.heard(core.links)
-        return [node_view(node) for node in core.cluster().nodes.values()]
+        await services.nodes.heard()
+        return [node_view(node) for node in services.nodes.cluster().nodes.values()]
 
     @app.get("/v1/nodes/{node}")
     async def node(node: str) -> NodeView:
-        link = core.link(node)
-        await core.heard([link.node.name])
-        return replace(node_view(core.cluster([link.node.name]).nodes[node]), sessions=link.session.sessions)
+        link = services.nodes.link(node)
+        await services.nodes.heard([link.node.name])
+        return replace(node_view(services.nodes.cluster([link.node.name]).nodes[node]), sessions=link.session.sessions)
 
     @app.post("/v1/nodes/{node}/drain")
     async def drain(node: str, request: DrainRequest, me: Asking) -> NodeView:
         """From now on nothing new starts there."""
-        await core.heard([core.link(node).node.name])
-        return node_view(house.gate.drain(node, request.reason, me))
+        await services.nodes.heard([services.nodes.link(node).node.name])
+        return node_view(services.exclusions.drain(node, request.reason, me))
 
     @app.post("/v1/nodes/{node}/resume")
     async def resume_node(node: str, request: ResumeRequest, me: Asking) -> ResumeView:
         """Let it in again, or a GPU of it that was found unhealthy."""
-        await core.heard([core.link(node).node.name])
-        found, lifted = house.gate.resume(node, request.gpu, me)
+        await services.nodes.heard([services.nodes.link(node).node.name])
+        found, lifted = services.exclusions.resume(node, request.gpu, me)
         return ResumeView(node_view(found), lifted)
 
     @app.get("/v1/nodes/{node}/empty")
     async def empty(node: str, within: FiniteFloat = 0.0) -> NodeView:
         """The node when no task lives on it any more or it is not drained, or as it is after `within` seconds."""
-        await core.heard([core.link(node).node.name])
-        return node_view(await house.gate.empty(node, within))
+        await services.nodes.heard([services.nodes.link(node).node.name])
+        return node_view(await services.exclusions.empty(node, within))
 
     @app.get("/v1/gpus")
     async def gpus(me: Asking, node: str | None = None) -> list[GpuView]:
-        names = list(core.links) if node is None else [core.link(node).node.name]
-        await core.heard(names)
-        seen = core.cluster().nodes
-        now = core.clock.now()
+        names = list(services.nodes.links) if node is None else [services.nodes.link(node).node.name]
+        await services.nodes.heard(names)
+        seen = services.nodes.cluster().nodes
+        now = services.clock.now()
         return [
-            _gpu(core, name, gpu, me or core.owner, notice(seen[name], gpu.reading.index, now))
+            _gpu(services, name, gpu, me or services.tasks.owner, notice(seen[name], gpu.reading.index, now))
             for name in names
             if name in seen
             for gpu in seen[name].gpus
@@ -87,30 +85,32 @@ def add_to(app: FastAPI, house: House) -> None:
         await asyncio.gather(*(link.ready() for link in links))
         # One that breaks off meanwhile says so by itself.
         await asyncio.gather(*(link.refresh() for link in links if link.online), return_exceptions=True)
-        seen = core.cluster().nodes
-        found = [check for name in names if name in seen for check in checks(seen[name], core.twin(name))]
-        trouble = core.examine_stores()
+        seen = services.nodes.cluster().nodes
+        found = [check for name in names if name in seen for check in checks(seen[name], services.nodes.twin(name))]
+        trouble = services.ledger.examine_stores()
         return [*found, CheckView("controller", "state", False, trouble)] if trouble else found
 
     @app.get("/v1/host-keys")
     async def host_keys(node: _Nodes = ()) -> list[HostKey]:
-        return await house.trust.ask_all(named(node))
+        return await services.host_keys.ask_all(named(node))
 
     @app.post("/v1/host-keys")
     async def trust_all(fingerprints: dict[str, str]) -> list[HostKey]:
         """Record the keys of several nodes, each by its fingerprint, as `GET /v1/host-keys` showed it."""
-        return await house.trust.record_all({core.link(node): shown for node, shown in fingerprints.items()})
+        return await services.host_keys.record_all(
+            {services.nodes.link(node): shown for node, shown in fingerprints.items()}
+        )
 
     @app.get("/v1/nodes/{node}/host-key")
     async def host_key(node: str) -> HostKey:
-        return await house.trust.ask(core.link(node))
+        return await services.host_keys.ask(services.nodes.link(node))
 
     @app.post("/v1/nodes/{node}/trust")
     async def trust(node: str, request: TrustRequest) -> HostKey:
-        return await house.trust.record(core.link(node), request.fingerprint)
+        return await services.host_keys.record(services.nodes.link(node), request.fingerprint)
 
 
-def _gpu(core: Core, node: str, gpu: Gpu, asking: str, reserved: str | None) -> GpuView:
-    idle = core.idle.get(gpu.holder.task) if gpu.holder else None
+def _gpu(services: Services, node: str, gpu: Gpu, asking: str, reserved: str | None) -> GpuView:
+    idle = services.tasks.idle.get(gpu.holder.task) if gpu.holder else None
     since = idle.since.get(gpu.reading.uuid) if idle else None
-    return gpu_view(node, gpu, reserved, since, core.clock.now(), asking)
+    return gpu_view(node, gpu, reserved, since, services.clock.now(), asking)

@@ -12,8 +12,8 @@ from pydantic import FiniteFloat
 
 from agentless.controller.http.framed import framed
 from agentless.controller.http.schemas import RecoveryRequest, StopRequest, SubmitRequest
-from agentless.controller.http.services import Asking, House, seen_by
-from agentless.controller.tasks.submission import Submit
+from agentless.controller.http.services import Asking, Services, seen_by
+from agentless.controller.submit.request import Submit
 from agentless.errors import Refused
 from agentless.model.tasks.log_query import LogQuery, Position
 from agentless.model.tasks.spec import TaskSpec
@@ -27,9 +27,8 @@ from agentless.model.view import (
 from agentless.rules.tasks.identity import digest
 
 
-def add_to(app: FastAPI, house: House) -> None:
+def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    core = house.core
 
     @app.get("/v1/tasks")
     async def tasks(
@@ -40,16 +39,18 @@ def add_to(app: FastAPI, house: House) -> None:
         limit: Annotated[int, Query(ge=0, le=1_000_000)] = 1000,
     ) -> list[TaskView]:
         """Live tasks on the nodes, whoever started them; with `ended` also the newest `limit` that have ended."""
-        await core.heard(core.links)
-        known: dict[str, Task] = {**core.others(ended=ended), **core.tasks}
+        await services.nodes.heard()
+        known: dict[str, Task] = {**services.lookup.others(ended=ended), **services.tasks.live}
         if ended:
-            known = {task.id: task for task in core.history.newest(limit)} | known
+            known = {task.id: task for task in services.tasks.history.newest(limit)} | known
         if batch is not None:
-            found = core.find(batch)
-            known = {t.id: t for t in (*core.history.batch(found.batch), *known.values()) if t.batch == found.batch}
-            if core.knows(found.id):  # nobody makes a container one of our batch by a label
-                known = {key: task for key, task in known.items() if core.knows(key)}
-        views = [seen_by(me, core.view(task)) for _, task in sorted(known.items())]
+            found = services.lookup.find(batch)
+            known = {
+                t.id: t for t in (*services.tasks.history.batch(found.batch), *known.values()) if t.batch == found.batch
+            }
+            if services.tasks.knows(found.id):  # nobody makes a container one of our batch by a label
+                known = {key: task for key, task in known.items() if services.tasks.knows(key)}
+        views = [seen_by(me, services.views.view(task)) for _, task in sorted(known.items())]
         return [view for view in views if view.mine or not mine]
 
     @app.post("/v1/tasks")
@@ -63,32 +64,35 @@ def add_to(app: FastAPI, house: House) -> None:
             request.request,
             request.repeated,
         )
-        found = await house.intake.submit(asked)
+        found = await services.submission.submit(asked)
         return [replace(start, task=seen_by(me, start.task)) if start.task else start for start in found]
 
     @app.get("/v1/tasks/{task}")
     async def show(task: str, me: Asking) -> TaskView:
-        if task not in core.tasks:
-            await core.heard(core.links)
-        return seen_by(me, core.view(core.find(task)))
+        if task not in services.tasks.live:
+            await services.nodes.heard()
+        return seen_by(me, services.views.view(services.lookup.find(task)))
 
     @app.get("/v1/tasks/{task}/spec")
     async def spec(task: str) -> TaskSpec:
         """What was asked for, as the label of its container has it: of secrets the names."""
-        return core.find(task).spec
+        return services.lookup.find(task).spec
 
     @app.get("/v1/tasks/{task}/events")
     async def task_events(task: str) -> list[dict[str, Any]]:
-        return [{"seq": seq, **orjson.loads(event)} for seq, event in core.history.events(0, -1, core.find(task).id)]
+        return [
+            {"seq": seq, **orjson.loads(event)}
+            for seq, event in services.tasks.history.events(0, -1, services.lookup.find(task).id)
+        ]
 
     @app.get("/v1/tasks/{task}/script")
     async def script(task: str) -> ScriptView:
         """What its launch gives, or gave, to the `sh` of its node; values of secrets are left out."""
-        return house.actions.script(task)
+        return services.commands.script(task)
 
     @app.get("/v1/tasks/{task}/wait")
     async def wait(task: str, me: Asking, within: FiniteFloat | None = None) -> TaskView:
-        return seen_by(me, core.view(await house.actions.wait(task, within)))
+        return seen_by(me, services.views.view(await services.commands.wait(task, within)))
 
     @app.get("/v1/tasks/{task}/logs")
     async def logs(
@@ -103,54 +107,54 @@ def add_to(app: FastAPI, house: House) -> None:
         """Its output in frames. With `resumable` those of kind 5 say how far it is: as `position` it goes on there."""
         begin = None if position is None else Position.parse(position)
         query = LogQuery(follow, tail, since, timestamps, resumable or begin is not None, begin)
-        return framed(house.actions.logs(task, query))
+        return framed(services.logs.read(task, query))
 
     @app.post("/v1/tasks/{task}/stop")
     async def stop(task: str, request: StopRequest, me: Asking) -> TaskView:
-        return seen_by(me, await house.actions.stop(task, "stop", request.grace, me))
+        return seen_by(me, services.views.view(await services.stops.stop(task, "stop", request.grace, me)))
 
     @app.post("/v1/tasks/{task}/kill")
     async def kill(task: str, me: Asking) -> TaskView:
-        return seen_by(me, await house.actions.stop(task, "kill", by=me))
+        return seen_by(me, services.views.view(await services.stops.stop(task, "kill", by=me)))
 
     @app.post("/v1/tasks/{task}/retry")
     async def retry(task: str, me: Asking) -> TaskView:
         """The next try of a task that has ended."""
-        return seen_by(me, house.actions.retry(task, me))
+        return seen_by(me, services.views.view(services.retries.retry(task, me)))
 
     @app.post("/v1/tasks/{task}/pause")
     async def pause(task: str, me: Asking) -> TaskView:
-        return seen_by(me, await house.actions.pause(task))
+        return seen_by(me, services.views.view(await services.commands.pause(task)))
 
     @app.post("/v1/tasks/{task}/resume")
     async def resume(task: str, me: Asking) -> TaskView:
-        return seen_by(me, await house.actions.resume(task))
+        return seen_by(me, services.views.view(await services.commands.resume(task)))
 
     @app.delete("/v1/tasks/{task}")
     async def remove(task: str, me: Asking, force: bool = False) -> TaskView:
-        return seen_by(me, await house.actions.remove(task, force=force, by=me))
+        return seen_by(me, await services.removal.remove(task, force=force, by=me))
 
     @app.get("/v1/recovery")
     async def recoverable(me: Asking) -> RecoveryView:
         """The tasks of this owner that the nodes carry and nobody here remembers, and the nodes that do not tell."""
-        await house.envs.look()
-        found = core.unremembered(me)
+        await services.envs.look()
+        found = services.lookup.unremembered(me)
         return RecoveryView(
-            tuple(seen_by(me, core.view(task)) for task, _ in found.values()),
-            core.silent(),
+            tuple(seen_by(me, services.views.view(task)) for task, _ in found.values()),
+            services.nodes.silent(),
             {key: task.spec for key, (task, _) in found.items()},
             {key: digest(container) for key, (_, container) in found.items()},
-            house.envs.assumed(),
+            services.envs.assumed(),
         )
 
     @app.post("/v1/recovery")
     async def recover(request: RecoveryRequest, me: Asking) -> list[TaskView]:
         """Remember these."""
-        found = core.unremembered(me)
+        found = services.lookup.unremembered(me)
         wanted = [found[key][0] for key in dict.fromkeys(request.tasks) if key in found]
         for task in wanted:
             if request.digests.get(task.id) not in (None, digest(found[task.id][1])):
                 raise Refused(f"task {task.id} is not what was shown any more; run agentless recover again")
         for task in wanted:
-            core.adopt(task, f"agentless recover, by {me or core.owner}")
-        return [seen_by(me, core.view(task)) for task in wanted]
+            services.ledger.adopt(task, f"agentless recover, by {me or services.tasks.owner}")
+        return [seen_by(me, services.views.view(task)) for task in wanted]

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import FastAPI, Query, Response
 
-from agentless.controller.http.services import Asking, House
+from agentless.controller.http.services import Asking, Services
 from agentless.controller.http.terminal_stream import TerminalStream
 from agentless.model.terminal import Size
 
 
-def add_to(app: FastAPI, house: House) -> None:
+def add_to(app: FastAPI, services: Services) -> None:
     """Add it."""
 
     @app.post("/v1/tasks/{task}/terminal")
@@ -19,5 +19,7 @@ def add_to(app: FastAPI, house: House) -> None:
         task: str, me: Asking, command: Annotated[tuple[str, ...], Query()] = (), size: str | None = None
     ) -> Response:
         """A program in the container of a running task; without a `size` it has no terminal."""
-        opening = house.terminals.open(task, command, None if size is None else Size.parse(size), me)
-        return TerminalStream(house, opening, "the controller was stopped, and the terminal with it; the task runs on")
+        opening = services.terminals.open(task, command, None if size is None else Size.parse(size), me)
+        return TerminalStream(
+            services, opening, "the controller was stopped, and the terminal with it; the task runs on"
+        )

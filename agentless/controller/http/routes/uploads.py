@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict
 
-from agentless.controller.http.services import House
+from agentless.controller.http.services import Services
 from agentless.errors import AgentlessError, UsageError
 from agentless.formats.contents import HEAD, parse_content_head
 from agentless.model.files.task_files import parse_snapshot
@@ -30,9 +30,9 @@ class SnapshotView:
     missing: list[str]
 
 
-def add_to(app: FastAPI, house: House) -> None:
+def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    store = house.uploads.store
+    store = services.uploads.store
 
     @app.post("/v1/snapshots")
     async def snapshot(request: SnapshotRequest) -> SnapshotView:

@@ -5,24 +5,24 @@ from __future__ import annotations
 from fastapi import FastAPI
 
 from agentless.controller.http.schemas import VolumeRequest
-from agentless.controller.http.services import Asking, House
+from agentless.controller.http.services import Asking, Services
 from agentless.model.view import VolumeView
 
 
-def add_to(app: FastAPI, house: House) -> None:
+def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
 
     @app.get("/v1/volumes")
     async def volumes(sizes: bool = True) -> list[VolumeView]:
         """Of all nodes that answer; without sizes it is faster."""
-        return await house.volumes.all(sizes=sizes)
+        return await services.volumes.all(sizes=sizes)
 
     @app.post("/v1/volumes")
     async def create(request: VolumeRequest, me: Asking) -> VolumeView:
         """Make one."""
-        return await house.volumes.create(request.name, request.node, me or house.core.owner)
+        return await services.volumes.create(request.name, request.node, me or services.tasks.owner)
 
     @app.delete("/v1/volumes/{name}")
     async def remove(name: str, node: str | None = None) -> list[VolumeView]:
         """Remove one of a node, or of all nodes that have it."""
-        return await house.volumes.remove(name, node)
+        return await services.volumes.remove(name, node)

@@ -12,8 +12,8 @@ import orjson
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
-from agentless.controller.http.live_feed import Board
-from agentless.controller.http.services import Asking, House
+from agentless.controller.http.live_feed import LiveFeed
+from agentless.controller.http.services import Asking, Services
 from agentless.model.view import ControllerView
 
 LOOK_EVERY = 0.25
@@ -26,9 +26,9 @@ APART = 0.1
 """Seconds between two lines at least, gathering included."""
 
 
-def add_to(app: FastAPI, house: House) -> None:
+def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    boards: WeakValueDictionary[str | None, Board] = WeakValueDictionary()
+    feeds: WeakValueDictionary[str | None, LiveFeed] = WeakValueDictionary()
 
     @app.get("/v1/watch")
     async def watch(me: Asking) -> StreamingResponse:
@@ -38,23 +38,23 @@ def add_to(app: FastAPI, house: House) -> None:
         (`["tasks", ID]`, `["nodes", NAME]`, `["gpus", NODE, UUID]`) and `controller`, and always `now`, Unix seconds by
         the controller's clock. `{"leaving": true}` is the last line of a controller that was told to stop.
         """
-        board = boards.get(me) or boards.setdefault(me, Board(house.core, house.scheduler, me))
-        return StreamingResponse(_lines(house, board), media_type="application/x-ndjson")
+        feed = feeds.get(me) or feeds.setdefault(me, LiveFeed(services, me))
+        return StreamingResponse(_lines(services, feed), media_type="application/x-ndjson")
 
 
-async def _lines(house: House, board: Board) -> AsyncIterator[bytes]:
-    core, sent = house.core, 0.0
+async def _lines(services: Services, feed: LiveFeed) -> AsyncIterator[bytes]:
+    sent = 0.0
     told: ControllerView | None = None
-    with board.followed() as follower, core.hub.waking() as news:
-        while not house.leaving:
+    with feed.followed() as follower, services.bus.waking() as news:
+        while not services.lifetime.leaving:
             news.clear()
-            board.refresh()
-            rows = board.news(follower)
-            if (about := house.describe()) != told:
+            feed.refresh()
+            rows = feed.news(follower)
+            if (about := services.status.describe()) != told:
                 told, rows["controller"] = about, [about]
             if rows or time.monotonic() - sent > SIGN:
                 sent = time.monotonic()
-                yield orjson.dumps({"now": core.clock.now(), **rows}) + b"\n"
+                yield orjson.dumps({"now": services.clock.now(), **rows}) + b"\n"
                 await asyncio.sleep(APART - GATHER)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentless.controller.state.group_commit import Together
+from agentless.controller.state.group_commit import GroupCommit
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import IllegalMove, StateError
 from agentless.model.tasks.event import Assigned, Dated, Event, Exited, Launched, Queued, Restarted, Unplaced
@@ -22,19 +22,19 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def on_disk(ledger: Ledger) -> dict[str, str]:
-    return {key: each.state for key, each in TaskStore(ledger._store._path).load().items()}
+    return {key: each.state for key, each in TaskStore(ledger.stores.state._path).load().items()}
 
 
 def writes(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
     """The tasks of each write from now on."""
     counted: list[set[str]] = []
-    save = ledger._store.save
+    save = ledger.stores.state.save
 
     def counting(*tasks: object, **more: object) -> None:
         counted.append({each.id for each in tasks})  # type: ignore[attr-defined]
         save(*tasks, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ledger._store, "save", counting)
+    monkeypatch.setattr(ledger.stores.state, "save", counting)
     return counted
 
 
@@ -56,10 +56,10 @@ def test_of_tasks_that_come_together_none_is_kept_when_the_write_fails(
 ) -> None:
     queued(ledger, "t1", "t2")
     with monkeypatch.context() as patch:
-        patch.setattr(ledger._store, "save", full)
+        patch.setattr(ledger.stores.state, "save", full)
         with pytest.raises(StateError):
             ledger.apply_all({key: (Assigned(placement()), "its turn") for key in ("t1", "t2")})
-    assert {key: each.state for key, each in ledger.tasks.items()} == {"t1": "pending", "t2": "pending"}
+    assert {key: each.state for key, each in ledger.tasks.live.items()} == {"t1": "pending", "t2": "pending"}
     assert told(ledger, "t1") == [("queued", "pending")]
 
 
@@ -102,7 +102,7 @@ def test_answers_that_come_together_are_two_writes_at_most(ledger: Ledger, monke
     counted = writes(ledger, monkeypatch)
 
     async def answer() -> None:
-        together, launched = Together(ledger), Launched(CID)
+        together, launched = GroupCommit(ledger), Launched(CID)
         await asyncio.gather(*(together.apply(key, launched, "docker run answered") for key in ids))
 
     asyncio.run(answer())
@@ -116,10 +116,10 @@ def test_each_of_those_that_come_together_hears_that_the_disk_is_full(
 ) -> None:
     queued(ledger, "t1", "t2")
     ledger.apply_all({key: (Assigned(placement()), "its turn") for key in ("t1", "t2")})
-    monkeypatch.setattr(ledger._store, "save", full)
+    monkeypatch.setattr(ledger.stores.state, "save", full)
 
     async def answer() -> list[BaseException | None]:
-        together, launched = Together(ledger), Launched(CID)
+        together, launched = GroupCommit(ledger), Launched(CID)
         waits = (together.apply(key, launched, "docker run answered") for key in ("t1", "t2"))
         return await asyncio.gather(*waits, return_exceptions=True)
 
@@ -132,7 +132,7 @@ def test_who_is_gone_does_not_hold_up_the_others(ledger: Ledger) -> None:
     event: Event = Launched(CID)
 
     async def answer() -> None:
-        together = Together(ledger)
+        together = GroupCommit(ledger)
         await asyncio.gather(together.apply("gone", event, "a"), together.apply("t1", event, "b"))
 
     asyncio.run(answer())
@@ -145,7 +145,7 @@ def test_one_that_cannot_be_is_told_so_and_does_not_hold_up_the_others(ledger: L
     event: Event = Launched(CID)
 
     async def answer() -> list[BaseException | None]:
-        together = Together(ledger)
+        together = GroupCommit(ledger)
         waits = (together.apply(key, event, "docker run answered") for key in ("t1", "t2"))
         return await asyncio.gather(*waits, return_exceptions=True)
 
@@ -159,6 +159,6 @@ def test_the_tasks_of_a_node_are_those_that_are_there_now(ledger: Ledger) -> Non
     ledger.apply_all({key: (Assigned(placement()), "its turn") for key in ("t1", "t2")})
     ledger.apply("t1", Unplaced("taken"), "the node refused it")
     ledger.apply("t1", Assigned(placement("elsewhere")), "its turn")
-    ledger.forget(ledger.tasks["t2"], "removed", "rm")
+    ledger.forget(ledger.tasks.live["t2"], "removed", "rm")
     node = placement().node
-    assert ([each.id for each in ledger.on_node("elsewhere")], ledger.on_node(node)) == (["t1"], [])
+    assert ([each.id for each in ledger.tasks.on_node("elsewhere")], ledger.tasks.on_node(node)) == (["t1"], [])

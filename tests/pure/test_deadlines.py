@@ -6,8 +6,8 @@ import asyncio
 import time
 from types import SimpleNamespace
 
-from agentless.controller.state.events import Hub
-from agentless.controller.tasks.deadlines import Timer
+from agentless.controller.state.events import EventBus
+from agentless.controller.tasks.deadlines import Deadlines
 
 
 async def test_a_look_that_is_held_up_does_not_make_what_is_due_next_wait(monkeypatch):
@@ -18,7 +18,7 @@ async def test_a_look_that_is_held_up_does_not_make_what_is_due_next_wait(monkey
         waits.append(seconds)
         await sleep(0)
 
-    timer = Timer(SimpleNamespace(hub=Hub()), None)
+    timer = Deadlines(SimpleNamespace(tasks=None), None, EventBus(), None)
     monkeypatch.setattr(timer, "tick", lambda: time.sleep(0.2) or 0.0)
     monkeypatch.setattr(asyncio, "sleep", noted)
     timer.start()

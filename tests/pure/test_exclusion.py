@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentless.controller.nodes.exclusion import Gate
+from agentless.controller.nodes.records import NodeRecords
 from agentless.errors import StateError
 from agentless.inventory.inventory import load
 from agentless.model.nodes.cluster import Cluster, Node
@@ -508,9 +508,8 @@ def test_a_state_with_thousands_of_gpus_is_read_and_forgets_most(tmp_path: Path)
     store = GateStore(TaskStore(tmp_path / "state.json").storage)
     gpus = {uuid("node1", n): GpuRecord(reading("node1", n)) for n in range(4500)}
     store.save({"node1": NodeRecord(DRAIN, gpus)})
-    core = SimpleNamespace()
-    Gate(core, store)  # type: ignore[arg-type]
-    assert (len(core.records["node1"].gpus), core.records["node1"].drain) == (REMEMBERED, DRAIN)
+    record = NodeRecords(store, SimpleNamespace()).of("node1")  # type: ignore[arg-type]
+    assert (len(record.gpus), record.drain) == (REMEMBERED, DRAIN)
 
 
 def test_a_node_whose_gpus_are_others_at_every_look_has_none() -> None:

@@ -1,0 +1,45 @@
+"""The request for events, recorded and new ones."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import FastAPI, Query
+from fastapi.responses import StreamingResponse
+
+from agentless.controller.http.services import Services
+from agentless.model.tasks.spec import MAX_NUMBER
+
+
+def add_to(app: FastAPI, services: Services) -> None:
+    """Add it."""
+
+    @app.get("/v1/events")
+    async def events(
+        task: str | None = None,
+        last: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
+        since: float = 0.0,
+        after: Annotated[int | None, Query(ge=0, le=MAX_NUMBER)] = None,
+        follow: bool = True,
+    ) -> StreamingResponse:
+        """What has happened, one JSON object per line, and with `follow` what happens from now on.
+
+        It begins after the event number `after`, or with the `last` events that are not older than `since` (Unix
+        seconds); `task` leaves out all others.
+        """
+        only = None if task is None else services.lookup.find(task).id
+        seq = services.tasks.history.last_events(last, since, only) if after is None else after
+        return StreamingResponse(_lines(services, seq, only, follow), media_type="application/x-ndjson")
+
+
+async def _lines(services: Services, seq: int, task: str | None, follow: bool) -> AsyncIterator[bytes]:
+    with services.bus.listen() as news:
+        yield b""
+        while True:
+            while found := services.tasks.history.events(seq, 1000, task):
+                seq = found[-1][0]
+                yield b"".join(b'{"seq":%d,%b\n' % (number, document[1:]) for number, document in found)
+            if not follow:
+                return
+            await anext(news)

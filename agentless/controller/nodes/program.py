@@ -1,0 +1,95 @@
+"""An interactive program in the container of a task or of an env."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+
+from agentless.controller.nodes.conversation import NoMark, until_mark
+from agentless.controller.nodes.node_link import NodeLink
+from agentless.engines.client_warnings import WithoutWarnings
+from agentless.engines.docker.engine import AsItIs
+from agentless.errors import RuntimeFailed, Timeout, Unreachable
+from agentless.model.command import escaped
+from agentless.model.nodes.node import unreachable
+from agentless.model.terminal import Size
+from agentless.ports import Shell, Terminal
+from agentless.remote.worker import GREETING
+
+BEGIN_WITHIN = 20.0
+"""Seconds in which the program must have begun: an engine under load is slow, a `sudo` that asks waits for ever."""
+
+
+class Program:
+    """A running program, with a terminal or without. Its exit code is `wait()`.
+
+    `warnings` are what the engine's command prints at every call; they are removed from the output.
+    """
+
+    def __init__(self, shell: Shell, terminal: Terminal | None = None, warnings: Iterable[str] = ()) -> None:
+        self._shell = shell
+        self._terminal = terminal
+        self._printed: deque[tuple[int, bytes]] = deque()
+        self._own = WithoutWarnings(AsItIs(), warnings)
+        self.wait = shell.wait
+
+    async def begin(self, mark: str) -> None:
+        """Wait until the program has begun; raises NoMark if it never does."""
+        flood = f"the node said more than {GREETING >> 20} MiB before the program began; try again"
+        # Its errors may be faster than the mark, which comes by another stream.
+        for fd, data in enumerate(await until_mark(self._shell, mark, flood), start=1):
+            self._printed.extend(self._own(fd, data) if data else ())
+
+    async def read(self) -> tuple[int, bytes] | None:
+        """As `Shell.read`: on a terminal, all of it comes on stream 1."""
+        while not self._printed and (chunk := await self._shell.read()):
+            self._printed.extend(self._own(*chunk))
+        return self._printed.popleft() if self._printed else None
+
+    async def write(self, data: bytes) -> None:
+        """Send input."""
+        await self._shell.write(data if self._terminal else escaped(data) + b"\n")
+
+    async def write_eof(self) -> None:
+        """End the input. On a terminal the user types a key for that."""
+        if not self._terminal:
+            await self._shell.write(b".\n")
+
+    async def resize(self, size: Size) -> None:
+        """Resize the terminal."""
+        if self._terminal:
+            await self._terminal.resize(size)
+
+
+@asynccontextmanager
+async def started(link: NodeLink, container: str, command: Sequence[str], size: Size | None) -> AsyncIterator[Program]:
+    """Start a program in this container."""
+    await link.ready()
+    if not link.online:
+        raise Unreachable(unreachable(link.node.name, link.observation.error))
+    mark = secrets.token_hex(16)
+    script = link.runtime.shell(container, command, mark, terminal=size is not None)
+    if size is None:
+        async with link.session.dialogue(script) as shell:
+            program = Program(shell, warnings=link.runtime.warnings)
+            await _begin(link, program, mark)
+            yield program
+    else:
+        async with link.session.terminal(script, size) as terminal:
+            program = Program(terminal, terminal)
+            await _begin(link, program, mark)
+            yield program
+
+
+async def _begin(link: NodeLink, program: Program, mark: str) -> None:
+    try:
+        async with asyncio.timeout(BEGIN_WITHIN):
+            await program.begin(mark)
+    except TimeoutError:
+        raise Timeout(f"{link.node.name} began nothing in the container within {BEGIN_WITHIN:g} s; try again") from None
+    except NoMark as end:
+        words = (end.out + end.err).decode("utf-8", "replace")
+        raise RuntimeFailed(f"{link.node.name}: {link.runtime.complaint(words)}") from None

@@ -1,0 +1,108 @@
+"""The controller process: one per state folder, serving a Unix socket until it is no longer needed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import filelock
+
+from agentless.controller.app import Controller
+from agentless.controller.clock import SystemClock
+from agentless.controller.http import api
+from agentless.controller.http.server import Server
+from agentless.controller.periodic import Job, keep_doing
+from agentless.controller.traffic import Counting
+from agentless.errors import ControllerError, StateError
+from agentless.signals import defaults_for_children
+from agentless.stores import private
+
+COLLECT_AFTER = 50_000
+"""New objects after which Python looks for garbage in circles. Its own 700 would have it look through everything in the
+middle of each look at a long queue, and there is hardly such garbage here."""
+TURN = 0.001
+"""Seconds for which a thread that computes may hold up the event loop, five times less than Python's own."""
+OPEN_FILES = 16_384
+"""Files that the controller may have open, where the system lets it."""
+
+
+def run(state: Path, inventory: Path, *, ready: Callable[[], None], for_ever: bool) -> None:
+    """Run the controller until it is told to leave; raises ControllerError if one is running, or StateError.
+
+    `ready` is called when requests are answered; `for_ever`: a service manager keeps it, so it never leaves by itself.
+    """
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = filelock.FileLock(state / "lock", mode=0o600)
+        lock.acquire(blocking=False)
+        private.tighten(state)
+    except filelock.Timeout:
+        raise ControllerError(f"a controller runs already for {state}; agentless controller status shows it") from None
+    except OSError as error:
+        raise StateError(f"the state folder {state} cannot be used: {error.strerror}") from None
+    _open_many_files()
+    gc.set_threshold(COLLECT_AFTER)
+    sys.setswitchinterval(TURN)
+    with lock:
+        controller = Controller(state, inventory, SystemClock())
+        listener = _listen(state)
+        try:
+            asyncio.run(_serve(controller, listener, ready, for_ever))
+        finally:
+            listener.close()
+            (state / "controller.sock").unlink(missing_ok=True)
+
+
+def _open_many_files() -> None:
+    """Each follower, session and connection is an open file, and many systems allow 256 or 1024 unless asked for more.
+
+    At the limit nobody would be answered before somebody leaves.
+    """
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        with contextlib.suppress(OSError, ValueError):  # a system may have yet another limit
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+
+
+def _listen(state: Path) -> socket.socket:
+    """A 0600 socket. Bound by its short name from within the folder, since a socket's path has at most 107 bytes."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    back = os.open(".", os.O_RDONLY)
+    mask = os.umask(0o177)
+    try:
+        os.chdir(state)
+        Path("controller.sock").unlink(missing_ok=True)  # the lock is ours: whoever made it is dead
+        listener.bind("controller.sock")
+        listener.listen(256)
+    finally:
+        os.umask(mask)
+        os.fchdir(back)
+        os.close(back)
+    return listener
+
+
+async def _serve(controller: Controller, listener: socket.socket, ready: Callable[[], None], for_ever: bool) -> None:
+    server, lifetime = Server(Counting(api.make(controller), controller.traffic)), controller.lifetime
+    lifetime.begin(server.ask_to_leave)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, lifetime.leave_now)
+    defaults_for_children()
+    await controller.start()
+    jobs = controller.jobs if for_ever else [*controller.jobs, Job("leaving", lifetime.leave_if_idle)]
+    ticking = asyncio.create_task(keep_doing(jobs))
+    ready()
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        ticking.cancel()
+        await asyncio.gather(ticking, return_exceptions=True)
+        await controller.close()

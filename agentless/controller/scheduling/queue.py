@@ -1,0 +1,190 @@
+"""The queue, to be read: which tasks wait, in which order, why, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agentless import plugins
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.run_history import RunHistory
+from agentless.controller.state.tasks import Tasks
+from agentless.errors import Unreachable
+from agentless.inventory.inventory import Inventory
+from agentless.model.nodes.cluster import Cluster
+from agentless.model.tasks.spec import TaskSpec
+from agentless.model.tasks.task import Pending, Scheduled, Task
+from agentless.model.units import format_duration
+from agentless.model.view import ExplainView
+from agentless.ports import Clock
+from agentless.rules.explain.ahead import Ahead
+from agentless.rules.explain.explanation import explanation, when
+from agentless.rules.explain.obstacles import asked, brief, never, refusal
+from agentless.rules.scheduling.batches import is_held_back
+from agentless.rules.scheduling.order import order
+from agentless.rules.scheduling.plan import Outlook, Plan, plan
+from agentless.rules.scheduling.search import Cost
+from agentless.rules.views.publish import timestamp
+
+EXPLAINED = 20
+"""Tasks at the head of the queue whose obstacles are found out; the others get the number of tasks before them."""
+AGAIN_AFTER = 2.0
+"""Seconds before a task that a node has refused is tried again: whoever was there first is seen by then."""
+
+
+class Queue:
+    """The waiting tasks. `plan` is the result of the last look; before the first one, no outlook is given.
+
+    `policy` is the inventory's. With `learn`, tasks without a time limit are expected to take as long as earlier
+    ones of their kind.
+    """
+
+    def __init__(self, tasks: Tasks, nodes: Nodes, run_history: RunHistory, clock: Clock) -> None:
+        self.policy = "pack"
+        self.learn = False
+        self.plan = Plan()
+        self._tasks = tasks
+        self._nodes = nodes
+        self._run_history = run_history
+        self._clock = clock
+        self._used: Mapping[str, float] = {}
+        self._positions: dict[str, int] = {}
+        self._reasons: dict[str, str] = {}
+        self._seen: Cluster | None = None
+        self._looked = False
+
+    def on_inventory(self, inventory: Inventory) -> None:
+        """Use its policy."""
+        self.policy = inventory.policy
+        self.learn = inventory.learn
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no task is pending."""
+        return not self._waiting()
+
+    @property
+    def tasks(self) -> list[Task]:
+        """The pending tasks in their order, then the scheduled ones."""
+        later = [
+            (task.status.until, task.id, task)
+            for task in self._tasks.live.values()
+            if isinstance(task.status, Scheduled)
+        ]
+        return self.waiting() + [task for *_, task in sorted(later)]
+
+    def look(self, others: Sequence[Task] = ()) -> Plan:
+        """Plan the pending tasks, and these others, as of now."""
+        now = self._clock.now()
+        waiting = [task for task in self._waiting() if not _was_refused_just_now(task, now)]
+        cluster = self._nodes.cluster()
+        self._used = self._run_history.used()
+        lengths = self._run_history.lengths(others) if self.learn else {}
+        queue, placed = order([*waiting, *others], self._used), self._tasks.live.values()
+        return plan(cluster, queue, now, self._policies, self.plan, lengths=lengths, placed=placed)
+
+    def look_again(self) -> Plan:
+        """Plan as of now, and keep the plan."""
+        self._positions.clear()
+        self._reasons.clear()
+        self._seen, self._looked = None, True
+        self.plan = Plan() if self.is_empty else self.look()
+        return self.plan
+
+    def moved(self, task: Task) -> None:
+        """A task was moved: like a new one, it is promised no start any more."""
+        promises = {name: promise for name, promise in self.plan.promises.items() if name != task.id}
+        self.plan = Plan(self.plan.starts, promises)
+        self._positions.clear()
+        self._reasons.clear()
+
+    def outlook(self, task: Task) -> Outlook:
+        """The position, reason and expected start of a waiting task."""
+        if not self._looked:
+            return Outlook()
+        if task.id not in self._positions:
+            self._positions = {waiting.id: number for number, waiting in enumerate(self.waiting(), 1)}
+        position = self._positions.get(task.id)
+        if position is None:
+            return Outlook()
+        if position > EXPLAINED:
+            return Outlook(position, f"{position - 1} tasks are before it", self.plan.promises.get(task.id))
+        if task.id not in self._reasons:
+            refused = task.status.reason if isinstance(task.status, Pending) else ""
+            self._seen = self._seen or self._nodes.cluster()  # a look at many nodes takes its time
+            found = self._held_back(task) or brief(self._seen, task.spec, task.owner)
+            fits = "what is free is promised to those before it" if position > 1 else "it is about to start"
+            self._reasons[task.id] = found or refused or fits
+        return Outlook(position, self._reasons[task.id], self.plan.promises.get(task.id))
+
+    def explain(self, task: Task) -> ExplainView:
+        """Why a task does not start, node by node."""
+        if isinstance(task.status, Scheduled):
+            left = format_duration(task.status.until - self._clock.now())
+            return ExplainView(task.id, f"task {task.id} goes into the queue in {left}", None, (), {})
+        if not isinstance(task.status, Pending):
+            return ExplainView(task.id, f"task {task.id} is {task.state}: it waits for nothing", None, (), {})
+        cluster, promise = self._nodes.cluster(), self.plan.promises.get(task.id)
+        position = self.outlook(task).position
+        held_back = self._held_back(task)
+        coming = when(promise, cluster, task.spec, held_back=bool(held_back))
+        summary = f"task {task.id} ({task.spec.needs}) is number {position} in the queue; "
+        if never(cluster, task.spec, task.owner):
+            return explanation(cluster, task, f"{summary}as the nodes are now, it can never start", None, Ahead())
+        if held_back:
+            start = timestamp(promise.start) if promise else None
+            return ExplainView(task.id, f"{summary}{held_back}; {coming}", start, (), {})
+        return explanation(cluster, task, summary + coming, promise, self._ahead(task, self.plan))
+
+    def what_if(self, spec: TaskSpec, owner: str | None) -> ExplainView:
+        """What would happen to a task if it were submitted now."""
+        now, cluster = self._clock.now(), self._nodes.cluster()
+        task = Task("", spec, "", owner or self._tasks.owner, now)
+        if never(cluster, spec, task.owner):
+            return explanation(cluster, task, f"{asked(spec)} can never be had here", None, Ahead())
+        if isinstance(refusal(cluster, spec, task.owner), Unreachable):
+            words = f"{spec.needs} would be refused: none of the nodes that will do can be reached"
+            return explanation(cluster, task, words, None, Ahead())
+        found = self.look([task])
+        if placement := found.starts.get(task.id):
+            return ExplainView("", f"{spec.needs} would start now, on {placement}", timestamp(now), (), {})
+        place, promise = self.waiting(task).index(task) + 1, found.promises.get(task.id)
+        summary = f"{spec.needs} would be number {place} in the queue; {when(promise, cluster, spec)}"
+        return explanation(cluster, task, summary, promise, self._ahead(task, found))
+
+    def waiting(self, *others: Task) -> list[Task]:
+        """The pending tasks and these others, in their order."""
+        return order([*self._waiting(), *others], self._used)
+
+    # ------------------------------------------------------------------ inside
+
+    def _ahead(self, task: Task, looked: Plan) -> Ahead:
+        """The tasks before it in the queue."""
+        queue = self.waiting(*([] if task.id in self._tasks.live else [task]))
+        before = queue[: [each.id for each in queue].index(task.id)]
+        promises = {key: promise for key, promise in looked.promises.items() if key}  # one that is new has none to keep
+        lengths = self._run_history.lengths([task]) if self.learn else {}
+        return Ahead(before, promises, self._policies, lengths, tuple(self._tasks.live.values()))
+
+    @property
+    def _policies(self) -> Mapping[str | None, Cost]:
+        return {name: POLICIES[name or self.policy] for name in (None, *POLICIES)}
+
+    def _held_back(self, task: Task) -> str:
+        if not is_held_back(task, self._tasks.live.values()):
+            return ""
+        most = task.spec.terms.max_parallel
+        return f"{most} of its batch {'runs' if most == 1 else 'run'} already (--max-parallel)"
+
+    def _waiting(self) -> list[Task]:
+        return [t for t in self._tasks.live.values() if isinstance(t.status, Pending) and not t.stop]
+
+
+def _was_refused_just_now(task: Task, now: float) -> bool:
+    since = task.status.since if isinstance(task.status, Pending) else None
+    return since is not None and now - since < AGAIN_AFTER
+
+
+POLICIES: Mapping[str, Cost] = {
+    name: plugins.load("rules.scheduling.policies", name).cost for name in plugins.names("rules.scheduling.policies")
+}
+"""All there are, by name."""

@@ -1,0 +1,40 @@
+"""The stores of tasks, and their problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from agentless.errors import StateError
+from agentless.stores.records.history import History
+from agentless.stores.secrets import SecretStore
+from agentless.stores.state.tinydb import TaskStore
+
+
+class Stores:
+    """The state file with live tasks, the history with ended ones, and the secrets of tasks that have not started.
+
+    `troubles` says for each store why its last write failed.
+    """
+
+    def __init__(self, state: TaskStore, history: History, secrets: SecretStore) -> None:
+        self.state = state
+        self.history = history
+        self.secrets = secrets
+        self.troubles: dict[str, str] = {}
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the last writes failed, None if none did."""
+        return "; ".join(self.troubles.values()) or None
+
+    @contextmanager
+    def writing(self, store: Literal["state", "history"]) -> Iterator[None]:
+        """Wrap a write into a store, to keep `troubles` current."""
+        try:
+            yield
+        except StateError as error:
+            self.troubles[store] = str(error)
+            raise
+        self.troubles.pop(store, None)

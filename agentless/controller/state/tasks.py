@@ -1,0 +1,72 @@
+"""The tasks of this controller in memory. Everybody reads them; only the ledger changes them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from agentless.model.nodes.gpu import GpuProcess
+from agentless.model.tasks.task import Task
+from agentless.model.usage.idle import Idle
+from agentless.model.usage.spent import Load
+from agentless.stores.records.history import History
+
+FORGOTTEN = 1000
+"""Dropped tasks that are remembered as such; answers of nodes are in flight for seconds only."""
+
+
+class Tasks:
+    """The `live` tasks by id, and the history of the ended ones.
+
+    `owner` runs this controller; `controller` is its id in the labels of its containers. `launching` are the tasks
+    whose launch is in progress, `forgotten` the last that were dropped. Findings about live tasks, by id: `intruders`
+    are foreign processes on their GPUs, `idle` their unused GPUs, `loads` how busy their GPUs were.
+    """
+
+    def __init__(self, owner: str, controller: str, history: History) -> None:
+        self.owner = owner
+        self.controller = controller
+        self.history = history
+        self.live: dict[str, Task] = {}
+        self.forgotten: dict[str, None] = {}
+        self.launching: set[str] = set()
+        self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
+        self.idle: dict[str, Idle] = {}
+        self.loads: dict[str, Load] = {}
+        self._placed: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by node; some may be elsewhere by now
+
+    def knows(self, task_id: str) -> bool:
+        """Whether this controller has the task, live or ended."""
+        return task_id in self.live or self.history.has(task_id)
+
+    def remembered(self, task_id: str) -> tuple[bool, str | None]:
+        """Whether this controller has the task, live or ended, and the id of its container, if known."""
+        task = self.live.get(task_id)
+        return (True, task.container) if task else self.history.container(task_id)
+
+    def on_node(self, node: str) -> list[Task]:
+        """The live tasks that are placed on a node."""
+        known = [self.live[key] for key in self._placed[node] if key in self.live]
+        found = [task for task in known if task.placement and task.placement.node == node]
+        self._placed[node] = {task.id: None for task in found}
+        return found
+
+    # ------------------------------------------------------------------ the ledger's
+
+    def put(self, task: Task) -> None:
+        """Set the current value of a live task."""
+        self.live[task.id] = task
+        if task.placement:
+            self._placed[task.placement.node][task.id] = None
+
+    def drop(self, task_id: str) -> None:
+        """Remove a task that is not live any more, with its findings."""
+        self.live.pop(task_id, None)
+        self.intruders.pop(task_id, None)
+        self.loads.pop(task_id, None)
+
+    def forget(self, task_id: str) -> None:
+        """Remove a dropped task. It is kept in `forgotten`: an answer in flight may still have its container."""
+        self.drop(task_id)
+        self.forgotten[task_id] = None
+        while len(self.forgotten) > FORGOTTEN:
+            del self.forgotten[next(iter(self.forgotten))]

@@ -1,0 +1,1 @@
+"""Submitting: from a request to tasks that run or wait."""

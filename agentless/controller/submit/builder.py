@@ -1,0 +1,123 @@
+"""Builds tasks from the specs of a request: checked, with their env, image and folders resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from agentless.controller.envs.envs import Envs
+from agentless.controller.files.volumes import Volumes
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.queue import POLICIES
+from agentless.controller.state.tasks import Tasks
+from agentless.controller.submit.request import Submit
+from agentless.errors import UsageError
+from agentless.inventory.inventory import Inventory
+from agentless.model.images.env import NULL
+from agentless.model.owner import check_owner
+from agentless.model.tasks.spec import Mount, TaskSpec, check_spec
+from agentless.model.tasks.task import Task
+from agentless.model.tasks.task_id import new_task_id
+from agentless.ports import Clock
+from agentless.rules.images.envs import assumed_words
+from agentless.rules.views.nearest import nearest
+
+SHARED = "/shared"
+"""Where a task sees the folder that all nodes have (`shared_dir` of the inventory)."""
+
+
+class TaskBuilder:
+    """Builds tasks; nothing is stored yet."""
+
+    def __init__(self, nodes: Nodes, envs: Envs, volumes: Volumes, tasks: Tasks, clock: Clock) -> None:
+        self._nodes = nodes
+        self._envs = envs
+        self._volumes = volumes
+        self._tasks = tasks
+        self._clock = clock
+        self._shared_dir: str | None = None
+        self._image: str | None = None
+        self._container: str | None = None
+        self._last_id = ""
+
+    def on_inventory(self, inventory: Inventory) -> None:
+        """Use its defaults."""
+        self._shared_dir = inventory.shared_dir
+        self._image = inventory.image
+        self._container = inventory.container
+
+    def check_request(self, request: Submit) -> None:
+        """Check a request; raises UsageError if it is invalid, NotFound for an unknown node."""
+        for spec in request.specs:
+            self.check(spec)
+            if unknown := sorted(set(request.secrets).difference(spec.secret_env)):
+                raise UsageError(f"the secret {unknown[0]!r} is not among the task's secret_env")
+
+    def check(self, spec: TaskSpec) -> None:
+        """Check one spec, likewise."""
+        check_spec(spec)
+        if spec.needs.policy is not None and spec.needs.policy not in POLICIES:
+            hint = nearest(spec.needs.policy, POLICIES)
+            raise UsageError(f"there is no policy {spec.needs.policy!r}{hint}; {', '.join(POLICIES)}")
+        for name in (*spec.needs.nodes, *spec.needs.exclude):
+            self._nodes.link(name)
+
+    async def build(self, request: Submit) -> list[Task]:
+        """Build the tasks; raises NotFound or Unreachable if an env or a volume is not available."""
+        specs = await self._volumes.placed(await self._in_envs(request.specs))
+        return self._built(replace(request, specs=specs))
+
+    def assumed(self, specs: Iterable[TaskSpec]) -> str:
+        """A notice about envs without a given version whose current version is only assumed; else empty."""
+        meant = set(map(self._env_of, specs))
+        return "; ".join(assumed_words(*each) for each in self._envs.assumed().items() if each[0] in meant)
+
+    # ------------------------------------------------------------------ inside
+
+    async def _in_envs(self, specs: Sequence[TaskSpec]) -> tuple[TaskSpec, ...]:
+        """The specs with the current version of their env, and its image.
+
+        Raises NotFound, or Unreachable when no node that has it answers.
+        """
+        wanted, found = [self._env_of(spec) for spec in specs], {}
+        for text in dict.fromkeys(wanted):
+            if text is not None and text != NULL:
+                ref, version = await self._envs.resolve(text)
+                self._envs.holder(ref, version.id)
+                found[text] = (str(ref), ref.image, version.id)
+        meant = tuple(
+            replace(spec, container=found[text][0], image=found[text][1], image_id=found[text][2])
+            if text in found
+            else replace(spec, container=text)
+            for spec, text in zip(specs, wanted, strict=True)
+        )
+        for spec in meant:
+            check_spec(spec)  # once more: the usual env may be none at all
+        return meant
+
+    def _env_of(self, spec: TaskSpec) -> str | None:
+        return spec.container or (self._container if spec.image is None else None)
+
+    def _built(self, request: Submit) -> list[Task]:
+        tasks = list[Task]()
+        owner = self._tasks.owner if request.owner is None else check_owner(request.owner, "--owner")
+        for spec in request.specs:
+            node = self._nodes.link(spec.needs.node).node if spec.needs.node else None
+            image = spec.image or (node.image if node else self._image)
+            if image is None and not spec.on_node_itself:
+                raise UsageError(
+                    f"no image: add --image, or 'image:' under 'defaults:' of the inventory ({spec.needs})"
+                )
+            now = self._clock.now()
+            self._last_id = new_task_id(now, self._last_id)
+            batch = tasks[0].id if tasks else self._last_id
+            whole = spec if spec.on_node_itself else replace(spec, image=image, mounts=self._mounts(spec))
+            tasks.append(Task(self._last_id, whole, batch, owner, now, request=request.name))
+        return tasks
+
+    def _mounts(self, spec: TaskSpec) -> tuple[Mount, ...]:
+        """The spec's mounts, and the folder that all nodes share, unless the spec has something else in its place."""
+        shared = self._shared_dir
+        if shared is None or SHARED in spec.mounted_at:
+            return spec.mounts
+        return (*spec.mounts, Mount(shared, SHARED))

@@ -1,0 +1,79 @@
+"""Submits tasks: build, admit, launch, and answer when the outcome is known."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from agentless.controller.files.uploads import Uploads
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.scheduling.queue import Queue
+from agentless.controller.submit.admission import Admission
+from agentless.controller.submit.answers import Answers
+from agentless.controller.submit.builder import TaskBuilder
+from agentless.controller.submit.request import Submit
+from agentless.errors import UsageError
+from agentless.model.tasks.spec import check_secrets
+from agentless.model.tasks.task import Task
+from agentless.model.view import StartView
+
+
+class Submission:
+    """Submits tasks."""
+
+    def __init__(
+        self,
+        builder: TaskBuilder,
+        admission: Admission,
+        answers: Answers,
+        queue: Queue,
+        nodes: Nodes,
+        uploads: Uploads,
+    ) -> None:
+        self._builder = builder
+        self._admission = admission
+        self._answers = answers
+        self._queue = queue
+        self._nodes = nodes
+        self._uploads = uploads
+
+    async def submit(self, request: Submit) -> list[StartView]:
+        """Start or queue each task; each succeeds or fails alone. An invalid request fails as a whole."""
+        if not request.specs:
+            raise UsageError("no target: name a node, like node1::0; agentless gpus shows what is free")
+        check_secrets(request.secrets)
+        if request.repeated and (answered := await self._answers.repeated(request)):
+            return answered
+        self._builder.check_request(request)
+        tasks = await self._builder.build(request)
+        notice = self._builder.assumed(request.specs)
+        if not request.dry_run:
+            self._uploads.check(tasks)
+        await asyncio.gather(*(self._wait_for_nodes(task) for task in tasks))
+        # No await from here until the allocations are on disk: nobody else can be given these GPUs in between.
+        placements = self._queue.look([task for task in tasks if not self._admission.is_for_later(task)]).starts
+        if request.dry_run:
+            return _noticed(self._admission.rehearse(tasks, placements, request.secrets), notice)
+        refused = self._admission.admit(tasks, placements, request.secrets, request.by)
+        # Nor until it is told who waits: the next look may start them, and those launches are not waited for here.
+        starts = [
+            None if task.id in placements and not error else self._answers.not_begun(task, error)
+            for task, error in zip(tasks, refused, strict=True)
+        ]
+        begun = [task for task, start in zip(tasks, starts, strict=True) if start is None]
+        launched = iter(await asyncio.gather(*(self._answers.launched(task) for task in begun)))
+        return _noticed([start or next(launched) for start in starts], notice)
+
+    async def _wait_for_nodes(self, task: Task) -> None:
+        """Wait until the nodes that a task may run on have answered or failed to."""
+        if task.spec.needs.nodes:
+            await asyncio.gather(*(self._nodes.link(node).ready() for node in task.spec.needs.nodes))
+        else:
+            await self._nodes.heard()
+
+
+def _noticed(starts: list[StartView], notice: str) -> list[StartView]:
+    """Add a notice about all tasks to the first answer."""
+    if not notice or not starts:
+        return starts
+    return [replace(starts[0], message="; ".join(filter(None, (starts[0].message, notice)))), *starts[1:]]

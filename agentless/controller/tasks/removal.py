@@ -1,0 +1,89 @@
+"""Removes tasks, with container, log and outputs to come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agentless.controller.files.expected_outputs import ExpectedOutputs
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.ledger import Ledger
+from agentless.controller.state.lookup import Lookup
+from agentless.controller.tasks.stops import Stops
+from agentless.errors import Refused, Unreachable
+from agentless.model.tasks.task import Ended, Task
+from agentless.model.tasks.task_id import first_try, next_try, numbered
+from agentless.model.view import TaskView
+from agentless.stores.files.logs import LogStore
+
+
+class Removal:
+    """Removes tasks. `by` is the caller, None: the controller's own owner."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        stops: Stops,
+        ledger: Ledger,
+        lookup: Lookup,
+        outputs: ExpectedOutputs,
+        logs: LogStore,
+    ) -> None:
+        self._nodes = nodes
+        self._stops = stops
+        self._ledger = ledger
+        self._tasks = ledger.tasks
+        self._lookup = lookup
+        self._outputs = outputs
+        self._logs = logs
+
+    async def remove(self, reference: str, *, force: bool = False, by: str | None = None) -> TaskView:
+        """Remove an ended task with its container and log, and all tries unless the number of one is given.
+
+        `force` kills a live one first.
+        """
+        task = self._lookup.find(reference)
+        tries = [task] if reference == numbered(task.id) else [*self._earlier(task), task]
+        if late := next((each for each in tries if self._outputs.open(each) and not force), None):
+            raise Refused(f"the outputs of task {late.id} have not come yet; agentless wait {late.id}, or rm --force")
+        if live := next((each for each in tries if each.live and not force), None):
+            raise Refused(f"task {live.id} is {live.state}; agentless stop {live.id} first, or rm --force")
+        return [await self._remove(each, by, force=force) for each in tries][-1]
+
+    # ------------------------------------------------------------------ inside
+
+    def _earlier(self, task: Task) -> Iterator[Task]:
+        """The tries before this one that are still known."""
+        each = first_try(task.id)
+        for _ in range(1, task.attempt):
+            if self._tasks.knows(each):
+                yield self._lookup.task(each)
+            each = next_try(each)
+
+    async def _remove(self, task: Task, by: str | None, *, force: bool) -> TaskView:
+        """Remove one try; returns it as it was published last."""
+        if task.live:
+            if task.placement and task.node not in self._nodes.links:
+                return self._forget(task, f"{self._cause('rm --force', by)}; {task.node} is not in the inventory")
+            try:
+                await self._stops.ask(task, "kill", by=by)
+            except Unreachable as error:
+                raise Unreachable(f"{error}; then remove it: agentless rm {task.id}") from None
+            task = self._lookup.task(task.id)
+        if isinstance(task.status, Ended) and task.status.container and task.node in self._nodes.links:
+            link = self._nodes.links[task.node]
+            await link.ready()
+            # Not by force unless it was asked for: somebody may have started it again meanwhile.
+            runtime = link.runtime_of(task)
+            result = await link.run(runtime.remove(task.container_ref, force=force))
+            if not result.ok and "no such container" not in result.err.lower():
+                runtime.check(result)
+        self._outputs.forget(task)
+        return self._forget(task, self._cause("rm", by))
+
+    def _forget(self, task: Task, cause: str) -> TaskView:
+        """Drop it from the ledger; returns it as it was published last."""
+        self._logs.remove(task.id)
+        return self._ledger.forget(task, "removed", cause)
+
+    def _cause(self, verb: str, by: str | None) -> str:
+        return f"agentless {verb}, by {by or self._tasks.owner}"

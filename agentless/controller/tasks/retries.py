@@ -1,0 +1,42 @@
+"""Retries on request."""
+
+from __future__ import annotations
+
+from agentless.controller.files.uploads import Uploads
+from agentless.controller.state.ledger import Ledger
+from agentless.controller.state.lookup import Lookup
+from agentless.errors import Refused
+from agentless.model.tasks.event import Queued
+from agentless.model.tasks.task import Task
+from agentless.model.tasks.task_id import next_try
+from agentless.ports import Clock
+from agentless.rules.tasks.retry import fresh_try
+
+
+class Retries:
+    """Adds tries. `by` is the caller, None: the controller's own owner."""
+
+    def __init__(self, ledger: Ledger, lookup: Lookup, uploads: Uploads, clock: Clock) -> None:
+        self._ledger = ledger
+        self._tasks = ledger.tasks
+        self._lookup = lookup
+        self._uploads = uploads
+        self._clock = clock
+
+    def retry(self, reference: str, by: str | None = None) -> Task:
+        """Add the next try of an ended task, whatever its terms say about retries."""
+        task = self._lookup.find(reference)
+        if task.live:
+            raise Refused(f"task {task.id} is {task.state}: only one that has ended can be tried again")
+        if not self._tasks.knows(task.id):
+            raise Refused(f"task {task.id} is not remembered here; agentless recover takes back what is yours")
+        if self._tasks.knows(later := next_try(task.id)):
+            raise Refused(f"task {task.id} has been tried again: it went on as {later}; agentless retry {later}")
+        if task.spec.secret_env:
+            raise Refused(f"the secrets of task {task.id} were not kept; submit it again")
+        again = fresh_try(task, self._clock.now())
+        try:
+            self._uploads.check([again])
+        except Refused as error:
+            raise Refused(f"task {task.id} cannot be tried again: {error}") from None
+        return self._ledger.add(again, Queued(), f"agentless retry, by {by or self._tasks.owner}")

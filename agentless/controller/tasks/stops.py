@@ -1,0 +1,136 @@
+"""Stops tasks: the request is stored first, and carried out when the node can be reached."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
+from agentless.controller.nodes.registry import Nodes
+from agentless.controller.state.events import EventBus
+from agentless.controller.state.ledger import Ledger
+from agentless.controller.state.lookup import Lookup
+from agentless.controller.tasks.containers import Containers
+from agentless.errors import NoAnswer, RuntimeFailed, Unreachable
+from agentless.model.nodes.node import unreachable
+from agentless.model.tasks.event import StopAsked
+from agentless.model.tasks.task import Ended, Paused, Pending, Running, Scheduled, StopKind, Task
+from agentless.ports import Clock
+from agentless.rules.tasks.due import within_limit
+from agentless.rules.tasks.reconcile import LAUNCH_BOUND
+
+FOREIGN_GRACE = 10.0
+"""Seconds between SIGTERM and SIGKILL for what this controller did not start, unless who asks says otherwise."""
+KILL_WITHIN = 15.0
+"""Seconds after SIGKILL in which the engine has to report the end."""
+
+
+class Stops:
+    """Stops tasks. `by` is the caller, as the events name it; None: the controller's own owner."""
+
+    def __init__(
+        self, containers: Containers, nodes: Nodes, ledger: Ledger, lookup: Lookup, bus: EventBus, clock: Clock
+    ) -> None:
+        self._containers = containers
+        self._nodes = nodes
+        self._ledger = ledger
+        self._tasks = ledger.tasks
+        self._lookup = lookup
+        self._bus = bus
+        self._clock = clock
+        self._stopping: Counter[str] = Counter()
+
+    async def stop(self, reference: str, how: StopKind, grace: float | None = None, by: str | None = None) -> Task:
+        """Stop a task: SIGTERM, the grace time in seconds (None: as submitted), SIGKILL; `kill` is SIGKILL at once."""
+        return await self.ask(self._lookup.find(reference), how, grace, by)
+
+    async def ask(self, task: Task, how: StopKind, grace: float | None = None, by: str | None = None) -> Task:
+        """Stop this task, likewise."""
+        if isinstance(task.status, Ended):
+            return task
+        if task.id in self._tasks.live:
+            # Saved before anything is sent: a stop survives the controller, and wins over a start under way.
+            task = self._ledger.apply(task.id, StopAsked(how, grace), f"agentless {how}, by {by or self._tasks.owner}")
+        else:
+            self._ledger.publish(task, "stop-asked", f"agentless {how}, by {by or self._tasks.owner}")
+            grace = FOREIGN_GRACE if grace is None else grace  # what its labels say may be a year
+        if isinstance(task.status, (Scheduled, Pending)):
+            return task  # its end cannot be written yet, and it does not start
+        try:
+            return await self._end(task, how, grace)
+        except NoAnswer as error:
+            if task.id not in self._tasks.live:
+                raise
+            raise Unreachable(
+                f"{error}; this is remembered: task {task.id} is ended when {task.node} answers"
+            ) from None
+
+    def resume(self) -> list[Coroutine[Any, Any, Task]]:
+        """The work left for stops that were requested but not carried out.
+
+        An earlier controller got them, or they came before a start, or could not be written.
+        """
+        asked = [task for task in self._tasks.live.values() if task.stop and not self._stopping[task.id]]
+        for task in asked:
+            if task.stop and isinstance(task.status, (Scheduled, Pending)) and not self._ledger.stores.trouble:
+                self._ledger.apply(task.id, StopAsked(task.stop), "there is room to write it down")
+        return [
+            self._end(task, task.stop, task.grace)
+            for task in asked
+            if task.stop and isinstance(task.status, (Running, Paused)) and not self._containers.is_over(task.id)
+        ]
+
+    # ------------------------------------------------------------------ inside
+
+    async def _end(self, task: Task, how: StopKind, grace: float | None) -> Task:
+        """Send the signals, and wait for the end. `grace` None: as submitted."""
+        self._stopping[task.id] += 1
+        try:
+            return await self._signal(task, how, task.spec.stop_grace if grace is None else grace)
+        finally:
+            self._stopping[task.id] -= 1
+            self._stopping += Counter()  # without those at 0
+
+    async def _signal(self, task: Task, how: StopKind, grace: float) -> Task:
+        if task.live and not task.container:
+            task = await self._launched(task)
+        if isinstance(task.status, Ended):
+            return task
+        link = self._nodes.link_of(task)
+        runtime = link.runtime_of(task)
+        gentle = task.spec.terms.signal if how == "timeout" else "TERM"
+        if how != "kill":
+            if isinstance(task.status, Paused):
+                await self._containers.do(link, task, runtime.resume(task.container_ref))
+            await self._containers.do(link, task, runtime.signal(task.container_ref, gentle))
+            most = within_limit(task, grace, self._clock.now()) if how == "stop" else grace
+            task = await self._ended(task.id, most)
+        if not self._containers.is_over(task.id):
+            await self._containers.do(link, task, runtime.signal(task.container_ref, "KILL"))
+            task = await self._ended(task.id, KILL_WITHIN)
+        if not self._containers.is_over(task.id):
+            raise RuntimeFailed(f"{link.node.name} has not ended task {task.id} {KILL_WITHIN:.0f} s after SIGKILL")
+        return task
+
+    async def _ended(self, task_id: str, within: float) -> Task:
+        await self._bus.until(lambda: self._containers.is_over(task_id), within)
+        return self._lookup.task(task_id)
+
+    async def _launched(self, task: Task) -> Task:
+        """Wait until the launch of a task is over; raises NoAnswer if the node does not report the outcome.
+
+        The stop is carried out as soon as it does.
+        """
+        link, now = self._nodes.link_of(task), partial(self._lookup.task, task.id)
+
+        def is_over() -> bool:
+            return not now().live or now().container is not None
+
+        await link.ready()
+        await self._bus.until(lambda: is_over() or not link.online, LAUNCH_BOUND)
+        if not is_over():
+            name, why = link.node.name, link.observation.error
+            silent = f"{name} does not say" if link.online else unreachable(name, why)
+            raise NoAnswer(f"{silent}; task {task.id} may have been started")
+        return now()
