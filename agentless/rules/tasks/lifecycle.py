@@ -93,7 +93,7 @@ def apply(task: Task, event: Event, now: float) -> Task:
             return replace(task, status=Paused(status.placement, status.container, status.started_at, status.run))
         case Paused() as status, Thawed():
             return replace(task, status=Running(status.placement, status.container, status.started_at, status.run))
-        case (Running() | Paused() | Lost()) as status, Exited() as exited:
+        case (Running() | Paused() | Lost()) as status, Exited() as exited if task.spec.traits.ends_with_process:
             return replace(task, status=_ended(task, status, exited, now))
         case (Running() | Paused() | Lost()) as status, Vanished(reason=reason):
             return replace(
