@@ -15,10 +15,11 @@ from agentless.model.caller import Caller
 from agentless.model.owner import check_owner
 
 
-def _caller(request: Request) -> Caller:
+def caller_of(request: Request) -> Caller:
+    """The caller; raises UsageError for a name that is none."""
     name = request.headers.get("x-agentless-owner")
     return Caller(check_owner(name, "$AGENTLESS_OWNER") if name else request.app.state.owner)
 
 
-CurrentCaller = Annotated[Caller, Depends(_caller)]
+CurrentCaller = Annotated[Caller, Depends(caller_of)]
 """The type of a route's parameter that is the caller."""
