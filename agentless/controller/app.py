@@ -163,7 +163,7 @@ class Controller:
         self.idle = IdleWatch(ledger, bus, clock)
         self.health = GpuHealth(self.records, self.homes, ledger, clock)
         news = NodeNews(nodes, self.health, Intruders(ledger), ledger, bus, clock)
-        self.exclusions = Exclusions(nodes, self.records, news, tasks, bus, clock)
+        self.exclusions = Exclusions(nodes, self.records, news, bus, clock)
         self.reservations = Reservations(self.reservation_book, nodes, ledger, clock)
         self.reconciler = Reconciler(nodes, ledger, bus, clock)
 
@@ -189,7 +189,7 @@ class Controller:
         preparation = Preparation(ledger, self.moves, self.uploads, bus, clock)
         self.launcher = Launcher(nodes, ledger, self.reconciler, preparation, bus, clock)
         self.scheduler = Scheduler(self.queue, nodes, ledger, lookup, self.launcher, bus)
-        self.builder = TaskBuilder(nodes, self.envs, self.volumes, tasks, clock)
+        self.builder = TaskBuilder(nodes, self.envs, self.volumes, clock)
         admission = Admission(nodes, ledger, self.expected_outputs, clock)
         answers = Answers(self.launcher, self.scheduler, tasks, lookup, self.views, bus)
         self.submission = Submission(self.builder, admission, answers, self.queue, nodes, self.uploads)

@@ -10,10 +10,16 @@ from agentless.controller.app import Controller
 from agentless.controller.clock import SystemClock
 from agentless.controller.submit.request import Submit
 from agentless.demo.fleet import Fleet
+from agentless.model.caller import Caller
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
+
+
+def me(controller: Controller) -> Caller:
+    """The one whose controller it is."""
+    return Caller(controller.tasks.owner)
 
 
 class Clock:
@@ -53,7 +59,7 @@ class Desk:
 
     async def submit(self, script: str, node: str = "n1") -> str:
         spec = TaskSpec(("sh", "-c", script), needs=parse_target(node))
-        (start,) = await self.controller.submission.submit(Submit((spec,), {}))
+        (start,) = await self.controller.submission.submit(Submit((spec,), {}, me(self.controller)))
         assert start.task, start.message
         return start.task.id
 

@@ -15,6 +15,7 @@ from agentless.model.tasks.terms import Terms
 from agentless.rules.nodes.breakdown import FIRST
 from agentless.rules.views.publish import checks
 from tests.fleet.client import until
+from tests.fleet.desk import me
 
 NO_TOOLKIT = 'could not select device driver "" with capabilities: [[gpu]]'
 SENTENCE = "Docker on n1 cannot hand out NVIDIA GPUs; install nvidia-container-toolkit there and run: "
@@ -37,7 +38,7 @@ async def broken(fleet):
 
 async def submit(controller, *targets, command=SLEEPS, **terms):
     specs = tuple(TaskSpec(command, needs=parse_target(target), terms=Terms(**terms)) for target in targets)
-    return await controller.submission.submit(Submit(specs, {}))
+    return await controller.submission.submit(Submit(specs, {}, me(controller)))
 
 
 def tasks(controller, starts):
@@ -140,7 +141,7 @@ async def test_a_person_who_has_repaired_it_lets_it_in_at_once(desk, broken):
     async with desk.running() as controller:
         await submit(controller, "1x")
         broken["n1"].refusal = None
-        _, lifted = controller.exclusions.resume("n1")
+        _, lifted = controller.exclusions.resume("n1", by=me(controller))
         assert "was degraded: Docker on n1 cannot hand out NVIDIA GPUs" in lifted[0]
         assert node(controller).state == "online"
 
@@ -193,7 +194,7 @@ async def test_an_engine_without_control_groups_refuses_limits_and_pauses_before
     fleet.nodes["n1"].engine.cgroups = "none"
     async with desk.running() as controller:
         spec = TaskSpec(SLEEPS, needs=parse_target("n1::0"), memory=1 << 30)
-        (start,) = await controller.submission.submit(Submit((spec,), {}))
+        (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
         assert (start.task, start.exit_code) == (None, 3)
         assert "Docker on n1 cannot limit memory: it has no memory control group" in start.message
         (running,) = tasks(controller, await submit(controller, "n1::0"))

@@ -14,14 +14,14 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.terms import Terms
 from tests.fleet.client import until
-from tests.fleet.desk import Desk
+from tests.fleet.desk import Desk, me
 
 ECC = {"ecc.errors.uncorrected.volatile.total": 2}
 
 
 async def submit(controller, target="1x", **terms):
     spec = TaskSpec(("sleep", "600"), needs=parse_target(target), terms=Terms(**terms))
-    (start,) = await controller.submission.submit(Submit((spec,), {}))
+    (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
     return start
 
 
@@ -41,13 +41,13 @@ def told(controller, *events):
 async def test_on_a_drained_node_nothing_new_starts_and_what_runs_goes_on(desk):
     async with desk.running() as controller:
         runs = (await submit(controller, "n1::0")).task.id
-        controller.exclusions.drain("n1", "new disks")
+        controller.exclusions.drain("n1", "new disks", by=me(controller))
         waits = [(await submit(controller, target)).task for target in ("n1::1", "n1", "1x")]
         assert [task.state for task in waits] == ["pending"] * 3
         assert all("n1 is drained: new disks (by " in task.reason for task in waits)
         await controller.nodes.links["n1"].refresh()
         assert controller.lookup.find(runs).state == "running"
-        controller.exclusions.resume("n1")
+        controller.exclusions.resume("n1", by=me(controller))
         await until(lambda: all(controller.lookup.find(task.id).state == "running" for task in waits))
         assert told(controller, "drained", "resumed") == [("node", "drained"), ("node", "resumed")]
 
@@ -55,7 +55,7 @@ async def test_on_a_drained_node_nothing_new_starts_and_what_runs_goes_on(desk):
 async def test_who_does_not_want_to_wait_for_a_drained_node_is_told_who_drained_it_when_and_why(desk):
     async with desk.running() as controller:
         desk.clock.ahead = 4_070_908_800 - controller.clock.now()
-        controller.exclusions.drain("n1", "new disks")
+        controller.exclusions.drain("n1", "new disks", by=me(controller))
         start = await submit(controller, "n1::0", wait_for=0.0)
         assert (start.task, start.exit_code) == (None, 3)
         assert f"n1 is drained: new disks (by {controller.tasks.owner}, 2099-01-01 00:00 UTC)" in start.message
@@ -63,7 +63,7 @@ async def test_who_does_not_want_to_wait_for_a_drained_node_is_told_who_drained_
 
 async def test_a_drained_node_is_told_as_drained_whatever_happens_on_it(desk):
     async with desk.running() as controller:
-        controller.exclusions.drain("n1", "new disks")
+        controller.exclusions.drain("n1", "new disks", by=me(controller))
         with controller.bus.listen() as news:
             desk.fleet.nodes["n1"].gpus.use(1, os.getpid(), "python", 2_000)
             async for each in news:
@@ -74,7 +74,7 @@ async def test_a_drained_node_is_told_as_drained_whatever_happens_on_it(desk):
 
 async def test_explain_names_the_drain_once(desk):
     async with desk.running() as controller:
-        controller.exclusions.drain("n1", "new disks")
+        controller.exclusions.drain("n1", "new disks", by=me(controller))
         task = (await submit(controller, "n1::0-3")).task
         (why,) = controller.queue.explain(controller.lookup.find(task.id)).obstacles
         assert (why.node, why.text.startswith("n1 is drained: new disks")) == ("n1", True)
@@ -83,21 +83,21 @@ async def test_explain_names_the_drain_once(desk):
 async def test_the_free_gpus_of_a_drained_node_are_not_free(desk):
     async with desk.running() as controller:
         await submit(controller, "n1::0")
-        controller.exclusions.drain("n1")
+        controller.exclusions.drain("n1", by=me(controller))
         assert [gpu.state for gpu in node(controller).gpus] == ["allocated", "drained", "drained", "drained"]
         assert gpu(controller, 1).reason == node(controller).reason
 
 
 async def test_a_drain_outlives_the_controller_and_the_connection(desk):
     async with desk.running() as controller:
-        controller.exclusions.drain("n1", "new disks")
+        controller.exclusions.drain("n1", "new disks", by=me(controller))
         desk.fleet.nodes["n1"].cut()
         await until(lambda: node(controller).state == "offline")
         assert (node(controller).drained, "drained: new disks" in node(controller).reason) == (True, True)
         await desk.fleet.nodes["n1"].restore()
     async with desk.running() as controller:
         assert (node(controller).state, "new disks" in node(controller).reason) == ("drained", True)
-        _, lifted = controller.exclusions.resume("n1")
+        _, lifted = controller.exclusions.resume("n1", by=me(controller))
         assert (node(controller).state, len(lifted)) == ("online", 1)
     async with desk.running() as controller:
         assert node(controller).state == "online"
@@ -105,12 +105,12 @@ async def test_a_drain_outlives_the_controller_and_the_connection(desk):
 
 async def test_a_second_drain_changes_the_reason_if_it_has_one_and_not_the_time(desk):
     async with desk.running() as controller:
-        controller.exclusions.drain("n1", "new disks")
+        controller.exclusions.drain("n1", "new disks", by=me(controller))
         first = controller.records.known["n1"].drain
         desk.clock.ahead = 600
-        controller.exclusions.drain("n1")
+        controller.exclusions.drain("n1", by=me(controller))
         assert controller.records.known["n1"].drain == first
-        controller.exclusions.drain("n1", "new GPUs")
+        controller.exclusions.drain("n1", "new GPUs", by=me(controller))
         assert (controller.records.known["n1"].drain.reason, controller.records.known["n1"].drain.since) == (
             "new GPUs",
             first.since,
@@ -120,10 +120,10 @@ async def test_a_second_drain_changes_the_reason_if_it_has_one_and_not_the_time(
 
 async def test_to_resume_what_is_not_kept_out_lifts_nothing(desk):
     async with desk.running() as controller:
-        assert controller.exclusions.resume("n1")[1] == ()
-        assert controller.exclusions.resume("n1", 2)[1] == ()
+        assert controller.exclusions.resume("n1", by=me(controller))[1] == ()
+        assert controller.exclusions.resume("n1", 2, by=me(controller))[1] == ()
         with pytest.raises(Refused, match="GPU 7 is not there; agentless gpus n1 lists those of n1"):
-            controller.exclusions.resume("n1", 7)
+            controller.exclusions.resume("n1", 7, by=me(controller))
         assert told(controller, "resumed") == []
 
 
@@ -135,7 +135,7 @@ async def test_a_drain_that_cannot_be_written_is_an_error_and_does_not_happen(de
         with monkeypatch.context() as patch:
             patch.setattr(controller.records._store, "save", full)
             with pytest.raises(StateError):
-                controller.exclusions.drain("n1")
+                controller.exclusions.drain("n1", by=me(controller))
         assert node(controller).state == "online"
 
 
@@ -157,7 +157,7 @@ async def test_a_drained_node_is_empty_when_the_last_task_of_anybody_has_ended(d
 
 async def test_a_node_that_does_not_answer_is_not_empty(desk):
     async with desk.running() as controller:
-        controller.exclusions.drain("n1")
+        controller.exclusions.drain("n1", by=me(controller))
         desk.fleet.nodes["n1"].cut()
         await until(lambda: node(controller).state == "offline")
         empty = asyncio.create_task(controller.exclusions.empty("n1", 600))
@@ -171,10 +171,10 @@ async def test_a_node_that_does_not_answer_is_not_empty(desk):
 async def test_who_waits_until_it_is_empty_is_told_that_it_was_resumed(desk):
     async with desk.running() as controller:
         await submit(controller, "n1")
-        controller.exclusions.drain("n1")
+        controller.exclusions.drain("n1", by=me(controller))
         empty = asyncio.create_task(controller.exclusions.empty("n1", 600))
         await until(lambda: len(controller.bus._listeners) > 1)
-        controller.exclusions.resume("n1")
+        controller.exclusions.resume("n1", by=me(controller))
         assert not (await asyncio.wait_for(empty, 20)).drained
 
 
@@ -190,11 +190,11 @@ async def test_a_gpu_with_memory_errors_is_kept_out_and_its_task_goes_on(desk):
         assert f"held by task {runs}" in gpu(controller).reason
         assert controller.lookup.find(runs).state == "running"
         assert told(controller, "unhealthy") == [("task", "unhealthy"), ("node", "unhealthy")]
-        await controller.stops.stop(runs, "kill")
+        await controller.stops.stop(runs, "kill", by=me(controller))
         waits = (await submit(controller, "n1::0")).task
         assert (waits.state, "GPU 0 is unhealthy: 2 uncorrected ECC errors" in waits.reason) == ("pending", True)
         assert (await submit(controller, "n1::1")).task.state == "running"
-        controller.exclusions.resume("n1", 0)
+        controller.exclusions.resume("n1", 0, by=me(controller))
         await until(lambda: controller.lookup.find(waits.id).state == "running")
 
 
@@ -207,7 +207,7 @@ async def test_a_gpu_stays_out_when_all_is_well_again_and_in_once_it_was_resumed
         assert gpu(controller).state == "unhealthy"
         desk.fleet.nodes["n1"].gpus.show(0, ECC)
         await controller.nodes.links["n1"].refresh()
-        controller.exclusions.resume("n1")
+        controller.exclusions.resume("n1", by=me(controller))
         assert gpu(controller).state == "free"
         await controller.nodes.links["n1"].refresh()
         assert gpu(controller).state == "free"
@@ -249,7 +249,7 @@ async def test_a_gpu_that_has_vanished_is_still_listed(desk):
         assert gpu(controller, 3).state == "unhealthy"
         gpus.vanish(3)
         await controller.nodes.links["n1"].refresh()
-        controller.exclusions.resume("n1", 3)
+        controller.exclusions.resume("n1", 3, by=me(controller))
         assert len(node(controller).gpus) == 3
 
 

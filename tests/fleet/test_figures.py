@@ -16,6 +16,7 @@ from agentless.model.usage.spent import Load, Spent
 from agentless.rules.usage.series import LEVELS
 from agentless.stores.records.samples import SampleStore
 from tests.fleet.client import until
+from tests.fleet.desk import me
 
 HOUR = 3600.0
 
@@ -173,7 +174,7 @@ async def test_a_task_that_had_ended_and_lives_again_counts_once(desk):
 async def test_a_task_that_is_removed_still_counts(desk):
     async with running(desk) as controller:
         task = await desk.ended("true", "n1::0")
-        await controller.removal.remove(task, force=False)
+        await controller.removal.remove(task, force=False, by=me(controller))
         assert (await usage(controller)).total.tasks == 1
 
 
@@ -198,7 +199,7 @@ async def test_how_busy_the_gpus_of_a_task_are_is_known_while_it_runs_after_a_re
         before = controller.tasks.loads[task]
         assert before.seen > 0
         await until(lambda: controller.tasks.loads[task].seen > before.seen)
-        await controller.stops.stop(task, "kill")
+        await controller.stops.stop(task, "kill", by=me(controller))
         assert task not in controller.tasks.loads
         assert (await usage(controller)).total.utilization_pct > 0
 

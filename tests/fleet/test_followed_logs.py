@@ -13,6 +13,7 @@ from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Ended
 from agentless.model.tasks.terms import Terms
 from tests.fleet.client import until
+from tests.fleet.desk import me
 
 
 async def first_go(controller, task, **query):
@@ -73,7 +74,7 @@ async def test_it_goes_on_with_the_try_that_it_was_at(desk):
         ("sh", "-c", "echo $AGENTLESS_TASK_ID; exit 1"), needs=parse_target("n1"), terms=Terms(retries=1, backoff=0.0)
     )
     async with desk.running() as controller:
-        (start,) = await controller.submission.submit(Submit((spec,), {}))
+        (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
         first, second = start.task.id.removesuffix("-2"), start.task.id.removesuffix("-2") + "-2"
         await until(lambda: controller.tasks.knows(second) and isinstance(controller.lookup.task(second).status, Ended))
         got, position = await first_go(controller, f"{first}-1")

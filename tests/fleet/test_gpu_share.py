@@ -11,7 +11,7 @@ from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.terms import Terms
 from tests.fleet.client import until
-from tests.fleet.desk import Desk
+from tests.fleet.desk import Desk, me
 
 GIB = 1 << 30
 
@@ -19,7 +19,7 @@ GIB = 1 << 30
 async def submit(controller, share=1, floor=1, gpu=0, **terms):
     needs = Needs(gpus=1, gpu_memory=floor * GIB, nodes=("n1",), indices=(gpu,), gpu_share=share)
     spec = TaskSpec(("sleep", "600"), needs=needs, terms=Terms(**terms))
-    (start,) = await controller.submission.submit(Submit((spec,), {}))
+    (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
     return start
 
 
@@ -49,7 +49,7 @@ async def test_those_who_are_willing_run_on_one_gpu_and_the_next_waits_for_a_sha
         first, second, third = [(await submit(controller, 2)).task for _ in range(3)]
         assert sorted(on_gpu(desk)) == sorted([first.id, second.id])
         assert (third.state, "2 of 2 shares held by task" in third.reason) == ("pending", True)
-        await controller.stops.stop(first.id, "kill")
+        await controller.stops.stop(first.id, "kill", by=me(controller))
         await until(lambda: controller.lookup.find(third.id).state == "running")
         assert sorted(on_gpu(desk)) == sorted([second.id, third.id])
 
@@ -58,10 +58,10 @@ async def test_who_does_not_share_waits_until_all_of_them_are_gone(desk):
     async with desk.running() as controller:
         first, second = [(await submit(controller, 2)).task.id for _ in range(2)]
         alone = (await submit(controller)).task.id
-        await controller.stops.stop(first, "kill")
+        await controller.stops.stop(first, "kill", by=me(controller))
         await until(lambda: on_gpu(desk) == [second])
         assert controller.lookup.find(alone).state == "pending"
-        await controller.stops.stop(second, "kill")
+        await controller.stops.stop(second, "kill", by=me(controller))
         await until(lambda: on_gpu(desk) == [alone])
 
 

@@ -12,6 +12,7 @@ from agentless.model.tasks.spec import TaskSpec
 from agentless.model.usage.idle import IdlePolicy
 from agentless.rules.views.publish import gpu_view
 from tests.fleet.client import until
+from tests.fleet.desk import me
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +24,7 @@ def quick(monkeypatch):
 async def start(desk, controller, command=("sleep", "600"), target="n1::0,1", *, idle=True):
     """A task on two GPUs of n1, all of whose GPUs are idle from then on."""
     spec = TaskSpec(command, needs=parse_target(target))
-    (started,) = await controller.submission.submit(Submit((spec,), {}))
+    (started,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
     await until(lambda: controller.lookup.find(started.task.id).state == "running")
     if idle:
         await rest(desk, controller)

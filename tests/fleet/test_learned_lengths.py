@@ -6,12 +6,13 @@ from agentless.controller.submit.request import Submit
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
+from tests.fleet.desk import me
 
 
 async def submit(controller, target, seconds):
     """A task of always the same kind, without a limit."""
     spec = TaskSpec(("sh", "-c", "sleep $LONG"), env={"LONG": str(seconds)}, needs=parse_target(target))
-    (start,) = await controller.submission.submit(Submit((spec,), {}))
+    (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
     return start.task.id
 
 

@@ -15,7 +15,7 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.log_query import LogQuery
 from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
-from tests.fleet.desk import Desk
+from tests.fleet.desk import Desk, me
 
 DAY = 24 * 3600.0
 
@@ -175,7 +175,7 @@ async def test_outputs_that_cannot_be_kept_are_said_until_they_can_although_logs
             patch.setattr(controller.outputs, "bring", full)
             outputs = (Output("/out", f"{tmp_path}/out/"),)
             spec = TaskSpec(("sh", "-c", BINARY), needs=parse_target("n1"), outputs=outputs)
-            await controller.submission.submit(Submit((spec,), {}))
+            await controller.submission.submit(Submit((spec,), {}, me(controller)))
             await until(lambda: controller.status.describe().warnings)
             await desk.ended(BINARY)
             controller.retention.tick()
@@ -225,7 +225,7 @@ async def test_a_task_that_was_recovered_has_its_log_kept(desk, tmp_path):
     async with again.running() as controller:
         controller.retention.tick()
         assert not controller.retention.busy
-        controller.ledger.adopt(controller.lookup.unremembered()[task][0], "agentless recover")
+        controller.ledger.adopt(controller.lookup.unremembered(me(controller))[task][0], "agentless recover")
         await until(lambda: again.kept(task))
         assert await again.log(task) == BOTH
 
@@ -273,7 +273,7 @@ async def test_a_log_that_was_given_up_is_told(desk):
 async def test_a_removed_task_leaves_no_log(desk):
     async with desk.running() as controller:
         task = await desk.ended(BINARY)
-        await controller.removal.remove(task)
+        await controller.removal.remove(task, by=me(controller))
         assert list((desk.state / "logs").iterdir()) == []
 
 
@@ -282,7 +282,7 @@ async def test_a_removed_task_is_not_shown_again_by_an_answer_that_was_on_its_wa
         task = await desk.ended("true")
         link = controller.nodes.links["n1"]
         answer = link.observation
-        await controller.removal.remove(task)
+        await controller.removal.remove(task, by=me(controller))
         await desk.empty()
         link.cache.observation = answer
         assert controller.lookup.others() == {}
@@ -317,7 +317,7 @@ async def test_a_task_that_is_removed_while_its_log_is_fetched_leaves_none(desk,
     async with desk.running() as controller:
         task = await desk.submit(BINARY)
         await asyncio.wait_for(hold.begun.wait(), 20)
-        await controller.removal.remove(task)
+        await controller.removal.remove(task, by=me(controller))
         hold.go.set()
         await until(lambda: not controller.retention.busy)
         assert list((desk.state / "logs").iterdir()) == []

@@ -16,12 +16,12 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.terms import Terms
 from tests.fleet.client import until
-from tests.fleet.desk import Desk
+from tests.fleet.desk import Desk, me
 
 
 async def submit(controller, owner, target="1x", command=("sleep", "600"), **terms):
     spec = TaskSpec(command, needs=parse_target(target), terms=Terms(**terms))
-    (start,) = await controller.submission.submit(Submit((spec,), {}, owner=owner))
+    (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller), owner=owner))
     return start.task.id
 
 
@@ -57,7 +57,7 @@ async def test_who_has_used_less_is_next_although_the_other_has_waited_for_longe
         again = await submit(controller, "ann", "n1::0-3")
         other = await submit(controller, "bob", "n1::0-3")
         await until(lambda: [task.id for task in controller.queue.tasks] == [other, again])
-        await controller.stops.stop(held, "kill")
+        await controller.stops.stop(held, "kill", by=me(controller))
         await until(lambda: controller.lookup.find(other).state == "running")
         assert controller.lookup.find(again).state == "pending"
 
@@ -69,7 +69,7 @@ async def test_what_was_used_is_known_after_a_restart_and_what_runs_counts_too(d
         async with controller.nodes.links["n1"].inspector._asking:  # no look is under way
             desk.clock.ahead = 3600
             desk.fleet.nodes["n1"].set_clock(3600)
-        await controller.stops.stop(task, "kill")
+        await controller.stops.stop(task, "kill", by=me(controller))
         (_, before) = await ask(controller, "GET", "/v1/shares")
     async with desk.running() as controller:
         desk.clock.ahead = 3600

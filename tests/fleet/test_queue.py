@@ -17,12 +17,12 @@ from agentless.model.tasks.terms import Terms
 from agentless.rules.explain.obstacles import never, refusal
 from agentless.rules.scheduling.plan import Plan
 from tests.fleet.client import until
-from tests.fleet.desk import Desk
+from tests.fleet.desk import Desk, me
 
 
 async def submit(controller, target="1x", command=("sleep", "600"), **terms):
     spec = TaskSpec(command, needs=parse_target(target), terms=Terms(**terms))
-    (start,) = await controller.submission.submit(Submit((spec,), {}))
+    (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
     return start
 
 
@@ -42,7 +42,7 @@ async def test_who_finds_all_gpus_busy_waits_and_is_next_when_one_is_free(desk):
     async with desk.running() as controller:
         tasks = await ids(controller, 6)
         assert states(controller, tasks) == ["running"] * 4 + ["pending"] * 2
-        await controller.stops.stop(tasks[2], "kill")
+        await controller.stops.stop(tasks[2], "kill", by=me(controller))
         await until(lambda: controller.lookup.find(tasks[4]).state == "running")
         assert states(controller, tasks) == ["running", "running", "killed", "running", "running", "pending"]
         held = [controller.lookup.find(tasks[n]).placement.gpu_uuids for n in (0, 1, 3, 4)]
@@ -80,8 +80,8 @@ async def test_who_has_waited_for_long_enough_gives_up(desk):
 async def test_who_is_stopped_in_the_queue_never_starts(desk):
     async with desk.running() as controller:
         first, second = await ids(controller, 2, "n1::0-3")
-        assert (await controller.stops.stop(second, "stop")).state == "cancelled"
-        await controller.stops.stop(first, "kill")
+        assert (await controller.stops.stop(second, "stop", by=me(controller))).state == "cancelled"
+        await controller.stops.stop(first, "kill", by=me(controller))
         assert controller.lookup.find(second).placement is None
 
 
@@ -114,7 +114,7 @@ async def test_who_is_seen_to_run_before_the_launch_is_answered_runs(desk, monke
         assert launches(controller, start.task.id) == 1
         holders = await ids(controller, 3)
         queued = (await submit(controller)).task.id
-        await controller.stops.stop(holders[0], "kill")
+        await controller.stops.stop(holders[0], "kill", by=me(controller))
         await until(lambda: launches(controller, queued) == 1 and queued not in controller.tasks.launching)
         assert controller.lookup.find(queued).state == "running"
         gc.collect()
@@ -125,7 +125,7 @@ async def test_a_higher_priority_comes_first(desk):
     async with desk.running() as controller:
         first, second = await ids(controller, 2, "n1::0-3")
         urgent = (await submit(controller, "n1::0-3", priority=5)).task.id
-        await controller.stops.stop(first, "kill")
+        await controller.stops.stop(first, "kill", by=me(controller))
         await until(lambda: controller.lookup.find(urgent).state == "running")
         assert controller.lookup.find(second).state == "pending"
 
@@ -135,7 +135,7 @@ async def test_the_queue_outlives_the_controller(desk):
         first, second, third = await ids(controller, 3, "n1::0-3")
     async with desk.running() as controller:
         assert states(controller, (first, second, third)) == ["running", "pending", "pending"]
-        await controller.stops.stop(first, "kill")
+        await controller.stops.stop(first, "kill", by=me(controller))
         await until(lambda: controller.lookup.find(second).state == "running")
         assert controller.lookup.find(third).state == "pending"
 
@@ -153,7 +153,7 @@ async def test_a_gpu_that_a_stranger_has_beside_a_task_is_not_promised_for_the_e
     async with desk.running() as controller:
         terms = Terms(time_limit=600.0)
         spec = TaskSpec(("sleep", "600"), needs=parse_target("n2::0"), terms=terms, share=True)
-        (start,) = await controller.submission.submit(Submit((spec,), {}))
+        (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
         await until(lambda: ", beside " in controller.nodes.cluster().nodes["n2"].gpus[0].reason)
         task = (await submit(controller, "n2::0")).task.id
         await until(lambda: controller.queue.plan.promises.get(task))
@@ -271,7 +271,7 @@ async def test_a_node_is_looked_at_more_often_while_somebody_waits_for_a_strange
         task = (await submit(controller, "n2::0")).task.id
         await until(lambda: link.sampler.every == SAMPLE_SOON)
         assert controller.nodes.links["n1"].sampler.every == SAMPLE_EVERY
-        await controller.stops.stop(task, "stop")
+        await controller.stops.stop(task, "stop", by=me(controller))
         await until(lambda: link.sampler.every == SAMPLE_EVERY)
 
 
@@ -289,6 +289,6 @@ async def test_why_a_sweep_does_not_start_is_found_out_once_for_all_its_tasks(de
             for number in range(20)
             for target in (gpus, "n1::1")
         ]
-        found = await controller.submission.submit(Submit(tuple(specs), {}, dry_run=dry))
+        found = await controller.submission.submit(Submit(tuple(specs), {}, me(controller), dry_run=dry))
         assert [start.exit_code for start in found] == [exit_code, 0] * 20
         assert len(looks) <= 6

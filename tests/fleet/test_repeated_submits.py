@@ -8,6 +8,7 @@ import sys
 
 from agentless.client.client import Client
 from agentless.controller.submit.request import Submit
+from agentless.model.caller import Caller
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
@@ -15,7 +16,7 @@ from tests.fleet.client import until
 
 def request(name, *targets, repeated=True, script="sleep 60"):
     specs = tuple(TaskSpec(("sh", "-c", script), needs=parse_target(target)) for target in targets)
-    return Submit(specs, {}, name=name, repeated=repeated)
+    return Submit(specs, {}, Caller("anna@desk"), name=name, repeated=repeated)
 
 
 async def test_the_next_controller_gives_the_tasks_that_the_one_before_has_started(desk):

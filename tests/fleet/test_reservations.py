@@ -13,6 +13,7 @@ from agentless.controller.http.schemas import ReservationRequest
 from agentless.errors import NotFound, Refused, UsageError
 from tests import ready
 from tests.fleet.client import until
+from tests.fleet.desk import me
 from tests.fleet.test_queue import ids, states, submit
 
 HOUR = 3600.0
@@ -21,7 +22,7 @@ HOUR = 3600.0
 async def reserve(controller, *targets, owner="ann", begin=0.0, end=HOUR, reason=""):
     now = controller.clock.now()
     request = ReservationRequest(targets=targets, owner=owner, begin=now + begin, end=now + end, reason=reason)
-    return await controller.reservations.reserve(request)
+    return await controller.reservations.reserve(request, by=me(controller))
 
 
 async def test_who_does_not_want_to_wait_for_what_is_reserved_is_refused_and_told_for_whom_it_is(desk):
@@ -65,7 +66,7 @@ async def test_who_waits_starts_when_the_reservation_is_given_back(desk):
         (made,) = await reserve(controller, "n1", owner=None)
         task = (await submit(controller, "n1::0")).task.id
         assert states(controller, [task]) == ["pending"]
-        controller.reservations.remove(made.id)
+        controller.reservations.remove(made.id, by=me(controller))
         await until(lambda: states(controller, [task]) == ["running"])
 
 
@@ -115,7 +116,7 @@ async def test_reservations_outlive_the_controller_and_are_told_as_events(desk):
         (again,) = controller.reservations.views()
         assert again == made
         assert (await submit(controller, "n1::0")).task.state == "pending"
-        controller.reservations.remove(made.id)
+        controller.reservations.remove(made.id, by=me(controller))
         events = [orjson.loads(event) for _, event in controller.tasks.history.events(0, -1)]
         told = [(event["event"], event["reservation"]["id"]) for event in events if event["kind"] == "reservation"]
         assert told == [("reserved", made.id), ("unreserved", made.id)]
@@ -147,7 +148,7 @@ async def test_what_is_not_reserved_cannot_be_given_back(desk):
     async with desk.running() as controller:
         (made,) = await reserve(controller, "n1")
         with pytest.raises(NotFound, match=f"did you mean '{made.id}'"):
-            controller.reservations.remove(made.id[:-1])
+            controller.reservations.remove(made.id[:-1], by=me(controller))
 
 
 async def test_gpus_say_for_whom_they_are_reserved(desk):

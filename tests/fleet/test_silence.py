@@ -7,6 +7,7 @@ import pytest
 from agentless.controller.tasks import launcher
 from agentless.errors import NoAnswer
 from tests.fleet.client import until
+from tests.fleet.desk import me
 
 
 async def test_a_node_whose_engine_does_not_answer_is_silent_until_it_does(desk):
@@ -38,7 +39,7 @@ async def test_who_kills_a_task_whose_launch_got_no_answer_is_told_so_and_it_is_
             match=f"task {task} may have been started; this is remembered: task {task} is ended when n1 answers; "
             f"then remove it: agentless rm {task}",
         ):
-            await controller.removal.remove(task, force=True)
+            await controller.removal.remove(task, force=True, by=me(controller))
         (container,) = node.engine.containers.values()
         assert container.live
         await node.restore()

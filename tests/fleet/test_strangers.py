@@ -17,6 +17,7 @@ from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.terms import Terms
 from tests.fleet.client import until
+from tests.fleet.desk import me
 from tests.fleet.test_owners import ask
 
 FAILS = ["sh", "-c", "exit 1"]
@@ -147,7 +148,7 @@ async def test_labels_of_a_task_that_was_removed_are_not_a_task_any_more(desk):
         task = await desk.submit("exit 1", "n1::0")
         await controller.commands.wait(task)
         labels = labels_of(desk, task)
-        await controller.removal.remove(task)
+        await controller.removal.remove(task, by=me(controller))
         controller.tasks.forgotten.clear()  # as after a restart
         await put(desk, controller, labels, name=f"agentless-{task}", command=["sleep", "60"])
         await settled(desk, controller)
@@ -193,7 +194,7 @@ async def test_a_task_that_is_remembered_needs_no_signature(desk):
     async with desk.running() as controller:
         await settled(desk, controller)
         assert controller.tasks.live[task].state == "running"
-        await controller.stops.stop(task, "kill")
+        await controller.stops.stop(task, "kill", by=me(controller))
         assert controller.lookup.find(task).state == "killed"
 
 
@@ -226,7 +227,7 @@ async def test_an_image_made_of_a_task_holds_its_gpu_for_itself(desk):
     async with desk.running() as controller:
         task = await desk.submit("sleep 60", "n1::0")
         copy = await put(desk, controller, labels_of(desk, task), command=["sleep", "60"])
-        await controller.stops.stop(task, "kill")
+        await controller.stops.stop(task, "kill", by=me(controller))
         gpu = controller.nodes.cluster().nodes["n1"].gpus[0]
         assert (gpu.state, gpu.holder.task) == ("allocated", copy.id[:12])
 
@@ -245,7 +246,7 @@ async def test_a_task_whose_next_name_somebody_has_taken_on_a_node_is_tried_else
     """Ids of tries are no secret. It costs the task none of its tries."""
     async with desk.running() as controller:
         spec = TaskSpec(("sh", "-c", "exit 1"), needs=Needs(), terms=Terms(retries=1, backoff=1.0))
-        (start,) = await controller.submission.submit(Submit((spec,), {}))
+        (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
         task = start.task.id
         node = controller.lookup.find(task).node
         await put(desk, controller, {}, node=node, name=f"agentless-{task}-2", command=["sleep", "600"])

@@ -15,7 +15,7 @@ from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task_id import first_try, next_try
 from agentless.model.tasks.terms import Terms
 from tests.fleet.client import until
-from tests.fleet.desk import Desk
+from tests.fleet.desk import Desk, me
 from tests.fleet.test_queue import submit
 
 FAR = 1e9
@@ -27,7 +27,7 @@ async def started(controller, script, target="n1", secrets=None, grace=10.0, **t
     spec = TaskSpec(
         ("sh", "-c", script), needs=parse_target(target), secret_env=names, stop_grace=grace, terms=Terms(**terms)
     )
-    (start,) = await controller.submission.submit(Submit((spec,), secrets or {}))
+    (start,) = await controller.submission.submit(Submit((spec,), secrets or {}, me(controller)))
     assert start.task, start.message
     return first_try(start.task.id)
 
@@ -69,11 +69,11 @@ async def test_a_stop_without_a_grace_time_has_that_of_the_submit(desk):
     async with desk.running() as controller:
         patient = await started(controller, "trap '' TERM; while :; do sleep 0.05; done", grace=3600.0)
         hasty = await started(controller, "trap '' TERM; while :; do sleep 0.05; done", grace=0.2)
-        waiting = asyncio.create_task(controller.stops.stop(patient, "stop"))
+        waiting = asyncio.create_task(controller.stops.stop(patient, "stop", by=me(controller)))
         async with asyncio.timeout(30):
-            assert (await controller.stops.stop(hasty, "stop")).state == "stopped"
+            assert (await controller.stops.stop(hasty, "stop", by=me(controller))).state == "stopped"
         assert not waiting.done()
-        await controller.stops.stop(patient, "kill")
+        await controller.stops.stop(patient, "kill", by=me(controller))
         await waiting
 
 
@@ -81,7 +81,7 @@ async def test_a_grace_time_that_is_asked_for_does_not_reach_beyond_the_limit(de
     async with desk.running() as controller:
         task = await started(controller, "trap '' TERM; while :; do sleep 0.05; done", time_limit=1.0, grace=0.2)
         async with asyncio.timeout(30):
-            assert (await controller.stops.stop(task, "stop", 3600.0)).state == "stopped"
+            assert (await controller.stops.stop(task, "stop", 3600.0, by=me(controller))).state == "stopped"
 
 
 async def test_who_is_done_in_time_has_completed(desk):
@@ -117,7 +117,7 @@ async def test_a_task_for_later_holds_nothing_before_its_time_and_starts_at_it(d
 async def test_a_task_for_later_can_be_cancelled(desk):
     async with desk.running() as controller:
         task = await started(controller, "true", start_at=desk.clock.now() + 3600)
-        assert (await controller.stops.stop(task, "stop")).state == "cancelled"
+        assert (await controller.stops.stop(task, "stop", by=me(controller))).state == "cancelled"
 
 
 async def test_what_can_never_be_had_is_not_had_later(desk):
@@ -152,7 +152,7 @@ async def test_who_stops_a_task_stops_its_next_try(desk):
     async with desk.running() as controller:
         task = await started(controller, "exit 1", retries=3, backoff=3600.0)
         await until(lambda: controller.tasks.knows(f"{task}-2"))
-        view = await controller.stops.stop(task, "stop")
+        view = await controller.stops.stop(task, "stop", by=me(controller))
         assert (view.id, view.state) == (f"{task}-2", "cancelled")
         assert not controller.tasks.live
 
@@ -160,7 +160,7 @@ async def test_who_stops_a_task_stops_its_next_try(desk):
 async def test_a_stopped_task_is_not_tried_again(desk):
     async with desk.running() as controller:
         task = await started(controller, "sleep 600", retries=3, backoff=0.0)
-        assert (await controller.stops.stop(task, "kill")).id == task
+        assert (await controller.stops.stop(task, "kill", by=me(controller))).id == task
         assert not controller.tasks.knows(f"{task}-2")
 
 
@@ -215,18 +215,18 @@ async def test_a_lost_task_that_may_goes_on_elsewhere_and_is_ended_when_its_node
 async def test_an_earlier_try_is_not_tried_again_in_place_of_the_one_after_it(desk, ended):
     async with desk.running() as controller:
         task = await started(controller, "sleep 600")
-        await controller.stops.stop(task, "kill")
-        second = controller.retries.retry(task).id
+        await controller.stops.stop(task, "kill", by=me(controller))
+        second = controller.retries.retry(task, by=me(controller)).id
         await until(lambda: controller.lookup.find(second).state == "running")
         if ended:
-            await controller.stops.stop(second, "kill")
+            await controller.stops.stop(second, "kill", by=me(controller))
         before = controller.lookup.find(second)
         with pytest.raises(Refused, match=f"it went on as {second}; agentless retry {second}"):
-            controller.retries.retry(f"{task}-1")
+            controller.retries.retry(f"{task}-1", by=me(controller))
         assert controller.lookup.find(second) == before
-        await controller.stops.stop(second, "kill")
+        await controller.stops.stop(second, "kill", by=me(controller))
         assert not any(container.live for container in desk.fleet.nodes["n1"].engine.containers.values())
-        assert controller.retries.retry(task).id == f"{task}-3"
+        assert controller.retries.retry(task, by=me(controller)).id == f"{task}-3"
 
 
 async def test_a_task_of_another_controller_is_not_tried_again_here(desk, tmp_path):
@@ -247,14 +247,14 @@ async def uploaded_and_ended(controller):
     writer.write(b"hello")
     assert writer.finish()
     spec = TaskSpec(("true",), needs=parse_target("n1"), uploads=(Upload("/here/file", "file", snapshot),))
-    (start,) = await controller.submission.submit(Submit((spec,), {}))
+    (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
     return await controller.commands.wait(start.task.id, 20)
 
 
 async def test_a_task_is_tried_again_with_what_was_uploaded_with_it(desk):
     async with desk.running() as controller:
         task = await uploaded_and_ended(controller)
-        assert controller.retries.retry(task.id).attempt == 2
+        assert controller.retries.retry(task.id, by=me(controller)).attempt == 2
 
 
 async def test_a_task_whose_upload_is_not_kept_any_more_is_not_tried_again_and_says_so(desk):
@@ -264,7 +264,7 @@ async def test_a_task_whose_upload_is_not_kept_any_more_is_not_tried_again_and_s
             kept.unlink()
         words = f"task {task.id} cannot be tried again: what was uploaded with it is not kept any more; submit it again"
         with pytest.raises(Refused, match=words):
-            controller.retries.retry(task.id)
+            controller.retries.retry(task.id, by=me(controller))
         assert not controller.tasks.knows(next_try(task.id))
 
 
@@ -274,4 +274,4 @@ async def test_a_task_whose_upload_has_lost_a_file_is_not_tried_again_and_says_s
         for kept in (desk.state / "snapshots" / "contents").glob("*/*"):
             kept.unlink()
         with pytest.raises(Refused, match="the upload of /here/file is not whole; submit it again"):
-            controller.retries.retry(task.id)
+            controller.retries.retry(task.id, by=me(controller))

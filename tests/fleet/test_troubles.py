@@ -17,6 +17,7 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.claim import CONTROLLER, TASK
 from agentless.model.tasks.spec import TaskSpec
 from tests.fleet.client import until
+from tests.fleet.desk import me
 from tests.lab.processes import kill, marked, processes
 
 STAYS = "sleep 600"
@@ -32,7 +33,7 @@ async def test_a_stop_that_cannot_be_done_yet_is_told_once(desk):
         task = await desk.submit(STAYS)
         node.stop_engine()
         with pytest.raises(RuntimeFailed):
-            await controller.stops.stop(task, "kill")
+            await controller.stops.stop(task, "kill", by=me(controller))
         for _ in range(3):
             for work in controller.stops.resume():
                 with pytest.raises(RuntimeFailed):
@@ -47,13 +48,13 @@ async def test_a_stop_that_cannot_be_done_yet_is_told_once(desk):
 async def test_a_second_stop_that_gives_up_does_not_begin_a_third(desk):
     async with desk.running() as controller:
         task = await desk.submit("trap '' TERM; while :; do sleep 0.1; done")
-        first = asyncio.create_task(controller.stops.stop(task, "stop", 15))
-        second = asyncio.create_task(controller.stops.stop(task, "stop", 15))
+        first = asyncio.create_task(controller.stops.stop(task, "stop", 15, by=me(controller)))
+        second = asyncio.create_task(controller.stops.stop(task, "stop", 15, by=me(controller)))
         await until(lambda: controller.tasks.live[task].stop and controller.stops._stopping[task] == 2)
         second.cancel()
         await asyncio.gather(second, return_exceptions=True)
         assert controller.stops.resume() == []
-        await controller.stops.stop(task, "kill")
+        await controller.stops.stop(task, "kill", by=me(controller))
         assert (await first).state == "killed"
 
 
@@ -110,7 +111,7 @@ async def test_of_a_batch_every_target_is_answered_although_one_task_is_removed_
 
         monkeypatch.setattr(link, "run", slowly)
         specs = tuple(TaskSpec(("sh", "-c", STAYS), needs=parse_target(node)) for node in ("n1", "n2"))
-        submit = asyncio.create_task(controller.submission.submit(Submit(specs, {})))
+        submit = asyncio.create_task(controller.submission.submit(Submit(specs, {}, me(controller))))
         await until(lambda: {task.state for task in controller.tasks.live.values()} >= {"assigning", "running"})
         (waiting,) = [task for task in controller.tasks.live.values() if task.state == "assigning"]
         controller.ledger.forget(waiting, "removed", "a test")
@@ -133,7 +134,7 @@ async def test_a_label_that_is_no_id_is_shown_and_never_taken_in(desk, tmp_path)
         await until(lambda: theirs.id[:12] in controller.lookup.others())
         await controller.nodes.links["n1"].refresh()
         assert theirs.id not in {task.container for task in controller.tasks.live.values()}
-        assert str(precious) not in controller.lookup.unremembered()
+        assert str(precious) not in controller.lookup.unremembered(me(controller))
         assert precious.exists()
 
 
@@ -141,7 +142,7 @@ async def test_a_name_that_is_the_id_of_another_task_hides_nothing(desk):
     async with desk.running() as controller:
         task = await desk.ended("true")
         spec = TaskSpec(("true",), name=task, needs=parse_target("n2"))
-        (start,) = await controller.submission.submit(Submit((spec,), {}))
+        (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
         await controller.commands.wait(start.task.id, 20)
         await controller.nodes.links["n1"].refresh()
         assert told(controller, task).count("adopted") == 0

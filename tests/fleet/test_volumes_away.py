@@ -13,6 +13,7 @@ from agentless.model.tasks.event import Assigned
 from agentless.model.tasks.spec import TaskSpec, Volume
 from agentless.model.tasks.task import Placement, Task
 from tests.fleet.client import until
+from tests.fleet.desk import me
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ async def test_a_task_does_not_find_an_empty_volume_because_the_node_that_has_it
         assert await placed(controller, wanting()) == ("n2",)
         await lose(desk)
         with pytest.raises(Unreachable, match=r"n2 .*; it has volume data: wait until it answers, or name a node"):
-            await controller.submission.submit(Submit((wanting(),), {}))
+            await controller.submission.submit(Submit((wanting(),), {}, me(controller)))
         assert controller.tasks.live == {}
 
 
@@ -95,7 +96,7 @@ async def test_a_node_that_was_never_asked_may_have_it_until_it_is_drained(desk,
     async with desk.running() as controller:
         with pytest.raises(Unreachable, match=r"n2 .*; it may have volume data, .*agentless nodes drain n2"):
             await placed(controller, wanting())
-        controller.exclusions.drain("n2")
+        controller.exclusions.drain("n2", by=me(controller))
         assert await placed(controller, wanting()) == ()
 
 

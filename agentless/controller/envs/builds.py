@@ -16,6 +16,7 @@ from agentless.controller.nodes.conversation import conversed
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.program import Program, started
 from agentless.errors import AgentlessError, NotFound, Refused, RuntimeFailed, TooMuch, UsageError
+from agentless.model.caller import Caller
 from agentless.model.command import Command, Result
 from agentless.model.images.env import (
     BuildContainer,
@@ -54,7 +55,7 @@ class Builds:
         self._envs = envs
         self._moves = moves
 
-    async def create(self, name: str, image: str, node: str | None, by: str, tell: Tell) -> dict[str, Any]:
+    async def create(self, name: str, image: str, node: str | None, by: Caller, tell: Tell) -> dict[str, Any]:
         """Make a build container of an image, which is pulled if the node lacks it."""
         check_name(name)
         envs = self._envs
@@ -77,9 +78,7 @@ class Builds:
         return {"env": name, "node": link.node.name, "image": image}
 
     @asynccontextmanager
-    async def open(
-        self, name: str, command: Sequence[str], size: Size | None, owner: str | None
-    ) -> AsyncIterator[Program]:
+    async def open(self, name: str, command: Sequence[str], size: Size | None, by: Caller) -> AsyncIterator[Program]:
         """A program in the build container, as `Terminals.open`; without a container one is made of the env."""
         envs = self._envs
         async with envs.working(name):
@@ -87,12 +86,12 @@ class Builds:
             envs.programs[name] += 1
         try:
             async with started(link, box.id, command, size) as program:
-                envs.publish(name, "shell-opened", f"agentless env shell, by {owner or envs.tasks.owner}")
+                envs.publish(name, "shell-opened", f"agentless env shell, by {by}")
                 yield program
         finally:
             envs.programs[name] -= 1
 
-    async def save(self, name: str, message: str, by: str, tell: Tell) -> dict[str, Any]:
+    async def save(self, name: str, message: str, by: Caller, tell: Tell) -> dict[str, Any]:
         """Make the build container as it is now the next version."""
         message, envs = check_message(message), self._envs
         async with envs.working(name, tell):
@@ -107,7 +106,9 @@ class Builds:
                 return {"env": name, "version": None, "changes": str(changes)}
             return await _to_the_end(self._save(link, name, box, base, changes, message, by, tell))
 
-    async def build(self, name: str, wish: Wish, by: str, context: AsyncIterable[bytes], tell: Tell) -> dict[str, Any]:
+    async def build(
+        self, name: str, wish: Wish, by: Caller, context: AsyncIterable[bytes], tell: Tell
+    ) -> dict[str, Any]:
         """Build the context that comes in, on a node, as the next version; its output is told as it comes."""
         check_name(name)
         message, envs = check_message(wish.message), self._envs
@@ -120,7 +121,7 @@ class Builds:
                     raise UsageError(f"{base}: in a Dockerfile name the version, like {base}:1")
                 await self._base(link, base, tell)
             ref = EnvRef(name, next_number(record, envs.sights, name))
-            labels = labels_of_version(ref, message, by, envs.clock.now())
+            labels = labels_of_version(ref, message, by.name, envs.clock.now())
             mark, words = secrets.token_hex(8), envs_of(link)
             tell({"kind": "say", "text": f"building {ref} on {link.node.name}"})
 
@@ -131,7 +132,7 @@ class Builds:
             kept = await self._follow(name, ref, made)
         return {"env": name, "version": ref.version, "node": link.node.name, "size_bytes": made.size, "kept": kept}
 
-    async def rollback(self, ref: EnvRef, by: str, tell: Tell, *, force: bool) -> dict[str, Any]:
+    async def rollback(self, ref: EnvRef, by: Caller, tell: Tell, *, force: bool) -> dict[str, Any]:
         """Make an older version the current one, the one before it if none is named, and reset the build container."""
         envs = self._envs
         async with envs.working(ref.name, tell):
@@ -182,13 +183,13 @@ class Builds:
         base: ImageFacts,
         changes: Changes,
         message: str,
-        by: str,
+        by: Caller,
         tell: Tell,
     ) -> dict[str, Any]:
         envs, words = self._envs, envs_of(link)
         ref = EnvRef(name, next_number(envs.records[name], envs.sights, name))
         envs.check_free(link, name, ref)
-        labels = labels_of_version(ref, message, by, envs.clock.now())
+        labels = labels_of_version(ref, message, by.name, envs.clock.now())
         tell({"kind": "say", "text": f"saving {ref} on {link.node.name}"})
         command = words.save(box.id, base, ref, labels, secrets.token_hex(8))
         made = words.parse_named(ref, await _collected(link, command))

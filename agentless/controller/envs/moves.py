@@ -15,6 +15,7 @@ from agentless.controller.nodes.conversation import conversed
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, Unreachable, UsageError
 from agentless.inventory.inventory import Inventory
+from agentless.model.caller import Caller
 from agentless.model.images.env import (
     BY,
     ENV,
@@ -97,7 +98,7 @@ class Moves:
         await envs.look_at(link)
         return sent
 
-    async def push(self, ref: EnvRef, nodes: Sequence[str], via: Via, by: str, tell: Tell) -> dict[str, Any]:
+    async def push(self, ref: EnvRef, nodes: Sequence[str], via: Via, by: Caller, tell: Tell) -> dict[str, Any]:
         """Bring a version to nodes, all if none is named; what became of each."""
         envs = self._envs
         async with envs.working(ref.name, tell):
@@ -154,7 +155,7 @@ class Moves:
             raise RuntimeFailed(f"{link.node.name}: {envs_of(link).complaint(str(tail))}")
 
     async def take_in(
-        self, name: str | None, node: str | None, by: str, archive: AsyncIterable[bytes], tell: Tell
+        self, name: str | None, node: str | None, by: Caller, archive: AsyncIterable[bytes], tell: Tell
     ) -> dict[str, Any]:
         """Make the image in an archive a version: the one that it was, if that can be, else the next of its env.
 
@@ -176,7 +177,7 @@ class Moves:
         return await asyncio.shield(self._named(link, passing, loaded, mark, name, by))
 
     async def _named(
-        self, link: NodeLink, passing: EnvRef, loaded: ImageFacts, mark: str, name: str | None, by: str
+        self, link: NodeLink, passing: EnvRef, loaded: ImageFacts, mark: str, name: str | None, by: Caller
     ) -> dict[str, Any]:
         envs, words = self._envs, envs_of(link)
         try:
@@ -204,7 +205,7 @@ class Moves:
             "env": name, "version": ref.version, "node": link.node.name, "size_bytes": made.size, "new": not known,
         }  # fmt: skip
 
-    def _place(self, name: str, loaded: ImageFacts, by: str) -> tuple[EnvRef, dict[str, str] | None]:
+    def _place(self, name: str, loaded: ImageFacts, by: Caller) -> tuple[EnvRef, dict[str, str] | None]:
         """The number it gets, and the labels that it needs for that; None: it has them."""
         envs = self._envs
         record = envs.records.get(name, EnvRecord())
@@ -215,7 +216,7 @@ class Moves:
         ref = EnvRef(name, free)
         was = f"{loaded.labels[ENV]}:{number}" if loaded.labels.get(ENV) and number else "an archive"
         message = loaded.labels.get(MESSAGE) or f"imported from {was}"
-        maker = loaded.labels.get(BY) or by
+        maker = loaded.labels.get(BY) or by.name
         return ref, labels_of_version(ref, message, maker, envs.clock.now())
 
     def _has(self, link: NodeLink, ref: EnvRef) -> bool:

@@ -9,6 +9,7 @@ from agentless.controller.envs.envs import Envs, Tell, envs_of
 from agentless.controller.envs.moves import Moves
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.errors import AgentlessError, Refused
+from agentless.model.caller import Caller
 from agentless.model.images.env import EnvRef, Sight, check_name
 from agentless.model.tasks.claim import claim_of
 from agentless.model.tasks.task_id import is_task_id
@@ -22,7 +23,7 @@ class Prune:
         self._envs = envs
         self._moves = moves
 
-    async def remove(self, name: str, by: str, tell: Tell) -> dict[str, Any]:
+    async def remove(self, name: str, by: Caller, tell: Tell) -> dict[str, Any]:
         """Remove an env from all nodes that can be reached; what stays, and why, is in the answer."""
         envs = self._envs
         check_name(name)
@@ -70,7 +71,7 @@ class Prune:
             why = _ended_in_it(link, result.err) or envs_of(link).complaint(result.err)
             stays.append({"node": link.node.name, "what": image, "why": why})
 
-    async def prune(self, by: str, *, dry_run: bool) -> dict[str, Any]:
+    async def prune(self, by: Caller, *, dry_run: bool) -> dict[str, Any]:
         """Remove unused versions before the current one, and leftovers of interrupted work."""
         envs = self._envs
         await envs.look()

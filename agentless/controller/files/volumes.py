@@ -18,6 +18,7 @@ from agentless.controller.state.events import EventBus, TaskChanged
 from agentless.controller.state.stores import Stores
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import AgentlessError, NotFound, Refused, StateError, Unreachable
+from agentless.model.caller import Caller
 from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.spec import TaskSpec, check_volume
 from agentless.model.tasks.task_id import first_try
@@ -58,13 +59,13 @@ class Volumes:
         found, _ = await self._ask(sizes=sizes)
         return [volume for each in found.values() for volume in each]
 
-    async def create(self, name: str, node: str, owner: str) -> VolumeView:
+    async def create(self, name: str, node: str, by: Caller) -> VolumeView:
         """Make a volume on a node; raises Refused when there is one of that name."""
         link = await self._reached(node)
-        result = await link.run(link.runtime.volumes.create(check_volume(name), owner))
+        result = await link.run(link.runtime.volumes.create(check_volume(name), by.name))
         link.runtime.volumes.check(name, result)
         self._remember(node, {*self._known.get(node, ()), name})
-        return VolumeView(link.node.name, name, owner, 0, ())
+        return VolumeView(link.node.name, name, by.name, 0, ())
 
     async def remove(self, name: str, node: str | None) -> list[VolumeView]:
         """Remove a volume of a node, None: of all that have it. Raises NotFound, and Refused while a task has it."""

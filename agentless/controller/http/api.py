@@ -95,6 +95,7 @@ def make(services: Services) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
+    app.state.owner = services.tasks.owner
     app.add_middleware(_Warnings)
 
     _answer_errors(app)

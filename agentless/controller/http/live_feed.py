@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from agentless.controller.http.services import Services, seen_by
+from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Pending, Task
 from agentless.model.tasks.task_id import first_try, previous_try
@@ -40,9 +41,9 @@ class Follower:
 class LiveFeed:
     """The rows as one owner sees them; None: the controller's own."""
 
-    def __init__(self, services: Services, me: str | None) -> None:
+    def __init__(self, services: Services, caller: Caller) -> None:
         self._services = services
-        self._me = me
+        self._caller = caller
         self._followers: list[Follower] = []
         self._number = 0
         self._rows: dict[Key, tuple[int, bytes | None]] = {}  # by number; None: it is gone
@@ -151,7 +152,7 @@ class LiveFeed:
         self._put_task(ended)
 
     def _put_task(self, task: Task) -> None:
-        self._put(seen_by(self._me, self._services.views.view(task)), "tasks", task.id)
+        self._put(seen_by(self._caller, self._services.views.view(task)), "tasks", task.id)
         if task.id != first_try(task.id) and (before := previous_try(task.id)) in self._ended:
             self._end(before)  # it says which task goes on with it
 
@@ -165,7 +166,7 @@ class LiveFeed:
                 since = idle.since.get(uuid) if idle else None
                 reserved = notice(node, gpu.reading.index, now)
                 self._put(
-                    gpu_view(name, gpu, reserved, since, now, self._me or self._services.tasks.owner),
+                    gpu_view(name, gpu, reserved, since, now, self._caller.name),
                     "gpus",
                     name,
                     uuid,

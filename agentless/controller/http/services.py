@@ -1,12 +1,9 @@
-"""The parts of the controller that the HTTP routes use, and the caller."""
+"""The parts of the controller that the HTTP routes use."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Protocol
-
-from fastapi import Depends
-from starlette.requests import Request
+from typing import Protocol
 
 from agentless.controller.envs.builds import Builds
 from agentless.controller.envs.envs import Envs
@@ -43,18 +40,9 @@ from agentless.controller.tasks.stops import Stops
 from agentless.controller.usage.samples import Samples
 from agentless.controller.usage.scrape import Scrape
 from agentless.controller.usage.usage import Usage
-from agentless.model.owner import check_owner
+from agentless.model.caller import Caller
 from agentless.model.view import TaskView
 from agentless.ports import Clock
-
-
-def _asking(request: Request) -> str | None:
-    """The caller, None: the controller's own owner."""
-    owner = request.headers.get("x-agentless-owner")
-    return check_owner(owner, "$AGENTLESS_OWNER") if owner else None
-
-
-Asking = Annotated[str | None, Depends(_asking)]
 
 
 class Services(Protocol):
@@ -103,6 +91,6 @@ class Services(Protocol):
     metrics: Scrape
 
 
-def seen_by(asking: str | None, view: TaskView) -> TaskView:
+def seen_by(caller: Caller, view: TaskView) -> TaskView:
     """The view as the caller sees it: `mine` is about the caller."""
-    return view if asking is None else replace(view, mine=view.owner == asking)
+    return replace(view, mine=view.owner == caller.name)

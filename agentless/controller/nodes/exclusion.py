@@ -8,9 +8,9 @@ from agentless.controller.nodes.news import NodeNews
 from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.events import EventBus
-from agentless.controller.state.tasks import Tasks
 from agentless.errors import Refused, UsageError
 from agentless.inventory.inventory import Inventory
+from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Node
 from agentless.model.nodes.exclusion import Drain, HealthPolicy
 from agentless.ports import Clock
@@ -21,19 +21,13 @@ REASON = 200
 
 
 class Exclusions:
-    """Excludes nodes, and includes them and their GPUs again. `policy` is the inventory's.
+    """Excludes nodes, and includes them and their GPUs again. `policy` is the inventory's."""
 
-    `by` is the caller, None: the controller's own owner.
-    """
-
-    def __init__(
-        self, nodes: Nodes, records: NodeRecords, news: NodeNews, tasks: Tasks, bus: EventBus, clock: Clock
-    ) -> None:
+    def __init__(self, nodes: Nodes, records: NodeRecords, news: NodeNews, bus: EventBus, clock: Clock) -> None:
         self.policy = HealthPolicy()
         self._nodes = nodes
         self._records = records
         self._news = news
-        self._tasks = tasks
         self._bus = bus
         self._clock = clock
 
@@ -41,22 +35,21 @@ class Exclusions:
         """Use its health policy."""
         self.policy = inventory.health
 
-    def drain(self, name: str, reason: str | None = None, by: str | None = None) -> Node:
+    def drain(self, name: str, reason: str | None = None, *, by: Caller) -> Node:
         """Start nothing new on a node. If it is drained already, a new reason replaces the old one."""
-        by = by or self._tasks.owner
         node = self._nodes.link(name).node.name
         if reason is not None and (len(reason) > REASON or not reason.isprintable()):
             raise UsageError(f"--reason wants one line of plain text, of at most {REASON} characters")
         record = self._records.of(node)
-        drain = record.drain or Drain(by, self._clock.now())
+        drain = record.drain or Drain(by.name, self._clock.now())
         if reason is not None:
-            drain = replace(drain, by=by, reason=reason)
+            drain = replace(drain, by=by.name, reason=reason)
         if drain != record.drain:
             self._records.keep(node, replace(record, drain=drain))
             self._news.note(node, "drained", drain_words(drain))
         return self._node(node)
 
-    def resume(self, name: str, gpu: int | None = None, by: str | None = None) -> tuple[Node, tuple[str, ...]]:
+    def resume(self, name: str, gpu: int | None = None, *, by: Caller) -> tuple[Node, tuple[str, ...]]:
         """Include a node with all its GPUs again, or only the GPU of this index; returns also why it was excluded."""
         link = self._nodes.link(name)
         node, seen = link.node.name, link.observation
@@ -70,7 +63,7 @@ class Exclusions:
         if gpu is None and (broken := link.breakdowns.mended()):
             lifted = (*lifted, f"was degraded: {broken}")
         if lifted:
-            self._news.note(node, "resumed", f"by {by or self._tasks.owner}; {'; '.join(lifted)}")
+            self._news.note(node, "resumed", f"by {by}; {'; '.join(lifted)}")
         return self._node(node), lifted
 
     async def empty(self, name: str, within: float) -> Node:

@@ -135,10 +135,10 @@ class Queue:
             return ExplainView(task.id, f"{summary}{held_back}; {coming}", start, (), {})
         return explanation(cluster, task, summary + coming, promise, self._ahead(task, self.plan))
 
-    def what_if(self, spec: TaskSpec, owner: str | None) -> ExplainView:
+    def what_if(self, spec: TaskSpec, owner: str) -> ExplainView:
         """What would happen to a task if it were submitted now."""
         now, cluster = self._clock.now(), self._nodes.cluster()
-        task = Task("", spec, "", owner or self._tasks.owner, now)
+        task = Task("", spec, "", owner, now)
         if never(cluster, spec, task.owner):
             return explanation(cluster, task, f"{asked(spec)} can never be had here", None, Ahead())
         if isinstance(refusal(cluster, spec, task.owner), Unreachable):

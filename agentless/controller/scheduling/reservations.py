@@ -11,6 +11,7 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.reservation_book import ReservationBook
 from agentless.errors import NotFound, UsageError
+from agentless.model.caller import Caller
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.view import ReservationView
@@ -31,7 +32,7 @@ class Wanted(Protocol):
 
 
 class Reservations:
-    """Changes reservations. `by` is the caller, None: the controller's own owner."""
+    """Changes reservations."""
 
     def __init__(self, book: ReservationBook, nodes: Nodes, ledger: Ledger, clock: Clock) -> None:
         self._book = book
@@ -45,9 +46,8 @@ class Reservations:
         found = sorted(self._book.known.values(), key=lambda each: (each.begin, each.id))
         return [self._view(each) for each in found if now < each.end]
 
-    async def reserve(self, request: Wanted, by: str | None = None) -> list[ReservationView]:
+    async def reserve(self, request: Wanted, *, by: Caller) -> list[ReservationView]:
         """Reserve all targets or none; raises the problem of the first that cannot be reserved."""
-        by = by or self._ledger.tasks.owner
         if not request.targets:
             raise UsageError("no target: name a node or GPUs of one, like node1 or node1::0-3")
         made: dict[str, Reservation] = {}
@@ -58,7 +58,7 @@ class Reservations:
             node = self._nodes.link(needs.node).node.name
             name = _new_id({*self._book.known, *made})
             made[name] = Reservation(
-                name, node, needs.indices, request.owner, request.begin, request.end, request.reason.strip(), by
+                name, node, needs.indices, request.owner, request.begin, request.end, request.reason.strip(), by.name
             )
         await self._nodes.heard({each.node for each in made.values()})
         now = self._clock.now()
@@ -71,13 +71,13 @@ class Reservations:
             self._tell("reserved", each, f"agentless reserve, by {by}")
         return [self._view(each) for each in made.values()]
 
-    def remove(self, reservation: str, by: str | None = None) -> ReservationView:
+    def remove(self, reservation: str, *, by: Caller) -> ReservationView:
         """Remove a reservation; raises NotFound."""
         found = self._book.known.get(reservation)
         if found is None:
             hint = nearest(reservation, self._book.known)
             raise NotFound(f"no reservation {reservation!r}{hint}; agentless reservations lists them")
-        self._remove(found, f"agentless unreserve, by {by or self._ledger.tasks.owner}")
+        self._remove(found, f"agentless unreserve, by {by}")
         return self._view(found)
 
     def tick(self) -> None:

@@ -15,6 +15,7 @@ from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.tasks.launcher import Launcher
 from agentless.errors import AgentlessError, Refused, StateError, UsageError
+from agentless.model.caller import Caller
 from agentless.model.tasks.event import Assigned, Moved
 from agentless.model.tasks.task import Pending, Placement, Task
 from agentless.rules.scheduling.rank import move
@@ -63,12 +64,10 @@ class Scheduler:
         position: int | None = None,
         before: str | None = None,
         after: str | None = None,
-        by: str | None = None,
+        *,
+        by: Caller,
     ) -> Task:
-        """Move a pending task in the queue: to a position from 1 on, or next to another pending task.
-
-        `by` is the caller, None: the controller's own owner.
-        """
+        """Move a pending task in the queue: to a position from 1 on, or next to another pending task."""
         if [position, before, after].count(None) != 2:
             raise UsageError("where to? Write a position, like 1, or one of --before TASK and --after TASK")
         task, queue = self._waits(reference), self._queue.waiting()
@@ -80,7 +79,7 @@ class Scheduler:
             position = others.index(other.id) + (1 if before else 2)
         for moved, rank in move(queue, task, position).items():
             to = f"to number {position}" if moved == task.id else f"keeps its place, task {task.id} was moved"
-            self._ledger.apply(moved, Moved(rank), f"agentless queue: {to}, by {by or self._ledger.tasks.owner}")
+            self._ledger.apply(moved, Moved(rank), f"agentless queue: {to}, by {by}")
         self._queue.moved(task)
         return self._ledger.tasks.live[task.id]
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import NotFound
+from agentless.model.caller import Caller
 from agentless.model.tasks.claim import claim_of, task_of
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.task import Task
@@ -61,8 +62,8 @@ class Lookup:
                     found[task_id] = task
         return found
 
-    def unremembered(self, asking: str | None = None) -> dict[str, tuple[Task, Container]]:
-        """Tasks on nodes that are unknown here, of this controller's owner and of the one who is asking.
+    def unremembered(self, caller: Caller) -> dict[str, tuple[Task, Container]]:
+        """Tasks on nodes that are unknown here, of this controller's owner and of the caller.
 
         Containers that this controller has signed are adopted as soon as they are seen. After the state was lost, the
         key is a new one: the labels prove nothing then, so a person has to confirm them.
@@ -71,7 +72,7 @@ class Lookup:
         for name, link in self._nodes.links.items():
             for container in sorted(link.containers, key=lambda each: (each.live, each.created_at or 0.0)):
                 claim = claim_of(container)
-                if not claim or claim.owner not in (self._tasks.owner, asking) or not is_task_id(claim.task):
+                if not claim or claim.owner not in (self._tasks.owner, caller.name) or not is_task_id(claim.task):
                     continue
                 if self._tasks.knows(claim.task) or (claim.task in self._tasks.forgotten and not container.live):
                     continue

@@ -9,6 +9,7 @@ from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import AgentlessError, Refused, Unreachable
+from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.event import Assigned, Delayed, Event, Queued
 from agentless.model.tasks.task import Placement, Task
@@ -36,13 +37,9 @@ class Admission:
         return (task.spec.terms.start_at or 0.0) > self._clock.now()
 
     def admit(
-        self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str], by: str | None
+        self, tasks: Sequence[Task], placements: Mapping[str, Placement], secrets: Mapping[str, str], by: Caller
     ) -> list[AgentlessError | None]:
-        """Add tasks, placed or queued, in one write; returns for each why it is refused, None if it is not.
-
-        `by` is the caller, None: the controller's own owner.
-        """
-        by = by or self._tasks.owner
+        """Add tasks, placed or queued, in one write; returns for each why it is refused, None if it is not."""
         refused = self._reasons([task for task in tasks if task.id not in placements], self._turned_away)
         kept = [task for task in tasks if not refused.get(task.id)]
         events = [(task, self._first(task, placements.get(task.id))) for task in kept]
@@ -52,8 +49,8 @@ class Admission:
                 self._ledger.stores.secrets.put(task.id, secrets)
                 self._outputs.want(task)
             self._tasks.launching.update(begun)
-            owner = kept[0].owner if kept else by
-            self._ledger.add_all(events, f"submitted by {by}" + (f" for {owner}" if owner != by else ""))
+            owner = kept[0].owner if kept else by.name
+            self._ledger.add_all(events, f"submitted by {by}" + (f" for {owner}" if owner != by.name else ""))
         except AgentlessError as error:
             self._tasks.launching.difference_update(begun)
             for task in kept:

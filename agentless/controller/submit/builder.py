@@ -9,7 +9,6 @@ from agentless.controller.envs.envs import Envs
 from agentless.controller.files.volumes import Volumes
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import POLICIES
-from agentless.controller.state.tasks import Tasks
 from agentless.controller.submit.request import Submit
 from agentless.errors import UsageError
 from agentless.inventory.inventory import Inventory
@@ -29,11 +28,10 @@ SHARED = "/shared"
 class TaskBuilder:
     """Builds tasks; nothing is stored yet."""
 
-    def __init__(self, nodes: Nodes, envs: Envs, volumes: Volumes, tasks: Tasks, clock: Clock) -> None:
+    def __init__(self, nodes: Nodes, envs: Envs, volumes: Volumes, clock: Clock) -> None:
         self._nodes = nodes
         self._envs = envs
         self._volumes = volumes
-        self._tasks = tasks
         self._clock = clock
         self._shared_dir: str | None = None
         self._image: str | None = None
@@ -100,7 +98,7 @@ class TaskBuilder:
 
     def _built(self, request: Submit) -> list[Task]:
         tasks = list[Task]()
-        owner = self._tasks.owner if request.owner is None else check_owner(request.owner, "--owner")
+        owner = request.by.name if request.owner is None else check_owner(request.owner, "--owner")
         for spec in request.specs:
             node = self._nodes.link(spec.needs.node).node if spec.needs.node else None
             image = spec.image or (node.image if node else self._image)

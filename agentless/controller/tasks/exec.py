@@ -10,6 +10,7 @@ from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.errors import Refused
+from agentless.model.caller import Caller
 from agentless.model.tasks.task import Running
 from agentless.model.terminal import Size
 
@@ -24,12 +25,9 @@ class Terminals:
 
     @asynccontextmanager
     async def open(
-        self, reference: str, command: Sequence[str], size: Size | None, owner: str | None
+        self, reference: str, command: Sequence[str], size: Size | None, by: Caller
     ) -> AsyncIterator[Program]:
-        """Run a command (none: a shell) in the container of a task, without a `size` without a terminal.
-
-        `owner` is who asks, None: the controller's own.
-        """
+        """Run a command (none: a shell) in the container of a task, without a `size` without a terminal."""
         task = self._lookup.find(reference)
         if not isinstance(task.status, Running):
             raise Refused(f"task {task.id} is {task.state}: a shell needs a running task")
@@ -41,5 +39,5 @@ class Terminals:
                 f"itself; log in there, and set CUDA_VISIBLE_DEVICES={gpus}"
             )
         async with started(link, task.container_ref, command, size) as program:
-            self._ledger.publish(task, "shell-opened", f"agentless shell, by {owner or self._ledger.tasks.owner}")
+            self._ledger.publish(task, "shell-opened", f"agentless shell, by {by}")
             yield program

@@ -10,6 +10,7 @@ from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.tasks.stops import Stops
 from agentless.errors import Refused, Unreachable
+from agentless.model.caller import Caller
 from agentless.model.tasks.task import Ended, Task
 from agentless.model.tasks.task_id import first_try, next_try, numbered
 from agentless.model.view import TaskView
@@ -17,7 +18,7 @@ from agentless.stores.files.logs import LogStore
 
 
 class Removal:
-    """Removes tasks. `by` is the caller, None: the controller's own owner."""
+    """Removes tasks."""
 
     def __init__(
         self,
@@ -36,7 +37,7 @@ class Removal:
         self._outputs = outputs
         self._logs = logs
 
-    async def remove(self, reference: str, *, force: bool = False, by: str | None = None) -> TaskView:
+    async def remove(self, reference: str, *, by: Caller, force: bool = False) -> TaskView:
         """Remove an ended task with its container and log, and all tries unless the number of one is given.
 
         `force` kills a live one first.
@@ -59,11 +60,11 @@ class Removal:
                 yield self._lookup.task(each)
             each = next_try(each)
 
-    async def _remove(self, task: Task, by: str | None, *, force: bool) -> TaskView:
+    async def _remove(self, task: Task, by: Caller, *, force: bool) -> TaskView:
         """Remove one try; returns it as it was published last."""
         if task.live:
             if task.placement and task.node not in self._nodes.links:
-                return self._forget(task, f"{self._cause('rm --force', by)}; {task.node} is not in the inventory")
+                return self._forget(task, f"agentless rm --force, by {by}; {task.node} is not in the inventory")
             try:
                 await self._stops.ask(task, "kill", by=by)
             except Unreachable as error:
@@ -78,12 +79,9 @@ class Removal:
             if not result.ok and "no such container" not in result.err.lower():
                 runtime.check(result)
         self._outputs.forget(task)
-        return self._forget(task, self._cause("rm", by))
+        return self._forget(task, f"agentless rm, by {by}")
 
     def _forget(self, task: Task, cause: str) -> TaskView:
         """Drop it from the ledger; returns it as it was published last."""
         self._logs.remove(task.id)
         return self._ledger.forget(task, "removed", cause)
-
-    def _cause(self, verb: str, by: str | None) -> str:
-        return f"agentless {verb}, by {by or self._tasks.owner}"

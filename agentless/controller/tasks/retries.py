@@ -6,6 +6,7 @@ from agentless.controller.files.uploads import Uploads
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.errors import Refused
+from agentless.model.caller import Caller
 from agentless.model.tasks.event import Queued
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import next_try
@@ -14,7 +15,7 @@ from agentless.rules.tasks.retry import fresh_try
 
 
 class Retries:
-    """Adds tries. `by` is the caller, None: the controller's own owner."""
+    """Adds tries."""
 
     def __init__(self, ledger: Ledger, lookup: Lookup, uploads: Uploads, clock: Clock) -> None:
         self._ledger = ledger
@@ -23,7 +24,7 @@ class Retries:
         self._uploads = uploads
         self._clock = clock
 
-    def retry(self, reference: str, by: str | None = None) -> Task:
+    def retry(self, reference: str, *, by: Caller) -> Task:
         """Add the next try of an ended task, whatever its terms say about retries."""
         task = self._lookup.find(reference)
         if task.live:
@@ -39,4 +40,4 @@ class Retries:
             self._uploads.check([again])
         except Refused as error:
             raise Refused(f"task {task.id} cannot be tried again: {error}") from None
-        return self._ledger.add(again, Queued(), f"agentless retry, by {by or self._tasks.owner}")
+        return self._ledger.add(again, Queued(), f"agentless retry, by {by}")

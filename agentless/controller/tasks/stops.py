@@ -13,6 +13,7 @@ from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.tasks.containers import Containers
 from agentless.errors import NoAnswer, RuntimeFailed, Unreachable
+from agentless.model.caller import Caller
 from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.event import StopAsked
 from agentless.model.tasks.task import Ended, Paused, Pending, Running, Scheduled, StopKind, Task
@@ -27,7 +28,7 @@ KILL_WITHIN = 15.0
 
 
 class Stops:
-    """Stops tasks. `by` is the caller, as the events name it; None: the controller's own owner."""
+    """Stops tasks."""
 
     def __init__(
         self, containers: Containers, nodes: Nodes, ledger: Ledger, lookup: Lookup, bus: EventBus, clock: Clock
@@ -41,19 +42,19 @@ class Stops:
         self._clock = clock
         self._stopping: Counter[str] = Counter()
 
-    async def stop(self, reference: str, how: StopKind, grace: float | None = None, by: str | None = None) -> Task:
+    async def stop(self, reference: str, how: StopKind, grace: float | None = None, *, by: Caller) -> Task:
         """Stop a task: SIGTERM, the grace time in seconds (None: as submitted), SIGKILL; `kill` is SIGKILL at once."""
-        return await self.ask(self._lookup.find(reference), how, grace, by)
+        return await self.ask(self._lookup.find(reference), how, grace, by=by)
 
-    async def ask(self, task: Task, how: StopKind, grace: float | None = None, by: str | None = None) -> Task:
+    async def ask(self, task: Task, how: StopKind, grace: float | None = None, *, by: Caller) -> Task:
         """Stop this task, likewise."""
         if isinstance(task.status, Ended):
             return task
         if task.id in self._tasks.live:
             # Saved before anything is sent: a stop survives the controller, and wins over a start under way.
-            task = self._ledger.apply(task.id, StopAsked(how, grace), f"agentless {how}, by {by or self._tasks.owner}")
+            task = self._ledger.apply(task.id, StopAsked(how, grace), f"agentless {how}, by {by}")
         else:
-            self._ledger.publish(task, "stop-asked", f"agentless {how}, by {by or self._tasks.owner}")
+            self._ledger.publish(task, "stop-asked", f"agentless {how}, by {by}")
             grace = FOREIGN_GRACE if grace is None else grace  # what its labels say may be a year
         if isinstance(task.status, (Scheduled, Pending)):
             return task  # its end cannot be written yet, and it does not start

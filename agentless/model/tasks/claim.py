@@ -25,7 +25,7 @@ from agentless.model.scheduling.needs import Needs, parse_target
 from agentless.model.scheduling.sharing import ALONE, Sharing
 from agentless.model.tasks.container import Container
 from agentless.model.tasks.spec import TaskSpec, check_numbers
-from agentless.model.tasks.task import Assigning, Ended, Outcome, Paused, Placement, Running, Task
+from agentless.model.tasks.task import Assigning, Ended, Paused, Placement, Running, Task, outcome_of
 
 TASK = "agentless.task"
 OWNER = "agentless.owner"
@@ -204,9 +204,7 @@ def _task(container: Container, claim: Claim, whole: _Whole, node: str, now: flo
     elif container.live:
         status = Running(placement, container.id, began, run)
     else:
-        outcome: Outcome = (
-            "completed" if container.exit_code == 0 else "killed_oom" if container.oom_killed else "failed"
-        )
+        outcome = outcome_of(container.exit_code, oom_killed=container.oom_killed)
         status = Ended(
             outcome, max(began, min(now, began + ran)), container.exit_code, None, placement, container.id, began, run
         )

@@ -15,6 +15,7 @@ from agentless.model.images.env import NULL, parse_ref
 from agentless.model.scheduling.needs import MAX_GPUS, NODE_NAME, Needs, joined, parse_target
 from agentless.model.scheduling.sharing import MAX_SHARES
 from agentless.model.tasks.terms import MAX_RETRIES, Terms, parse_retry_on, parse_signal
+from agentless.model.tasks.workload import WORKLOADS, Workload, WorkloadName
 from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, least_size
 
 LOCAL_TEMP = "/local_temp"
@@ -76,7 +77,7 @@ class TaskSpec:
     agentless. `parameters` are the values that its command has where those of its batch have others, by name.
     `container` is the env that it runs in, as a version of it (`NAME:3`) once that is known, and then `image` is what
     that version is called and `image_id` which image it has to be; NULL: it runs on the node itself, by systemd.
-    `pull` says when a plain image is fetched.
+    `pull` says when a plain image is fetched. `workload` is its kind; None, as every early version has it: a task.
     `secret_env` holds only names: values of secrets are never part of what is shown, stored or published.
     """
 
@@ -105,6 +106,12 @@ class TaskSpec:
     parameters: Mapping[str, str] = field(default_factory=dict)
     needs: Needs = field(default_factory=Needs)
     terms: Terms = field(default_factory=Terms)
+    workload: WorkloadName | None = None
+
+    @property
+    def traits(self) -> Workload:
+        """What its kind of workload decides of its life."""
+        return WORKLOADS[self.workload or "task"]
 
     @property
     def on_node_itself(self) -> bool:
@@ -194,7 +201,7 @@ def without_zeros(spec: TaskSpec) -> TaskSpec:
 
 def check_spec(spec: TaskSpec) -> None:
     """Refuse what no engine could run, or would run as something else than what was meant."""
-    if not spec.command:
+    if spec.traits.needs_command and not spec.command:
         raise UsageError("no command: write it after '--', for example: agentless submit node1::0 -- python train.py")
     _check_container(spec)
     values = (each.values() for each in (spec.env, spec.labels, spec.parameters))

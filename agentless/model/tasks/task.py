@@ -20,6 +20,17 @@ FAILED: tuple[Outcome, ...] = ("failed", "killed_oom", "timeout")
 """The endings of which somebody may want another try."""
 
 
+def outcome_of(exit_code: int | None, *, oom_killed: bool) -> Outcome:
+    """The word for the end of a process that nobody has stopped.
+
+    Out of memory is what the engine reports, never guessed from 137. It reports that also when the kernel ended a child
+    and the process itself went on to a good end.
+    """
+    if exit_code == 0:
+        return "completed"
+    return "killed_oom" if oom_killed else "failed"
+
+
 def container_name(task_id: str) -> str:
     """What the container of a task is called when it is launched; somebody may rename it."""
     return f"agentless-{task_id}"

@@ -39,6 +39,7 @@ from agentless.model.tasks.task import (
     Scheduled,
     StopKind,
     Task,
+    outcome_of,
 )
 
 
@@ -93,7 +94,7 @@ def apply(task: Task, event: Event, now: float) -> Task:
             return replace(task, status=Paused(status.placement, status.container, status.started_at, status.run))
         case Paused() as status, Thawed():
             return replace(task, status=Running(status.placement, status.container, status.started_at, status.run))
-        case (Running() | Paused() | Lost()) as status, Exited() as exited:
+        case (Running() | Paused() | Lost()) as status, Exited() as exited if task.spec.traits.ends_with_process:
             return replace(task, status=_ended(task, status, exited, now))
         case (Running() | Paused() | Lost()) as status, Vanished(reason=reason):
             return replace(
@@ -149,12 +150,6 @@ _OUTCOMES: Mapping[StopKind, Outcome] = {"stop": "stopped", "kill": "killed", "t
 
 
 def outcome(task: Task, exited: Exited) -> Outcome:
-    """The word for an ending. Out of memory is what the engine reports, never guessed from 137.
-
-    The engine reports it also when the kernel ended a child process and the task went on to a good end of its own.
-    """
-    if exited.oom_killed and exited.exit_code != 0:
-        return "killed_oom"
-    if task.stop:
-        return _OUTCOMES[task.stop]
-    return "completed" if exited.exit_code == 0 else "failed"
+    """The word for an ending: what was asked for, unless the task ran out of memory first."""
+    word = outcome_of(exited.exit_code, oom_killed=exited.oom_killed)
+    return _OUTCOMES[task.stop] if task.stop and word != "killed_oom" else word

@@ -70,7 +70,7 @@ def reconcile(task: Task, container: Container | None, now: float, booted_at: fl
         again = run is not None or (isinstance(status, Ended) and status.exit_code is not None)
         events.append(Restarted(container.started_at, began) if again else Dated(container.started_at, began))
         paused = paused and not again
-    if container.over:
+    if container.over and task.spec.traits.ends_with_process:
         events.append(Exited(container.exit_code, container.oom_killed, container.ran, container.error))
     elif container.state == "paused" and not paused:
         events.append(Froze())

@@ -80,7 +80,7 @@ def chores(
             fetch.append((ended_at, task))
         elif task.id in waited:
             continue
-        elif run == container.started_at:
+        elif task.spec.traits.expires and run == container.started_at:
             if now - ended_at > keep.containers:
                 remove.append((ended_at, task))
             else:

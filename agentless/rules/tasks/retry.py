@@ -19,7 +19,12 @@ LONGEST = 3600.0
 def another_try(before: Task, after: Task, now: float) -> tuple[Task, Delayed] | None:
     """The next try and how it begins, when `before` has just come to an end, or was lost, as `after`; None without."""
     terms = after.spec.terms
-    if not before.live or after.stop in ("stop", "kill") or before.attempt > terms.retries:
+    if (
+        not after.spec.traits.is_retried
+        or not before.live
+        or after.stop in ("stop", "kill")
+        or before.attempt > terms.retries
+    ):
         return None
     if (word := _why(after)) is None:
         return None

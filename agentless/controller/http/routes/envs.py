@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Response
 
 from agentless.controller.envs.builds import Wish
+from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.framed import framed
 from agentless.controller.http.progress import ProgressResponse
 from agentless.controller.http.schemas import (
@@ -17,7 +18,7 @@ from agentless.controller.http.schemas import (
     RollbackEnvRequest,
     SaveEnvRequest,
 )
-from agentless.controller.http.services import Asking, Services
+from agentless.controller.http.services import Services
 from agentless.controller.http.terminal_stream import TerminalStream
 from agentless.model.images.env import parse_ref
 from agentless.model.terminal import Size
@@ -39,26 +40,22 @@ def add_to(app: FastAPI, services: Services) -> None:
         return envs.view(env)
 
     @app.post("/v1/env/prune")
-    async def prune(request: PruneEnvsRequest, me: Asking) -> dict[str, Any]:
-        return await services.prune.prune(me or services.tasks.owner, dry_run=request.dry_run)
+    async def prune(request: PruneEnvsRequest, caller: CurrentCaller) -> dict[str, Any]:
+        return await services.prune.prune(caller, dry_run=request.dry_run)
 
     @app.post("/v1/env/import")
-    async def take_in(me: Asking, env: str | None = None, node: str | None = None) -> Response:
+    async def take_in(caller: CurrentCaller, env: str | None = None, node: str | None = None) -> Response:
         """The body is an archive as `docker save` writes it, with one image and without names."""
-        return ProgressResponse(
-            lambda tell, body: services.moves.take_in(env, node, me or services.tasks.owner, body, tell), upload=True
-        )
+        return ProgressResponse(lambda tell, body: services.moves.take_in(env, node, caller, body, tell), upload=True)
 
     @app.post("/v1/envs/{env}")
-    async def create(env: str, request: CreateEnvRequest, me: Asking) -> Response:
-        return ProgressResponse(
-            lambda tell, _: services.builds.create(env, request.image, request.node, me or services.tasks.owner, tell)
-        )
+    async def create(env: str, request: CreateEnvRequest, caller: CurrentCaller) -> Response:
+        return ProgressResponse(lambda tell, _: services.builds.create(env, request.image, request.node, caller, tell))
 
     @app.post("/v1/envs/{env}/build")
     async def build(
         env: str,
-        me: Asking,
+        caller: CurrentCaller,
         dockerfile: str = "Dockerfile",
         base: Annotated[tuple[str, ...], Query()] = (),
         node: str | None = None,
@@ -66,37 +63,31 @@ def add_to(app: FastAPI, services: Services) -> None:
     ) -> Response:
         """The body is the context, as a tar archive."""
         wish = Wish(dockerfile, base, node, message)
-        return ProgressResponse(
-            lambda tell, body: services.builds.build(env, wish, me or services.tasks.owner, body, tell), upload=True
-        )
+        return ProgressResponse(lambda tell, body: services.builds.build(env, wish, caller, body, tell), upload=True)
 
     @app.post("/v1/envs/{env}/terminal")
     async def terminal(
-        env: str, me: Asking, command: Annotated[tuple[str, ...], Query()] = (), size: str | None = None
+        env: str, caller: CurrentCaller, command: Annotated[tuple[str, ...], Query()] = (), size: str | None = None
     ) -> Response:
         """A program in the build container, as in that of a task."""
-        opening = services.builds.open(env, command, None if size is None else Size.parse(size), me)
+        opening = services.builds.open(env, command, None if size is None else Size.parse(size), caller)
         return TerminalStream(
             services, opening, "the controller was stopped, and the terminal with it; the env is as it was left"
         )
 
     @app.post("/v1/envs/{env}/save")
-    async def save(env: str, request: SaveEnvRequest, me: Asking) -> Response:
-        return ProgressResponse(
-            lambda tell, _: services.builds.save(env, request.message, me or services.tasks.owner, tell)
-        )
+    async def save(env: str, request: SaveEnvRequest, caller: CurrentCaller) -> Response:
+        return ProgressResponse(lambda tell, _: services.builds.save(env, request.message, caller, tell))
 
     @app.post("/v1/envs/{env}/rollback")
-    async def rollback(env: str, request: RollbackEnvRequest, me: Asking) -> Response:
-        ref, by = parse_ref(env), me or services.tasks.owner
-        return ProgressResponse(lambda tell, _: services.builds.rollback(ref, by, tell, force=request.force))
+    async def rollback(env: str, request: RollbackEnvRequest, caller: CurrentCaller) -> Response:
+        ref = parse_ref(env)
+        return ProgressResponse(lambda tell, _: services.builds.rollback(ref, caller, tell, force=request.force))
 
     @app.post("/v1/envs/{env}/push")
-    async def push(env: str, request: PushEnvRequest, me: Asking) -> Response:
+    async def push(env: str, request: PushEnvRequest, caller: CurrentCaller) -> Response:
         ref = parse_ref(env)
-        return ProgressResponse(
-            lambda tell, _: services.moves.push(ref, request.nodes, request.via, me or services.tasks.owner, tell)
-        )
+        return ProgressResponse(lambda tell, _: services.moves.push(ref, request.nodes, request.via, caller, tell))
 
     @app.get("/v1/envs/{env}/export")
     async def export(env: str) -> Response:
@@ -105,5 +96,5 @@ def add_to(app: FastAPI, services: Services) -> None:
         return framed(archive, {"x-agentless-env": str(ref)})
 
     @app.delete("/v1/envs/{env}")
-    async def remove(env: str, me: Asking) -> dict[str, Any]:
-        return await asyncio.shield(services.prune.remove(env, me or services.tasks.owner, lambda _: None))
+    async def remove(env: str, caller: CurrentCaller) -> dict[str, Any]:
+        return await asyncio.shield(services.prune.remove(env, caller, lambda _: None))

@@ -10,8 +10,9 @@ from typing import Annotated
 from fastapi import FastAPI, Query
 from pydantic import FiniteFloat
 
+from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.schemas import DrainRequest, ResumeRequest, TrustRequest
-from agentless.controller.http.services import Asking, Services
+from agentless.controller.http.services import Services
 from agentless.controller.nodes.host_keys import HostKey
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.model.nodes.cluster import Gpu
@@ -47,16 +48,16 @@ def add_to(app: FastAPI, services: Services) -> None:
         return replace(node_view(services.nodes.cluster([link.node.name]).nodes[node]), sessions=link.session.sessions)
 
     @app.post("/v1/nodes/{node}/drain")
-    async def drain(node: str, request: DrainRequest, me: Asking) -> NodeView:
+    async def drain(node: str, request: DrainRequest, caller: CurrentCaller) -> NodeView:
         """From now on nothing new starts there."""
         await services.nodes.heard([services.nodes.link(node).node.name])
-        return node_view(services.exclusions.drain(node, request.reason, me))
+        return node_view(services.exclusions.drain(node, request.reason, by=caller))
 
     @app.post("/v1/nodes/{node}/resume")
-    async def resume_node(node: str, request: ResumeRequest, me: Asking) -> ResumeView:
+    async def resume_node(node: str, request: ResumeRequest, caller: CurrentCaller) -> ResumeView:
         """Let it in again, or a GPU of it that was found unhealthy."""
         await services.nodes.heard([services.nodes.link(node).node.name])
-        found, lifted = services.exclusions.resume(node, request.gpu, me)
+        found, lifted = services.exclusions.resume(node, request.gpu, by=caller)
         return ResumeView(node_view(found), lifted)
 
     @app.get("/v1/nodes/{node}/empty")
@@ -66,13 +67,13 @@ def add_to(app: FastAPI, services: Services) -> None:
         return node_view(await services.exclusions.empty(node, within))
 
     @app.get("/v1/gpus")
-    async def gpus(me: Asking, node: str | None = None) -> list[GpuView]:
+    async def gpus(caller: CurrentCaller, node: str | None = None) -> list[GpuView]:
         names = list(services.nodes.links) if node is None else [services.nodes.link(node).node.name]
         await services.nodes.heard(names)
         seen = services.nodes.cluster().nodes
         now = services.clock.now()
         return [
-            _gpu(services, name, gpu, me or services.tasks.owner, notice(seen[name], gpu.reading.index, now))
+            _gpu(services, name, gpu, caller.name, notice(seen[name], gpu.reading.index, now))
             for name in names
             if name in seen
             for gpu in seen[name].gpus

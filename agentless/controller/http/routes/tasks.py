@@ -10,9 +10,10 @@ from fastapi import FastAPI, Query
 from fastapi.responses import StreamingResponse
 from pydantic import FiniteFloat
 
+from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.framed import framed
 from agentless.controller.http.schemas import RecoveryRequest, StopRequest, SubmitRequest
-from agentless.controller.http.services import Asking, Services, seen_by
+from agentless.controller.http.services import Services, seen_by
 from agentless.controller.submit.request import Submit
 from agentless.errors import Refused
 from agentless.model.tasks.log_query import LogQuery, Position
@@ -32,7 +33,7 @@ def add_to(app: FastAPI, services: Services) -> None:
 
     @app.get("/v1/tasks")
     async def tasks(
-        me: Asking,
+        caller: CurrentCaller,
         ended: bool = False,
         mine: bool = False,
         batch: str | None = None,
@@ -50,28 +51,28 @@ def add_to(app: FastAPI, services: Services) -> None:
             }
             if services.tasks.knows(found.id):  # nobody makes a container one of our batch by a label
                 known = {key: task for key, task in known.items() if services.tasks.knows(key)}
-        views = [seen_by(me, services.views.view(task)) for _, task in sorted(known.items())]
+        views = [seen_by(caller, services.views.view(task)) for _, task in sorted(known.items())]
         return [view for view in views if view.mine or not mine]
 
     @app.post("/v1/tasks")
-    async def submit(request: SubmitRequest, me: Asking) -> list[StartView]:
+    async def submit(request: SubmitRequest, caller: CurrentCaller) -> list[StartView]:
         asked = Submit(
             request.specs(),
             request.secrets,
+            caller,
             request.dry_run,
-            request.owner or me,
-            me,
+            request.owner or None,
             request.request,
             request.repeated,
         )
         found = await services.submission.submit(asked)
-        return [replace(start, task=seen_by(me, start.task)) if start.task else start for start in found]
+        return [replace(start, task=seen_by(caller, start.task)) if start.task else start for start in found]
 
     @app.get("/v1/tasks/{task}")
-    async def show(task: str, me: Asking) -> TaskView:
+    async def show(task: str, caller: CurrentCaller) -> TaskView:
         if task not in services.tasks.live:
             await services.nodes.heard()
-        return seen_by(me, services.views.view(services.lookup.find(task)))
+        return seen_by(caller, services.views.view(services.lookup.find(task)))
 
     @app.get("/v1/tasks/{task}/spec")
     async def spec(task: str) -> TaskSpec:
@@ -91,8 +92,8 @@ def add_to(app: FastAPI, services: Services) -> None:
         return services.commands.script(task)
 
     @app.get("/v1/tasks/{task}/wait")
-    async def wait(task: str, me: Asking, within: FiniteFloat | None = None) -> TaskView:
-        return seen_by(me, services.views.view(await services.commands.wait(task, within)))
+    async def wait(task: str, caller: CurrentCaller, within: FiniteFloat | None = None) -> TaskView:
+        return seen_by(caller, services.views.view(await services.commands.wait(task, within)))
 
     @app.get("/v1/tasks/{task}/logs")
     async def logs(
@@ -110,37 +111,37 @@ def add_to(app: FastAPI, services: Services) -> None:
         return framed(services.logs.read(task, query))
 
     @app.post("/v1/tasks/{task}/stop")
-    async def stop(task: str, request: StopRequest, me: Asking) -> TaskView:
-        return seen_by(me, services.views.view(await services.stops.stop(task, "stop", request.grace, me)))
+    async def stop(task: str, request: StopRequest, caller: CurrentCaller) -> TaskView:
+        return seen_by(caller, services.views.view(await services.stops.stop(task, "stop", request.grace, by=caller)))
 
     @app.post("/v1/tasks/{task}/kill")
-    async def kill(task: str, me: Asking) -> TaskView:
-        return seen_by(me, services.views.view(await services.stops.stop(task, "kill", by=me)))
+    async def kill(task: str, caller: CurrentCaller) -> TaskView:
+        return seen_by(caller, services.views.view(await services.stops.stop(task, "kill", by=caller)))
 
     @app.post("/v1/tasks/{task}/retry")
-    async def retry(task: str, me: Asking) -> TaskView:
+    async def retry(task: str, caller: CurrentCaller) -> TaskView:
         """The next try of a task that has ended."""
-        return seen_by(me, services.views.view(services.retries.retry(task, me)))
+        return seen_by(caller, services.views.view(services.retries.retry(task, by=caller)))
 
     @app.post("/v1/tasks/{task}/pause")
-    async def pause(task: str, me: Asking) -> TaskView:
-        return seen_by(me, services.views.view(await services.commands.pause(task)))
+    async def pause(task: str, caller: CurrentCaller) -> TaskView:
+        return seen_by(caller, services.views.view(await services.commands.pause(task)))
 
     @app.post("/v1/tasks/{task}/resume")
-    async def resume(task: str, me: Asking) -> TaskView:
-        return seen_by(me, services.views.view(await services.commands.resume(task)))
+    async def resume(task: str, caller: CurrentCaller) -> TaskView:
+        return seen_by(caller, services.views.view(await services.commands.resume(task)))
 
     @app.delete("/v1/tasks/{task}")
-    async def remove(task: str, me: Asking, force: bool = False) -> TaskView:
-        return seen_by(me, await services.removal.remove(task, force=force, by=me))
+    async def remove(task: str, caller: CurrentCaller, force: bool = False) -> TaskView:
+        return seen_by(caller, await services.removal.remove(task, force=force, by=caller))
 
     @app.get("/v1/recovery")
-    async def recoverable(me: Asking) -> RecoveryView:
+    async def recoverable(caller: CurrentCaller) -> RecoveryView:
         """The tasks of this owner that the nodes carry and nobody here remembers, and the nodes that do not tell."""
         await services.envs.look()
-        found = services.lookup.unremembered(me)
+        found = services.lookup.unremembered(caller)
         return RecoveryView(
-            tuple(seen_by(me, services.views.view(task)) for task, _ in found.values()),
+            tuple(seen_by(caller, services.views.view(task)) for task, _ in found.values()),
             services.nodes.silent(),
             {key: task.spec for key, (task, _) in found.items()},
             {key: digest(container) for key, (_, container) in found.items()},
@@ -148,13 +149,13 @@ def add_to(app: FastAPI, services: Services) -> None:
         )
 
     @app.post("/v1/recovery")
-    async def recover(request: RecoveryRequest, me: Asking) -> list[TaskView]:
+    async def recover(request: RecoveryRequest, caller: CurrentCaller) -> list[TaskView]:
         """Remember these."""
-        found = services.lookup.unremembered(me)
+        found = services.lookup.unremembered(caller)
         wanted = [found[key][0] for key in dict.fromkeys(request.tasks) if key in found]
         for task in wanted:
             if request.digests.get(task.id) not in (None, digest(found[task.id][1])):
                 raise Refused(f"task {task.id} is not what was shown any more; run agentless recover again")
         for task in wanted:
-            services.ledger.adopt(task, f"agentless recover, by {me or services.tasks.owner}")
-        return [seen_by(me, services.views.view(task)) for task in wanted]
+            services.ledger.adopt(task, f"agentless recover, by {caller}")
+        return [seen_by(caller, services.views.view(task)) for task in wanted]

@@ -6,7 +6,8 @@ from typing import Annotated
 
 from fastapi import FastAPI, Query, Response
 
-from agentless.controller.http.services import Asking, Services
+from agentless.controller.http.caller import CurrentCaller
+from agentless.controller.http.services import Services
 from agentless.controller.http.terminal_stream import TerminalStream
 from agentless.model.terminal import Size
 
@@ -16,10 +17,10 @@ def add_to(app: FastAPI, services: Services) -> None:
 
     @app.post("/v1/tasks/{task}/terminal")
     async def terminal(
-        task: str, me: Asking, command: Annotated[tuple[str, ...], Query()] = (), size: str | None = None
+        task: str, caller: CurrentCaller, command: Annotated[tuple[str, ...], Query()] = (), size: str | None = None
     ) -> Response:
         """A program in the container of a running task; without a `size` it has no terminal."""
-        opening = services.terminals.open(task, command, None if size is None else Size.parse(size), me)
+        opening = services.terminals.open(task, command, None if size is None else Size.parse(size), caller)
         return TerminalStream(
             services, opening, "the controller was stopped, and the terminal with it; the task runs on"
         )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
+from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.schemas import VolumeRequest
-from agentless.controller.http.services import Asking, Services
+from agentless.controller.http.services import Services
 from agentless.model.view import VolumeView
 
 
@@ -18,9 +19,9 @@ def add_to(app: FastAPI, services: Services) -> None:
         return await services.volumes.all(sizes=sizes)
 
     @app.post("/v1/volumes")
-    async def create(request: VolumeRequest, me: Asking) -> VolumeView:
+    async def create(request: VolumeRequest, caller: CurrentCaller) -> VolumeView:
         """Make one."""
-        return await services.volumes.create(request.name, request.node, me or services.tasks.owner)
+        return await services.volumes.create(request.name, request.node, caller)
 
     @app.delete("/v1/volumes/{name}")
     async def remove(name: str, node: str | None = None) -> list[VolumeView]:

@@ -12,8 +12,10 @@ import orjson
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
+from agentless.controller.http.caller import CurrentCaller
 from agentless.controller.http.live_feed import LiveFeed
-from agentless.controller.http.services import Asking, Services
+from agentless.controller.http.services import Services
+from agentless.model.caller import Caller
 from agentless.model.view import ControllerView
 
 LOOK_EVERY = 0.25
@@ -28,17 +30,17 @@ APART = 0.1
 
 def add_to(app: FastAPI, services: Services) -> None:
     """Add them."""
-    feeds: WeakValueDictionary[str | None, LiveFeed] = WeakValueDictionary()
+    feeds: WeakValueDictionary[Caller, LiveFeed] = WeakValueDictionary()
 
     @app.get("/v1/watch")
-    async def watch(me: Asking) -> StreamingResponse:
+    async def watch(caller: CurrentCaller) -> StreamingResponse:
         """Rows that have changed, as JSON objects, one per line; the first line has all there are.
 
         A line has any of `nodes`, `gpus` and `tasks` (values as elsewhere; of the ended tasks the newest 1,000), `gone`
         (`["tasks", ID]`, `["nodes", NAME]`, `["gpus", NODE, UUID]`) and `controller`, and always `now`, Unix seconds by
         the controller's clock. `{"leaving": true}` is the last line of a controller that was told to stop.
         """
-        feed = feeds.get(me) or feeds.setdefault(me, LiveFeed(services, me))
+        feed = feeds.get(caller) or feeds.setdefault(caller, LiveFeed(services, caller))
         return StreamingResponse(_lines(services, feed), media_type="application/x-ndjson")
 
 
