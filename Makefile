@@ -26,7 +26,7 @@ faults: $(STAMP)  ## thousands of steps on simulated nodes, then every fault on 
 	@PATH="$(CURDIR)/$(BIN):$$PATH" AGENTLESS_FAULTS=1 $(BIN)/pytest -q -s tests/fleet/test_truth.py tests/fleet/test_hostile_week.py
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.faults
 
-mutants: $(STAMP)  ## whether tests notice a changed decision: a sample, half an hour on two processors; WHAT='--all', '--seed 2', '--only room.py'
+mutants: $(STAMP)  ## whether tests notice a changed decision: a sample, half an hour on two processors; WHAT='--all', '--seed 2', '--only node_timeline.py'
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.mutants $(WHAT)
 
 fuzz: $(STAMP)  ## the HTTP API, asked for anything, 5 minutes; WHAT='--seed 2', '--only /v1/tasks'

@@ -19,7 +19,7 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.scheduling.sharing import Sharing
 from agentless.model.tasks.task import Placement
 from agentless.rules.scheduling.gpu_choice import choose
-from agentless.rules.scheduling.gpu_timeline import Seat
+from agentless.rules.scheduling.gpu_timeline import GpuTimeline
 from agentless.rules.scheduling.shape import shape_of
 from tests.engines import joined
 from tests.pure.build import cluster, reading, seen, spec
@@ -48,11 +48,11 @@ def bridged(gpus: int) -> GpuTopology:
     return joined({pair: kind(*pair) for pair in combinations(range(gpus), 2)})
 
 
-def seats(numas: list[int | None], **changes: Any) -> list[Seat]:
-    return [Seat(Gpu(reading("node1", i, **changes), "free"), numa) for i, numa in enumerate(numas)]
+def seats(numas: list[int | None], **changes: Any) -> list[GpuTimeline]:
+    return [GpuTimeline(Gpu(reading("node1", i, **changes), "free"), numa) for i, numa in enumerate(numas)]
 
 
-def chosen(count: int, topology: GpuTopology, open_ones: list[Seat]) -> tuple[int, ...]:
+def chosen(count: int, topology: GpuTopology, open_ones: list[GpuTimeline]) -> tuple[int, ...]:
     found = choose(open_ones, shape_of(spec(needs=parse_target(f"{count}x"))), topology)
     assert found is not None
     return tuple(seat.index for seat in found)
@@ -123,7 +123,7 @@ def test_gpus_that_are_alike_come_before_gpus_that_are_near() -> None:
     assert chosen(2, joined({(0, 2): "NV4", (0, 1): "SYS", (1, 2): "SYS"}), mixed) == (0, 1)
 
 
-def replace_index(seat: Seat, index: int) -> Seat:
+def replace_index(seat: GpuTimeline, index: int) -> GpuTimeline:
     seat.index = index
     return seat
 
@@ -255,7 +255,7 @@ def test_who_shares_goes_where_so_many_share_and_who_does_not_goes_anywhere() ->
 
 
 @st.composite
-def machines(draw: st.DrawFn, most: int) -> tuple[list[Seat], GpuTopology]:
+def machines(draw: st.DrawFn, most: int) -> tuple[list[GpuTimeline], GpuTopology]:
     """Some open GPUs, joined in whatever way; of some pairs it is not known how."""
     numas = draw(st.lists(st.sampled_from([None, 0, 1]), min_size=1, max_size=most))
     few = draw(st.lists(st.sampled_from(["", *KINDS]), min_size=1, max_size=3))
@@ -266,7 +266,9 @@ def machines(draw: st.DrawFn, most: int) -> tuple[list[Seat], GpuTopology]:
 
 @settings(deadline=None)
 @given(machines(most=8), st.data())
-def test_no_other_set_has_a_faster_slowest_link(machine: tuple[list[Seat], GpuTopology], data: st.DataObject) -> None:
+def test_no_other_set_has_a_faster_slowest_link(
+    machine: tuple[list[GpuTimeline], GpuTopology], data: st.DataObject
+) -> None:
     """For all that want two to eight of eight GPUs."""
     everyone, topology = machine
     count = data.draw(st.integers(1, len(everyone)))
@@ -277,7 +279,7 @@ def test_no_other_set_has_a_faster_slowest_link(machine: tuple[list[Seat], GpuTo
 @settings(deadline=None)
 @given(machines(most=16), st.data())
 def test_never_are_gpus_farther_from_each_other_than_without_a_topology(
-    machine: tuple[list[Seat], GpuTopology], data: st.DataObject
+    machine: tuple[list[GpuTimeline], GpuTopology], data: st.DataObject
 ) -> None:
     """Also where not all sets are compared; and they are as many as were asked for, each once."""
     everyone, topology = machine
@@ -289,7 +291,7 @@ def test_never_are_gpus_farther_from_each_other_than_without_a_topology(
 
 @given(machines(most=8), st.sampled_from(KINDS), st.data())
 def test_where_all_are_as_near_it_is_as_if_nothing_were_known(
-    machine: tuple[list[Seat], GpuTopology], kind: str, data: st.DataObject
+    machine: tuple[list[GpuTimeline], GpuTopology], kind: str, data: st.DataObject
 ) -> None:
     """As behind NVSwitch: the NUMA node decides."""
     everyone, _ = machine

@@ -12,7 +12,7 @@ from agentless.model.nodes.cluster import Cluster
 from agentless.model.tasks.task import Task
 from agentless.rules.scheduling.batches import Stay, Turns, is_held_back
 from agentless.rules.scheduling.gpu_timeline import FAR
-from agentless.rules.scheduling.node_timeline import Room
+from agentless.rules.scheduling.node_timeline import NodeTimeline
 from agentless.rules.scheduling.plan import Plan, Promise, plan
 from tests.pure.build import NOW, cluster, seen, task, uuid
 from tests.pure.test_plan import POLICIES, later, places, promises, runs, wish
@@ -122,7 +122,7 @@ def test_of_several_the_end_counts_after_which_there_are_fewer_than_may_be() -> 
 def test_those_that_have_a_place_have_it_up_to_their_end_on_their_gpus() -> None:
     sure, unsure, ended = of(runs("a1", "node1::1", 0, HOUR)), of(runs("a2", "node1::0")), of(task("a3", state="ended"))
     free = replace(runs("a4", "node1::0"), batch="b")
-    room = Room(node(sure, unsure).nodes["node1"], 0, NOW, {"a2": 2 * HOUR})
+    room = NodeTimeline(node(sure, unsure).nodes["node1"], 0, NOW, {"a2": 2 * HOUR})
     turns = Turns([sure, unsure, ended, free], {"node1": room})
     assert turns.before(of(wish("a"), 1)) == Stay(NOW + 2 * HOUR, room, [room.seats[0]], sure=False)
     assert turns.before(of(wish("a"), 2)) == Stay(NOW + HOUR, room, [room.seats[1]])
@@ -130,7 +130,7 @@ def test_those_that_have_a_place_have_it_up_to_their_end_on_their_gpus() -> None
 
 
 def test_one_that_its_node_does_not_know_of_has_its_place_for_nobody_knows_how_long() -> None:
-    turns = Turns([of(runs("a1", "node1::0", 0, HOUR))], {"node1": Room(node().nodes["node1"], 0, NOW)})
+    turns = Turns([of(runs("a1", "node1::0", 0, HOUR))], {"node1": NodeTimeline(node().nodes["node1"], 0, NOW)})
     assert turns.before(of(wish("a2"))) == Stay(FAR)
 
 

@@ -11,7 +11,7 @@ from agentless.model.nodes.gpu import GpuSample
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.scheduling.sharing import ALONE
 from agentless.rules.scheduling.gpu_timeline import FAR
-from agentless.rules.scheduling.node_timeline import Room
+from agentless.rules.scheduling.node_timeline import NodeTimeline
 from agentless.rules.scheduling.policies import best_fit, first_fit, pack
 from agentless.rules.scheduling.search import Index, Search, _worth
 from agentless.rules.scheduling.shape import Amounts, shape_of
@@ -37,7 +37,7 @@ def rooms(*nodes, **changes):
         readings = [reading(name, index, name=kind) for index, kind in enumerate(kinds)]
         found[name] = seen(name, sample=GpuSample(tuple(readings)), **changes)
     on = cluster(found)
-    return [Room(node, order, NOW) for order, node in enumerate(on.nodes.values())]
+    return [NodeTimeline(node, order, NOW) for order, node in enumerate(on.nodes.values())]
 
 
 def index_of(found, cost=pack.cost):
@@ -175,7 +175,7 @@ def test_the_smallest_gpus_that_will_do_cost_the_least_with_best_fit():
         return seen(node, sample=GpuSample(tuple(reading(node, i, memory_total_mib=m) for i, m in enumerate(mib))))
 
     on = cluster({"n0": totals("n0", 40960), "n1": totals("n1", 81920, 24576), "n2": totals("n2", 30720)})
-    index = index_of([Room(node, order, NOW) for order, node in enumerate(on.nodes.values())], best_fit.cost)
+    index = index_of([NodeTimeline(node, order, NOW) for order, node in enumerate(on.nodes.values())], best_fit.cost)
     assert now(index, shape("1x:20G")) == ("n1", [1])
     assert now(index, shape("1x:28G")) == ("n2", [0])
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agentless.model.tasks.task import Task
-from agentless.rules.scheduling.gpu_timeline import FAR, Seat
-from agentless.rules.scheduling.node_timeline import Room
+from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
+from agentless.rules.scheduling.node_timeline import NodeTimeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +20,15 @@ class Stay:
     """
 
     end: float
-    room: Room | None = None
-    seats: Sequence[Seat] = ()
+    room: NodeTimeline | None = None
+    seats: Sequence[GpuTimeline] = ()
     sure: bool = True
 
 
 class Turns:
     """Whose turn it is. `placed` are the tasks that have a place; those that get one are added in their order."""
 
-    def __init__(self, placed: Iterable[Task], rooms: Mapping[str, Room]) -> None:
+    def __init__(self, placed: Iterable[Task], rooms: Mapping[str, NodeTimeline]) -> None:
         self._stays: dict[str, list[Stay]] = defaultdict(list)  # by batch, the last to end first
         for task in placed:
             if task.spec.terms.max_parallel is not None and task.live and task.placement:

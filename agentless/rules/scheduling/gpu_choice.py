@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TypeVar
 
 from agentless.model.nodes.gpu import GpuTopology
-from agentless.rules.scheduling.gpu_timeline import Seat
+from agentless.rules.scheduling.gpu_timeline import GpuTimeline
 from agentless.rules.scheduling.shape import Shape
 
 TRIED = 120
@@ -18,7 +18,7 @@ TRIED = 120
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-def choose(seats: list[Seat], shape: Shape, topology: GpuTopology) -> list[Seat] | None:
+def choose(seats: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list[GpuTimeline] | None:
     """As many of these as the shape wants, of the best type there is, all alike if that goes; None when too few.
 
     Of those that will do the nearest, as far as it is known how they are joined.
@@ -41,7 +41,7 @@ def choose(seats: list[Seat], shape: Shape, topology: GpuTopology) -> list[Seat]
     return _near(sorted(seats, key=lambda seat: shape.rank(seat.name) or 0)[: shape.gpus], shape)
 
 
-def _near(seats: list[Seat], shape: Shape) -> list[Seat]:
+def _near(seats: list[GpuTimeline], shape: Shape) -> list[GpuTimeline]:
     """On one NUMA node if that goes, the one with the fewest to spare; else on as few as possible."""
     groups = sorted(
         _groups(seats, lambda seat: seat.numa).values(),
@@ -56,7 +56,7 @@ def _near(seats: list[Seat], shape: Shape) -> list[Seat]:
     return sorted(found, key=lambda seat: seat.index)
 
 
-def _joined(seats: list[Seat], shape: Shape, topology: GpuTopology) -> list[Seat]:
+def _joined(seats: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list[GpuTimeline]:
     """Those between which the slowest link is the fastest; of equals those that `_near` would take.
 
     Who shares goes where others share already, and leaves whole GPUs to those who do not.
@@ -123,8 +123,8 @@ def _nearest(
         found = better
 
 
-def _groups(seats: Iterable[Seat], key: Callable[[Seat], _Key]) -> dict[_Key, list[Seat]]:
-    found: dict[_Key, list[Seat]] = {}
+def _groups(seats: Iterable[GpuTimeline], key: Callable[[GpuTimeline], _Key]) -> dict[_Key, list[GpuTimeline]]:
+    found: dict[_Key, list[GpuTimeline]] = {}
     for seat in seats:
         found.setdefault(key(seat), []).append(seat)
     return found

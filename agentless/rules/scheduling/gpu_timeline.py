@@ -12,7 +12,7 @@ FAR = 1e15
 """Later than any time that is known, and not for ever."""
 
 
-class Seat:
+class GpuTimeline:
     """A GPU that tasks may have. `total` and `free` are bytes of its memory, in all and unused now.
 
     `taken` is when it is, as (from, to) in Unix seconds, and on which terms; `closed` whether nobody may come to it as

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agentless.model.nodes.node import HostFacts, NumaNode
 from agentless.model.scheduling.sharing import ALONE, Sharing
-from agentless.rules.scheduling.gpu_timeline import Seat
+from agentless.rules.scheduling.gpu_timeline import GpuTimeline
 from agentless.rules.scheduling.shape import Amounts, Shape
 
 
@@ -31,7 +31,7 @@ class Load:
 
 
 def pinned(
-    host: HostFacts, loads: Iterable[Load], shape: Shape, amounts: Amounts, seats: Sequence[Seat]
+    host: HostFacts, loads: Iterable[Load], shape: Shape, amounts: Amounts, seats: Sequence[GpuTimeline]
 ) -> NumaNode | None:
     """The NUMA node that was asked for; else the one near all these GPUs, if `loads` leave enough of it.
 

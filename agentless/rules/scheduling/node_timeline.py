@@ -1,7 +1,7 @@
-"""The room on a node, now and later: what is taken until when, and where a task would fit in.
+"""The capacity of a node over time: what is taken until when, and where a task fits in.
 
-A `Room` is made for one look into the future and thrown away. Times are Unix seconds. What ends at a time that nobody
-knows ends `FAR` away: after that a place can still be promised. What is over its time ends `SOON`.
+A `NodeTimeline` is made for one planning pass and thrown away. Times are Unix seconds. A load whose end is unknown
+ends at `FAR`, so that a later start can still be promised; one that is over its time ends at `SOON`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agentless.model.scheduling.sharing import ALONE, Sharing
 from agentless.model.tasks.task import Placement
 from agentless.rules.nodes.cgroup_limits import lacking
 from agentless.rules.scheduling.gpu_choice import choose
-from agentless.rules.scheduling.gpu_timeline import FAR, Seat
+from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
 from agentless.rules.scheduling.load import Load, pinned
 from agentless.rules.scheduling.shape import Amounts, Shape
 
@@ -32,7 +32,7 @@ Kinds = tuple[tuple[str, int, int], ...]
 """The GPUs of a node by name, memory (bytes) and number."""
 
 
-class Room:
+class NodeTimeline:
     """One node. `order` is its place in the inventory, `closed` why nothing may start there (empty: it may).
 
     `cores` and `memory` (bytes) are all there is, `free_cores` and `free_memory` what nobody has now. `lengths` are the
@@ -60,7 +60,7 @@ class Room:
         near = {bus: numa.id for numa in (host.numa if host else ()) for bus in numa.gpus}
         self.topology = node.observation.topology or GpuTopology()
         self.seats = [
-            Seat(gpu, near.get(gpu.reading.pci_bus_id or "", self.topology.numa.get(gpu.reading.index)))
+            GpuTimeline(gpu, near.get(gpu.reading.pci_bus_id or "", self.topology.numa.get(gpu.reading.index)))
             for gpu in node.gpus
             if gpu.state not in ("unknown", "excluded", "unhealthy")
         ]
@@ -84,7 +84,7 @@ class Room:
         host = self.node.observation.host
         return shape.numa is None or any(numa.id == shape.numa for numa in (host.numa if host else ()))
 
-    def suited(self, shape: Shape, *, later: bool) -> list[Seat]:
+    def suited(self, shape: Shape, *, later: bool) -> list[GpuTimeline]:
         """The seats of the right type, with memory enough in total, and unless it is for later also free now."""
         return [
             seat
@@ -96,8 +96,8 @@ class Room:
         ]
 
     def fit(
-        self, shape: Shape, amounts: Amounts, begin: float, among: Sequence[Seat] | None = None
-    ) -> list[Seat] | None:
+        self, shape: Shape, amounts: Amounts, begin: float, among: Sequence[GpuTimeline] | None = None
+    ) -> list[GpuTimeline] | None:
         """The seats, `among` these if they are given, that a task gets if it runs from `begin` on; None without.
 
         Of those that it is given now, not only promised, the memory must be free now.
@@ -113,8 +113,8 @@ class Room:
         return choose([seat for seat in seats if self._lets(seat, shape, begin, end)], shape, self.topology)
 
     def earliest(
-        self, shape: Shape, amounts: Amounts, since: float, among: Sequence[Seat] | None = None
-    ) -> tuple[float, list[Seat]] | None:
+        self, shape: Shape, amounts: Amounts, since: float, among: Sequence[GpuTimeline] | None = None
+    ) -> tuple[float, list[GpuTimeline]] | None:
         """The first time from `since` on at which it fits, and its seats; None when no such time can be named."""
         if (seats := self.fit(shape, amounts, since, among)) is not None:
             return since, seats
@@ -141,7 +141,7 @@ class Room:
                 moment = reservation.end
         return moment
 
-    def these(self, uuids: Sequence[str]) -> list[Seat]:
+    def these(self, uuids: Sequence[str]) -> list[GpuTimeline]:
         """The seats with these UUIDs, of those that are still there."""
         return [seat for seat in self.seats if seat.uuid in uuids]
 
@@ -187,7 +187,7 @@ class Room:
 
     # ---------------------------------------------------------------- changing
 
-    def start(self, shape: Shape, amounts: Amounts, seats: Sequence[Seat]) -> tuple[Placement, Load]:
+    def start(self, shape: Shape, amounts: Amounts, seats: Sequence[GpuTimeline]) -> tuple[Placement, Load]:
         """Take seats, cores and memory for a task from now on."""
         host = self.node.observation.host
         now = [load for load in self.loads if load.begin <= self.now]
@@ -211,7 +211,7 @@ class Room:
         self,
         shape: Shape,
         amounts: Amounts,
-        seats: Sequence[Seat],
+        seats: Sequence[GpuTimeline],
         begin: float,
         *,
         firm: bool = False,
@@ -225,14 +225,14 @@ class Room:
         self._put(seats, load)
         return load
 
-    def take_back(self, seats: Sequence[Seat], load: Load) -> None:
+    def take_back(self, seats: Sequence[GpuTimeline], load: Load) -> None:
         """Undo a `put`."""
         for seat in seats:
             seat.taken.remove((load.begin, load.end, load.sharing))
         self.loads.remove(load)
         self._count(load, -1)
 
-    def _put(self, seats: Sequence[Seat], load: Load) -> None:
+    def _put(self, seats: Sequence[GpuTimeline], load: Load) -> None:
         for seat in seats:
             seat.taken.append((load.begin, load.end, load.sharing))
         self.loads.append(load)
@@ -266,7 +266,7 @@ class Room:
             return False
         return not lacking(self.engine, bare=shape.bare, cores=amounts.cores, memory=amounts.memory, numa=shape.numa)
 
-    def _lets(self, seat: Seat, shape: Shape, begin: float, end: float) -> bool:
+    def _lets(self, seat: GpuTimeline, shape: Shape, begin: float, end: float) -> bool:
         """Whether a GPU is open to a task all the time between, and not reserved for others."""
         if any(each.covers(seat.index) and each.bars(shape.owner, begin, end) for each in self.reservations):
             return False

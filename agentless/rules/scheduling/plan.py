@@ -17,9 +17,9 @@ from agentless.model.nodes.cluster import Cluster
 from agentless.model.scheduling.sharing import Sharing
 from agentless.model.tasks.task import Placement, Task
 from agentless.rules.scheduling.batches import Stay, Turns
-from agentless.rules.scheduling.gpu_timeline import FAR, Seat
+from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
 from agentless.rules.scheduling.load import Load
-from agentless.rules.scheduling.node_timeline import NOTHING, Room
+from agentless.rules.scheduling.node_timeline import NOTHING, NodeTimeline
 from agentless.rules.scheduling.search import Cost, Index, Search
 from agentless.rules.scheduling.shape import Amounts, Shape, shape_of
 
@@ -72,10 +72,10 @@ class Plan:
 class _Place:
     """Where a task is promised to run, as it is put into the room."""
 
-    room: Room
+    room: NodeTimeline
     shape: Shape
     amounts: Amounts
-    seats: Sequence[Seat]
+    seats: Sequence[GpuTimeline]
     load: Load
     promise: Promise
 
@@ -98,7 +98,7 @@ def plan(
     are expected to take, by task (`rules/scheduling/learned`). `placed` are the tasks that have a place already: they
     count where only so many of a batch may run at a time.
     """
-    rooms = [Room(node, order, now, lengths) for order, node in enumerate(cluster.nodes.values())]
+    rooms = [NodeTimeline(node, order, now, lengths) for order, node in enumerate(cluster.nodes.values())]
     favoured = _favoured(rooms, queue)
     names = {room.name: room for room in rooms}
     placed = [task for task in placed if task.spec.terms.max_parallel is not None]
@@ -155,7 +155,7 @@ def plan(
     return Plan(begun, promised | {task: place.promise for task, place in (kept | weak).items()})
 
 
-def _favoured(rooms: Iterable[Room], queue: Iterable[Task]) -> frozenset[str]:
+def _favoured(rooms: Iterable[NodeTimeline], queue: Iterable[Task]) -> frozenset[str]:
     """The owners for whom something is reserved somewhere."""
     reservations = [reservation for room in rooms for reservation in room.reservations]
     if not reservations:
@@ -169,7 +169,7 @@ def _shaped(task: Task, favoured: frozenset[str]) -> Shape:
 
 
 def _kept(
-    rooms: Mapping[str, Room],
+    rooms: Mapping[str, NodeTimeline],
     queue: Iterable[Task],
     now: float,
     before: Plan,
@@ -206,7 +206,7 @@ def _kept(
 
 def _coming(
     search: Search, shape: Shape, amounts: Amounts, ahead: Stay | None
-) -> tuple[float, Room, list[Seat]] | None:
+) -> tuple[float, NodeTimeline, list[GpuTimeline]] | None:
     """The first place of one that does not start now: of one whose turn it is not yet, that of the one `ahead`.
 
     Then it keeps nobody from what it may not use before.
@@ -224,7 +224,7 @@ def _coming(
 
 def _instead(
     kept: dict[str, _Place], weak: dict[str, _Place], indices: Iterable[Index], shape: Shape, amounts: Amounts
-) -> tuple[Room, list[Seat]] | None:
+) -> tuple[NodeTimeline, list[GpuTimeline]] | None:
     """A place from now on where only promises to tasks behind this one are in the way: it has more right to it.
 
     So has one in the time that is reserved for its owner: what was promised to others for afterwards gives way to it.
@@ -260,7 +260,7 @@ def _is_afterwards(place: _Place, owner: str) -> bool:
     )
 
 
-def _changed(indices: Iterable[Index], room: Room) -> None:
+def _changed(indices: Iterable[Index], room: NodeTimeline) -> None:
     for index in indices:
         index.changed(room)
 

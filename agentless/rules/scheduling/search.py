@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agentless.model.scheduling.sharing import Sharing
-from agentless.rules.scheduling.gpu_timeline import FAR, Seat
-from agentless.rules.scheduling.node_timeline import Kinds, Room
+from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
+from agentless.rules.scheduling.node_timeline import Kinds, NodeTimeline
 from agentless.rules.scheduling.shape import Amounts, Shape
 
-Cost = Callable[[Room, int], tuple[float, ...]]
+Cost = Callable[[NodeTimeline, int], tuple[float, ...]]
 """A policy, see `rules/policies`."""
 
 _Worth = tuple[int, int]
@@ -25,7 +25,7 @@ _Worth = tuple[int, int]
 _Key = tuple[int, tuple[float, ...], int]
 """What a place costs: the rank of the worst GPU, what the policy says, the order of the node."""
 
-_Entry = tuple[tuple[float, ...], int, Room]
+_Entry = tuple[tuple[float, ...], int, NodeTimeline]
 """The cost of a node, its order, the node."""
 
 Later = tuple[float, int, int]
@@ -39,20 +39,20 @@ class Index:
     GPUs: open to tasks that share them on these terms.
     """
 
-    def __init__(self, rooms: Iterable[Room], cost: Cost, sharing: Sharing) -> None:
+    def __init__(self, rooms: Iterable[NodeTimeline], cost: Cost, sharing: Sharing) -> None:
         self.cost = cost
         self.sharing = sharing
-        self.rooms: dict[Kinds, list[Room]] = {}
-        self.names: dict[str, Room] = {}
+        self.rooms: dict[Kinds, list[NodeTimeline]] = {}
+        self.names: dict[str, NodeTimeline] = {}
         self.open: dict[Kinds, dict[tuple[int, ...], list[_Entry]]] = {}
-        self._soon: dict[tuple[Kinds, int], list[tuple[Later, Room]]] = {}
+        self._soon: dict[tuple[Kinds, int], list[tuple[Later, NodeTimeline]]] = {}
         self._before: dict[str, tuple[list[_Entry], _Entry, list[float]]] = {}
         for room in rooms:
             self.names[room.name] = room
             self.rooms.setdefault(room.kinds, []).append(room)
             self._enter(room)
 
-    def soon(self, kinds: Kinds, gpus: int) -> list[tuple[Later, Room]]:
+    def soon(self, kinds: Kinds, gpus: int) -> list[tuple[Later, NodeTimeline]]:
         """The nodes with these GPUs, those first where so many are open soonest."""
         if (kinds, gpus) not in self._soon:
             self._soon[kinds, gpus] = sorted(
@@ -60,7 +60,7 @@ class Index:
             )
         return self._soon[kinds, gpus]
 
-    def changed(self, room: Room) -> None:
+    def changed(self, room: NodeTimeline) -> None:
         """Sort in a node again that something was put into."""
         entries, entry, openings = self._before[room.name]
         del entries[bisect.bisect_left(entries, entry)]
@@ -71,7 +71,7 @@ class Index:
                 bisect.insort(others, (later(room, room.openings(self.sharing), gpus), room))
         self._enter(room)
 
-    def _enter(self, room: Room) -> None:
+    def _enter(self, room: NodeTimeline) -> None:
         # What is to spare is the same for all nodes with these GPUs, and changes nothing in their order.
         entry = self.cost(room, 0), room.order, room
         entries = self.open.setdefault(room.kinds, {}).setdefault(room.open_of(self.sharing), [])
@@ -79,7 +79,7 @@ class Index:
         self._before[room.name] = entries, entry, room.openings(self.sharing)
 
 
-def later(room: Room, openings: Sequence[float], gpus: int) -> Later:
+def later(room: NodeTimeline, openings: Sequence[float], gpus: int) -> Later:
     """When so many GPUs may be open there at the earliest."""
     moment = openings[gpus - 1] if gpus else room.now
     return moment, -bisect.bisect_right(openings, room.now), room.order
@@ -95,12 +95,12 @@ class Search:
         self._kinds = {kinds: worth for kinds in index.rooms if (worth := _worth(kinds, shape))}
         self._hopes: dict[tuple[Kinds, tuple[int, ...]], _Worth | None] = {}
 
-    def now(self, amounts: Amounts, freed: Room | None = None) -> tuple[Room, list[Seat]] | None:
+    def now(self, amounts: Amounts, freed: NodeTimeline | None = None) -> tuple[NodeTimeline, list[GpuTimeline]] | None:
         """The cheapest place from now on. `freed` is where room has become more since the search before."""
         if any(failed.within(amounts) for failed in self._failed):
             seats = freed.fit(self._shape, amounts, freed.now) if freed else None
             return (freed, seats) if freed and seats is not None else None
-        best: tuple[_Key, Room, list[Seat]] | None = None
+        best: tuple[_Key, NodeTimeline, list[GpuTimeline]] | None = None
         for *hoped, room in self._cheapest():
             if best and best[0] <= tuple(hoped):
                 break
@@ -118,15 +118,15 @@ class Search:
         return None
 
     def forget(self) -> None:
-        """Room has become more: what did not fit may fit now."""
+        """Capacity has become more: what did not fit may fit now."""
         self._failed.clear()
 
-    def later(self, amounts: Amounts, since: float = -math.inf) -> tuple[float, Room, list[Seat]] | None:
+    def later(self, amounts: Amounts, since: float = -math.inf) -> tuple[float, NodeTimeline, list[GpuTimeline]] | None:
         """The first place, from `since` on, that will be free so long; of several the one where the least is missing.
 
         The least is the fewest GPUs, as of now. Of several that are there at `since` it is the first to open.
         """
-        best: tuple[Later, Room, list[Seat]] | None = None
+        best: tuple[Later, NodeTimeline, list[GpuTimeline]] | None = None
         for soonest, room in self._soonest():
             if best and (soonest > best[0] or best[0][0] <= since):
                 break
@@ -140,12 +140,12 @@ class Search:
 
     # ------------------------------------------------------------------ inside
 
-    def _named(self) -> Sequence[Room]:
+    def _named(self) -> Sequence[NodeTimeline]:
         """The nodes that are named and will do."""
         rooms = [self._index.names[name] for name in self._shape.nodes if name in self._index.names]
         return [room for room in rooms if not room.closed and room.kinds in self._kinds and room.admits(self._shape)]
 
-    def _soonest(self) -> Iterable[tuple[Later, Room]]:
+    def _soonest(self) -> Iterable[tuple[Later, NodeTimeline]]:
         """Nodes that may have room at some time, by when that is at the earliest."""
         gpus = self._shape.gpus
         if self._shape.nodes:
@@ -154,7 +154,7 @@ class Search:
         found = heapq.merge(*(self._index.soon(kinds, gpus) for kinds in self._kinds))
         return (entry for entry in found if entry[1].admits(self._shape))
 
-    def _cheapest(self) -> Iterable[tuple[int, tuple[float, ...], int, Room]]:
+    def _cheapest(self) -> Iterable[tuple[int, tuple[float, ...], int, NodeTimeline]]:
         """The nodes with so many GPUs open and what a place there may cost: the best GPUs first, then the cheapest."""
         if self._shape.nodes:
             open_ = [(room, self._hope(room.kinds, room.open_of(self._index.sharing))) for room in self._named()]
@@ -167,12 +167,14 @@ class Search:
         ]
         return heapq.merge(*streams)
 
-    def _entries(self, entries: Iterable[_Entry], worth: _Worth) -> Iterator[tuple[int, tuple[float, ...], int, Room]]:
+    def _entries(
+        self, entries: Iterable[_Entry], worth: _Worth
+    ) -> Iterator[tuple[int, tuple[float, ...], int, NodeTimeline]]:
         for _, _, room in entries:
             if not room.closed and room.admits(self._shape):
                 yield (*self._key(worth, room), room)
 
-    def _key(self, worth: _Worth, room: Room) -> _Key:
+    def _key(self, worth: _Worth, room: NodeTimeline) -> _Key:
         rank, spare = worth
         return rank, self._index.cost(room, spare), room.order
 
@@ -187,7 +189,7 @@ class Search:
             self._hopes[kinds, counts] = _worth(open_, self._shape)
         return self._hopes[kinds, counts]
 
-    def _worth_of(self, seats: Sequence[Seat]) -> _Worth:
+    def _worth_of(self, seats: Sequence[GpuTimeline]) -> _Worth:
         rank = max([self._shape.rank(seat.name) or 0 for seat in seats], default=0)
         return rank, sum([seat.total - self._shape.gpu_memory for seat in seats])
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agentless.rules.scheduling.node_timeline import Room
+from agentless.rules.scheduling.node_timeline import NodeTimeline
 
 
-def cost(room: Room, spare: int) -> tuple[float, ...]:
+def cost(room: NodeTimeline, spare: int) -> tuple[float, ...]:
     """Memory of a GPU that would be wasted; of equals the fullest node."""
     return (spare, room.open_seats)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agentless.rules.scheduling.node_timeline import Room
+from agentless.rules.scheduling.node_timeline import NodeTimeline
 
 
-def cost(room: Room, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
+def cost(room: NodeTimeline, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
     """The share of its GPUs that is taken, of its cores and memory that is set aside, and of its GPUs' time in use."""
     seats = max(1, len(room.seats))
     busy = sum(seat.utilization for seat in room.seats) / seats / 100

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agentless.rules.scheduling.node_timeline import Room
+from agentless.rules.scheduling.node_timeline import NodeTimeline
 
 
-def cost(room: Room, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
+def cost(room: NodeTimeline, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
     """GPUs that are taken, then the share of cores and memory that is."""
     return (len(room.seats) - room.open_seats, room.in_use)

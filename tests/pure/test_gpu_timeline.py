@@ -8,7 +8,7 @@ import pytest
 
 from agentless.model.nodes.cluster import Gpu
 from agentless.model.scheduling.sharing import ALONE, Sharing
-from agentless.rules.scheduling.gpu_timeline import FAR, Seat
+from agentless.rules.scheduling.gpu_timeline import FAR, GpuTimeline
 from tests.pure.build import NOW, process, reading
 
 GIB = 1 << 30
@@ -19,7 +19,7 @@ BESIDE = Sharing(strangers=True)
 def seat(*taken, foreign=False, closed="", **changes):
     """A GPU with 22.5 GiB; `taken` in seconds from now, with other terms than ALONE as the third."""
     strangers = (process("node1", 0),) if foreign else ()
-    found = Seat(Gpu(reading("node1", 0, **changes), "free", strangers=strangers, closed=closed), None)
+    found = GpuTimeline(Gpu(reading("node1", 0, **changes), "free", strangers=strangers, closed=closed), None)
     for begin, end, *terms in taken:
         found.taken.append((NOW + begin, NOW + end, *(terms or [ALONE])))
     return found

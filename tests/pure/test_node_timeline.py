@@ -13,7 +13,7 @@ from agentless.model.nodes.node import Breakdown, EngineFacts, HostFacts, NumaNo
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.scheduling.sharing import ALONE, Sharing
 from agentless.rules.scheduling.load import Load
-from agentless.rules.scheduling.node_timeline import FAR, SOON, Room
+from agentless.rules.scheduling.node_timeline import FAR, SOON, NodeTimeline
 from agentless.rules.scheduling.policies import least_loaded
 from agentless.rules.scheduling.shape import Amounts, shape_of
 from tests.pure.build import NOW, cluster, reading, seen, spec, uuid
@@ -27,7 +27,7 @@ ON_GPU = replace(ON_NODE, gpus=1)
 def room(**changes):
     """Two GPUs, 32 cores and 128 GiB."""
     node = cluster(seen()).nodes["node1"]
-    return Room(replace(node, **changes), 0, NOW)
+    return NodeTimeline(replace(node, **changes), 0, NOW)
 
 
 def amounts(cores=0.0, memory=0, length=60.0):
@@ -44,7 +44,7 @@ def held(task, *gpus, **changes):
 
 def watched(lengths=(), **changes):
     """The same node as it was observed, with these changes."""
-    return Room(cluster(seen(**changes)).nodes["node1"], 0, NOW, dict(lengths))
+    return NodeTimeline(cluster(seen(**changes)).nodes["node1"], 0, NOW, dict(lengths))
 
 
 def indices(seats):
@@ -69,7 +69,7 @@ def test_for_all_that_a_node_has_there_is_room_at_once():
 
 def test_what_is_not_known_of_a_node_is_not_in_the_way():
     node = cluster(seen(host=None)).nodes["node1"]
-    assert Room(node, 0, NOW).soonest(replace(ON_NODE, gpus=2), amounts(1000, 1000 * GIB)) == NOW
+    assert NodeTimeline(node, 0, NOW).soonest(replace(ON_NODE, gpus=2), amounts(1000, 1000 * GIB)) == NOW
 
 
 def test_there_is_no_room_before_enough_of_what_is_held_is_given_back():
@@ -155,7 +155,7 @@ def test_who_should_have_ended_is_expected_to_end_soon(limit):
 def test_a_length_that_was_learned_is_that_of_a_task_without_a_limit_from_its_begin_on(since, limit, opens):
     node = cluster(seen(gpus=1)).nodes["node1"]
     node = replace(node, allocations=(held("t", 0, since=since, limit=limit),))
-    found = Room(node, 0, NOW, {"t": 100.0})
+    found = NodeTimeline(node, 0, NOW, {"t": 100.0})
     assert (found.openings(), found.unsure) == ([NOW + opens], limit is None)
 
 
@@ -375,7 +375,7 @@ def test_who_starts_is_pinned_where_those_who_are_there_leave_cpus(begin, numa):
 )
 def test_nothing_is_pinned_by_an_engine_that_cannot(engine, bare, numa):
     node = cluster(seen(topology=NEAR)).nodes["node1"]
-    node = Room(replace(node, observation=replace(node.observation, engine=engine)), 0, NOW)
+    node = NodeTimeline(replace(node, observation=replace(node.observation, engine=engine)), 0, NOW)
     assert node.start(replace(ON_GPU, bare=bare), amounts(), node.seats[:1])[0].numa == numa
 
 
