@@ -147,11 +147,11 @@ async def test_a_drained_node_is_empty_when_the_last_task_of_anybody_has_ended(d
     async with desk.running() as mine, other.running() as theirs:
         my_task, their_task = [(await submit(each, "n1")).task.id for each in (mine, theirs)]
         await until(lambda: node(mine).tasks == 2)
-        mine.exclusions.drain("n1")
+        mine.exclusions.drain("n1", by=me(mine))
         empty = asyncio.create_task(mine.exclusions.empty("n1", 20))
-        await mine.stops.stop(my_task, "kill")
+        await mine.stops.stop(my_task, "kill", by=me(mine))
         assert ((await mine.exclusions.empty("n1", 0)).tasks, empty.done()) == (1, False)
-        await theirs.stops.stop(their_task, "kill")
+        await theirs.stops.stop(their_task, "kill", by=me(theirs))
         assert (await empty).tasks == 0
 
 

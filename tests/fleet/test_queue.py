@@ -174,7 +174,7 @@ async def test_who_loses_a_race_with_another_controller_waits_on(desk, tmp_path,
         assert (second.state, "GPU 0 is held by task" in second.reason) == ("pending", True)
         monkeypatch.undo()
         await link.refresh()
-        await mine.stops.stop(first, "kill")
+        await mine.stops.stop(first, "kill", by=me(mine))
         await until(lambda: theirs.lookup.find(second.id).state == "running")
 
 
@@ -210,7 +210,7 @@ async def test_explain_names_to_whom_it_is_promised_what_is_free_and_what_would_
         second = (await submit(controller)).task.id
         await until(lambda: second in controller.queue.plan.promises)
         found = controller.queue.explain(controller.lookup.find(second))
-        asked = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("1x")), None)
+        asked = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("1x")), controller.tasks.owner)
         promised = f"GPU 3 is free and promised to task {first} of {controller.tasks.owner}, in "
         for each in (found, asked):
             (on_n1,) = [obstacle for obstacle in each.obstacles if obstacle.node == "n1"]
@@ -226,7 +226,7 @@ async def test_a_what_if_and_a_submit_say_the_same_of_a_node_that_cannot_be_reac
         await link.close()
         link.connection._lost(Unreachable("n2: no route to host"))
         start = await submit(controller, "n2::0")
-        found = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("n2::0")), None)
+        found = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("n2::0")), controller.tasks.owner)
         assert (start.exit_code, start.message) == (4, "n2 cannot be reached: no route to host")
         assert found.summary == "n2::0 would be refused: none of the nodes that will do can be reached"
         assert [(each.node, each.text) for each in found.obstacles] == [("n2", start.message)]
@@ -258,7 +258,7 @@ async def test_a_task_that_no_node_can_ever_start_any_more_is_told_so(desk):
 
 async def test_what_would_start_now_is_told_with_the_time(desk):
     async with desk.running() as controller:
-        found = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("1x")), None)
+        found = controller.queue.what_if(TaskSpec(("true",), needs=parse_target("1x")), controller.tasks.owner)
         assert found.summary == "1x would start now, on n1::0"
         assert found.expected_start is not None
 

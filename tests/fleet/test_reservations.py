@@ -156,7 +156,7 @@ async def test_gpus_say_for_whom_they_are_reserved(desk):
         await reserve(controller, "n1::0")
         await reserve(controller, "n1::1", begin=30 * HOUR, end=40 * HOUR)
         (gpus,) = [route.endpoint for route in make(controller).routes if route.path == "/v1/gpus"]
-        found = await gpus(None, "n1")
+        found = await gpus(me(controller), "n1")
         assert [gpu.state for gpu in found] == ["free"] * 4
         assert found[0].reserved.startswith("reserved for ann from ")
         assert [gpu.reserved for gpu in found[1:]] == [None] * 3

@@ -235,8 +235,8 @@ async def test_a_task_of_another_controller_is_not_tried_again_here(desk, tmp_pa
         task = await other.ended("exit 1")
         await until(lambda: task in mine.lookup.others())
         with pytest.raises(Refused, match="is not remembered here; agentless recover"):
-            mine.retries.retry(task)
-        assert theirs.retries.retry(task).id == f"{task}-2"
+            mine.retries.retry(task, by=me(mine))
+        assert theirs.retries.retry(task, by=me(theirs)).id == f"{task}-2"
 
 
 async def uploaded_and_ended(controller):
