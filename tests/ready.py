@@ -25,8 +25,12 @@ from typing import Any, NoReturn
 
 from agentless.client import connection
 
+_program = connection._spawn
+
 LONGEST = 100_000
 """Bytes of a request that the kernel takes in one piece, with room to spare."""
+PYTHONS = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
+"""What Python was told at its start."""
 ROOM = 8192
 """Bytes of environment that /proc/PID/environ can show of what was forked, beside as many as the forking one has."""
 
@@ -66,9 +70,15 @@ def agentless(
 
 
 def controller(state: Path, inventory: Path, writer: int, way: socket.socket | None = None) -> None:
-    """Start a controller in this process's environment: in the place of `connection._spawn`."""
-    request = {"words": [str(state), str(inventory)], "env": dict(os.environ), "cwd": "/"}
-    socket.send_fds(way or _server(), [json.dumps(request).encode()], [writer])
+    """Start a controller in this process's environment: in the place of `connection._spawn`.
+
+    Where the environment has another word for Python, like a PYTHONPATH, it is the program.
+    """
+    if any(name.startswith("PYTHON") and value != PYTHONS.get(name) for name, value in os.environ.items()):
+        _program(state, inventory, writer)
+    else:
+        request = {"words": [str(state), str(inventory)], "env": dict(os.environ), "cwd": "/"}
+        socket.send_fds(way or _server(), [json.dumps(request).encode()], [writer])
 
 
 def _read(pipes: Sequence[int], timeout: float) -> list[bytes]:
