@@ -32,7 +32,7 @@ LONGEST = 100_000
 PYTHONS = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
 """What Python was told at its start."""
 ROOM = 8192
-"""Bytes of environment that /proc/PID/environ can show of what was forked, beside as many as the forking one has."""
+"""Bytes of command line, and of environment, that /proc can show of what was forked, beside those of who forks."""
 
 
 def agentless(
@@ -103,7 +103,7 @@ def _server() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         subprocess.Popen(
-            [sys.executable, "-m", "tests.ready", str(theirs.fileno())],
+            [sys.executable, "-m", "tests.ready", str(theirs.fileno()), "." * ROOM],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -171,19 +171,21 @@ def _be(name: str, request: Mapping[str, Any], *streams: int) -> None:
     sys.stdin, sys.stdout, sys.stderr = sys.__stdin__, sys.__stdout__, sys.__stderr__
     os.environ.clear()
     os.environ.update(request["env"])
-    _show_environment()
     time.tzset()
     os.chdir(request["cwd"])
     sys.argv = [name, *request["words"]]
+    _show([sys.executable, "-m", *sys.argv])
 
 
-def _show_environment() -> None:
-    """Let /proc/PID/environ show it, by which a lab finds what belongs to it: the kernel shows what was there first."""
-    start, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[47:49])
-    shown = b"".join(b"%b=%b\0" % pair for pair in sorted(os.environb.items()))
+def _show(command: Sequence[str]) -> None:
+    """Let /proc/PID say so, by which tests find who belongs to them: the kernel shows what is where its start was."""
+    *arguments, start, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:49])
+    variables = [b"%b=%b" % pair for pair in sorted(os.environb.items())]
     with open("/proc/self/mem", "r+b", buffering=0) as memory:
-        memory.seek(start)
-        memory.write(shown[: end - start].ljust(end - start, b"\0"))
+        for (begin, over), texts in (arguments, map(os.fsencode, command)), ((start, end), variables):
+            size = over - begin
+            memory.seek(begin)
+            memory.write(b"\0".join(texts)[: size - 1].ljust(size, b"\0"))
 
 
 if __name__ == "__main__":
