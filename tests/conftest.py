@@ -1,5 +1,7 @@
 """What all rings share: properties are not timed, since the machine is shared with other tests; times are in UTC.
 
+A controller that a test starts by the Python API is forked, see `ready`.
+
 COLUMNS and LINES, which pytest-xdist sets, would hide the size of the terminals that tests make.
 """
 
@@ -8,8 +10,12 @@ import time
 
 from hypothesis import settings
 
+from agentless.client import connection
+from tests import ready
+
 settings.register_profile("ci", deadline=None)
 settings.load_profile("ci")
+connection._spawn = ready.controller
 
 os.environ["TZ"] = "UTC"
 time.tzset()

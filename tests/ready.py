@@ -1,7 +1,8 @@
-"""The command line, imported once and forked for each command: nine tenths of a short one are Python's start.
+"""The command line and the controller, imported once and forked for each that is started.
 
-A command still is a process of its own, with its words, environment, folder, streams and end. What a test says of the
-start itself (signals, closed streams, a terminal, what is imported, what a shell sees) needs the program instead.
+Nine tenths of a short command, and of a controller in a test, are Python's start. Each still is a process of its own,
+with its words, environment, folder, streams and end. What a test says of the start itself (signals, closed streams, a
+terminal, what is imported, what a shell sees) needs the program instead: it starts the controller as a program, too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
 import selectors
@@ -19,10 +21,18 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
+
+from agentless.client import connection
+
+_program = connection._spawn
 
 LONGEST = 100_000
 """Bytes of a request that the kernel takes in one piece, with room to spare."""
+PYTHONS = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
+"""What Python was told at its start."""
+ROOM = 8192
+"""Bytes of command line, and of environment, that /proc can show of what was forked, beside those of who forks."""
 
 
 def agentless(
@@ -33,7 +43,7 @@ def agentless(
     timeout: float = 90,
 ) -> subprocess.CompletedProcess[str]:
     """Run `agentless WORDS` as `subprocess.run` does, until it and its output have ended. Line ends stay."""
-    wanted = {"words": [os.fsdecode(word) for word in words], "env": dict(env), "cwd": os.path.abspath(cwd)}
+    wanted = {"words": [*map(os.fsdecode, words)], "env": dict(env), "cwd": os.path.abspath(cwd)}
     request = json.dumps(wanted).encode()
     if len(request) > LONGEST:
         argv = [sys.executable, "-m", "agentless", *words]
@@ -46,7 +56,7 @@ def agentless(
     pipes = [os.pipe() for _ in ("stdout", "stderr", "how it ended")]
     theirs = [given, *(writer for _, writer in pipes)]
     try:
-        socket.send_fds(_server(), [request], theirs)
+        socket.send_fds(_server(), [request], [*theirs, _server().fileno()])
     finally:
         for fd in theirs:
             os.close(fd)
@@ -57,6 +67,18 @@ def agentless(
         raise subprocess.TimeoutExpired(["agentless", *words], timeout, out, err)
     code = os.waitstatus_to_exitcode(int(status))
     return subprocess.CompletedProcess(["agentless", *words], code, out.decode(), err.decode())
+
+
+def controller(state: Path, inventory: Path, writer: int, way: socket.socket | None = None) -> None:
+    """Start a controller in this process's environment: in the place of `connection._spawn`.
+
+    Where the environment has another word for Python, like a PYTHONPATH, it is the program.
+    """
+    if any(name.startswith("PYTHON") and value != PYTHONS.get(name) for name, value in os.environ.items()):
+        _program(state, inventory, writer)
+    else:
+        request = {"words": [str(state), str(inventory)], "env": dict(os.environ), "cwd": "/"}
+        socket.send_fds(way or _server(), [json.dumps(request).encode()], [writer])
 
 
 def _read(pipes: Sequence[int], timeout: float) -> list[bytes]:
@@ -81,11 +103,12 @@ def _server() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         subprocess.Popen(
-            [sys.executable, "-m", "tests.ready", str(theirs.fileno())],
+            [sys.executable, "-m", "tests.ready", str(theirs.fileno()), "." * ROOM],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
+            env={**os.environ, "ROOM": "." * ROOM},
         )
     return ours
 
@@ -94,23 +117,25 @@ def _serve(way: socket.socket) -> None:
     """Fork for each request that comes."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        request, fds, *_ = socket.recv_fds(way, LONGEST, 4)
+        request, fds, *_ = socket.recv_fds(way, LONGEST, 5)
         if not request:
             return
         if os.fork() == 0:
             way.close()
-            _attend(json.loads(request), *fds)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            (_be_controller if len(fds) == 1 else _attend)(json.loads(request), *fds)
         for fd in fds:
             os.close(fd)
 
 
-def _attend(request: Mapping[str, object], given: int, out: int, err: int, end: int) -> NoReturn:
+def _attend(request: Mapping[str, Any], given: int, out: int, err: int, end: int, server: int) -> NoReturn:
     """Begin the command, and say its PID and how it ended."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if (pid := os.fork()) == 0:
         os.close(end)
-        _be(request, given, out, err)
-    for fd in (given, out, err):
+        os.set_inheritable(server, False)
+        connection._spawn = functools.partial(controller, way=socket.socket(fileno=server))
+        _be_command(request, given, out, err)
+    for fd in (given, out, err, server):
         os.close(fd)
     os.write(end, b"%d " % pid)
     status = os.waitpid(pid, 0)[1]
@@ -119,10 +144,26 @@ def _attend(request: Mapping[str, object], given: int, out: int, err: int, end: 
     os._exit(0)
 
 
-def _be(request: Mapping[str, object], *streams: int) -> NoReturn:
+def _be_command(request: Mapping[str, Any], *streams: int) -> NoReturn:
     """Be the command."""
     from agentless.__main__ import main
 
+    _be("agentless", request, *streams)
+    main()
+
+
+def _be_controller(request: Mapping[str, Any], writer: int) -> NoReturn:
+    """Be a controller, as `python -m agentless.controller` is."""
+    from agentless.controller.__main__ import main
+
+    os.setsid()
+    request["words"].append(str(writer))
+    _be("agentless.controller", request, *(os.open(os.devnull, os.O_RDWR) for _ in range(3)))
+    sys.exit(main())
+
+
+def _be(name: str, request: Mapping[str, Any], *streams: int) -> None:
+    """Have the words, the environment, the folder and the streams of who was asked for."""
     for number, fd in enumerate(streams):
         os.dup2(fd, number)
         os.close(fd)
@@ -132,14 +173,27 @@ def _be(request: Mapping[str, object], *streams: int) -> NoReturn:
     os.environ.update(request["env"])
     time.tzset()
     os.chdir(request["cwd"])
-    sys.argv = ["agentless", *request["words"]]
-    main()
+    sys.argv = [name, *request["words"]]
+    _show([sys.executable, "-m", *sys.argv])
+
+
+def _show(command: Sequence[str]) -> None:
+    """Let /proc/PID say so, by which tests find who belongs to them: the kernel shows what is where its start was."""
+    *arguments, start, end = map(int, Path("/proc/self/stat").read_text().rpartition(")")[2].split()[45:49])
+    variables = [b"%b=%b" % pair for pair in sorted(os.environb.items())]
+    with open("/proc/self/mem", "r+b", buffering=0) as memory:
+        for (begin, over), texts in (arguments, map(os.fsencode, command)), ((start, end), variables):
+            size = over - begin
+            memory.seek(begin)
+            memory.write(b"\0".join(texts)[: size - 1].ljust(size, b"\0"))
 
 
 if __name__ == "__main__":
     from agentless.cli.app import make
 
     make([])
+    for name in ("controller.__main__", "remote.transports.asyncssh"):
+        importlib.import_module(f"agentless.{name}")
     gc.freeze()
     with contextlib.suppress(KeyboardInterrupt):
         _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -88,17 +88,8 @@ class Connector:
         if self._inventory is None:
             raise ControllerError("no controller runs and no inventory is found; write one with: agentless init")
         reader, writer = os.pipe()
-        command = [sys.executable, "-m", "agentless.controller", str(self._state), str(self._inventory), str(writer)]
         try:
-            subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[writer],
-                start_new_session=True,
-                cwd="/",
-            )
+            _spawn(self._state, self._inventory, writer)
             os.close(writer)
             with os.fdopen(reader) as answer:
                 said = answer.read()
@@ -109,3 +100,16 @@ class Connector:
         if said:
             return failure(said.encode())
         raise ControllerError(f"the controller ended at its start; {self._state}/controller.log says why")
+
+
+def _spawn(state: Path, inventory: Path, writer: int) -> None:
+    """Start the process of a controller, which says by `writer` that it is ready, or what is wrong."""
+    subprocess.Popen(
+        [sys.executable, "-m", "agentless.controller", str(state), str(inventory), str(writer)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[writer],
+        start_new_session=True,
+        cwd="/",
+    )

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tm
 @pytest.fixture
 def world(tmp_path) -> Iterator[World]:
     with inhabited(tmp_path, [NodePlan("n1", 2)]) as world:
+        Client.found(None).get("/v1/controller")  # which starts it: a program would take ten times as long
         yield world
 
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.lab import Lab, requirements
+
+SLOW = ("test_envs", "test_engine_troubles", "test_faults", "test_engines")
+"""Files whose tests take several times as long as those of others."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first, so that no process is alone with one at the end; the others by their number of tests."""
+    sizes = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path.stem not in SLOW, -sizes[item.path], item.path))
 
 
 @pytest.fixture(scope="session")

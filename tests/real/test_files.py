@@ -206,7 +206,7 @@ def template(alone):
 def test_an_admins_template_is_used_from_the_next_launch_on(alone, template):
     """Also by a controller that has used the packaged one already."""
     assert inspect(alone.lab.nodes["node1"], alone.submit("node1", "--", "true"))["HostConfig"].get("Init") is None
-    template.write_text((template_dir() / template.name).read_text().replace(" create ", " create --init "))
+    template.write_text(next(template_dir().rglob(template.name)).read_text().replace(" create ", " create --init "))
     task = alone.submit("node1", "--", "sleep", "60")
     assert inspect(alone.lab.nodes["node1"], task)["HostConfig"]["Init"] is True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -52,7 +53,8 @@ def test_explain_names_the_four_holders_and_when_it_starts(agentless):
     fifth = agentless.submit("1x", "--name", "fifth", "--", "true")
     said = agentless("explain", "fifth").out
     assert all(f"held by task {holder}" in said for holder in holders)
-    assert f"task {fifth} (1x) is number 1 in the queue; it starts in 1h 0m" in said
+    # On a machine that is busy it is some seconds since the first of them began.
+    assert re.search(rf"task {fifth} \(1x\) is number 1 in the queue; it starts in (1h 0m|59m \d+s) ", said)
     agentless("kill", holders[2])
     assert agentless("wait", fifth).code == 0
 
