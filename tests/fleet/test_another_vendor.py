@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from agentless.controller.tasks.submission import Submit
 
 from agentless.controller import app
+from agentless.controller.submit.request import Submit
 from agentless.demo.fleet import Fleet, NodePlan
 from agentless.errors import Held
 from agentless.model.scheduling.needs import parse_target
@@ -16,6 +16,7 @@ from agentless.model.tasks.spec import TaskSpec
 from agentless.rules.views.publish import checks
 from tests.fleet.acme import PROGRAM, Acme
 from tests.fleet.client import until
+from tests.fleet.desk import me
 from tests.fleet.test_owners import ask
 
 TABLE = "0,ACME-a,65536,12\n1,ACME-b,65536,12\n"
@@ -37,7 +38,8 @@ def wired(monkeypatch):
 
 
 async def submit(controller, target):
-    (start,) = await controller.intake.submit(Submit((TaskSpec(("sleep", "600"), needs=parse_target(target)),), {}))
+    spec = TaskSpec(("sleep", "600"), needs=parse_target(target))
+    (start,) = await controller.submission.submit(Submit((spec,), {}, me(controller)))
     assert start.task, start.message
     return start.task
 
@@ -60,8 +62,8 @@ async def test_a_vendor_that_a_test_adds_is_seen_placed_and_claimed(desk):
             (1, "ACME-b", "Acme One", "free"),
         ]
         task = await submit(controller, "n3::1")
-        await until(lambda: controller.core.find(task.id).state == "running")
-        assert controller.core.find(task.id).status.placement.gpu_uuids == ("ACME-b",)
+        await until(lambda: controller.lookup.find(task.id).state == "running")
+        assert controller.lookup.find(task.id).status.placement.gpu_uuids == ("ACME-b",)
         assert [(gpu["state"], gpu["task"]) for gpu in await gpus(controller)] == [
             ("free", None),
             ("allocated", task.id),
@@ -69,16 +71,16 @@ async def test_a_vendor_that_a_test_adds_is_seen_placed_and_claimed(desk):
         assert container(desk).labels[GPUS] == "ACME-b"
         assert container(desk).env["ACME_VISIBLE_DEVICES"] == "ACME-b"
         assert container(desk).devices == ["/dev/acme/ACME-b"]
-        assert [check.ok for check in checks(controller.core.cluster().nodes["n3"])] == [True] * 4
+        assert [check.ok for check in checks(controller.nodes.cluster().nodes["n3"])] == [True] * 4
 
 
 async def test_its_gpus_are_given_once_by_whomever(desk):
     """The node says no to a second launch, whatever its controller believes."""
     async with desk.running() as controller:
         task = await submit(controller, "n3::0")
-        await until(lambda: controller.core.find(task.id).state == "running")
-        link, placement = controller.core.links["n3"], controller.core.find(task.id).status.placement
-        other = replace(controller.core.find(task.id), id="zz9-other")
+        await until(lambda: controller.lookup.find(task.id).state == "running")
+        link, placement = controller.nodes.links["n3"], controller.lookup.find(task.id).status.placement
+        other = replace(controller.lookup.find(task.id), id="zz9-other")
         result = await link.run(link.runtime.launch(other, placement, {}))
         with pytest.raises(Held, match=f"held by task {task.id}"):
             link.runtime.parse_launch(other, result)
@@ -87,7 +89,7 @@ async def test_its_gpus_are_given_once_by_whomever(desk):
 async def test_each_vendors_gpus_are_hidden_from_who_has_those_of_the_other(desk):
     async with desk.running() as controller:
         theirs, ours = await submit(controller, "n1::0"), await submit(controller, "n3::0")
-        await until(lambda: {controller.core.find(task.id).state for task in (theirs, ours)} == {"running"})
+        await until(lambda: {controller.lookup.find(task.id).state for task in (theirs, ours)} == {"running"})
         assert [gpu["name"] for gpu in await gpus(controller, "n1")] == ["Simulated A100"]
         assert container(desk, "n1").env["ACME_VISIBLE_DEVICES"] == "none"
         assert container(desk).env["NVIDIA_VISIBLE_DEVICES"] == "void"
@@ -97,8 +99,8 @@ async def test_whose_gpus_a_task_has_is_known_again_from_its_container(desk):
     """Should the state be lost, whatever is launched again gets the devices as before."""
     async with desk.running() as controller:
         task = await submit(controller, "n3::0")
-        await until(lambda: controller.core.links["n3"].containers)
-        known = task_of(controller.core.links["n3"].containers[0], "n3", controller.core.clock.now())
+        await until(lambda: controller.nodes.links["n3"].containers)
+        known = task_of(controller.nodes.links["n3"].containers[0], "n3", controller.clock.now())
         assert known.id == task.id
         (device,) = known.placement.devices
         assert (device.id, device.kind, device.parent, device.vendor) == ("ACME-a", "gpu", None, "acme")

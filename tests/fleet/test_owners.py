@@ -54,6 +54,7 @@ async def ask(controller, method, path, owner=None, body=None, **query):
 async def test_who_has_used_less_is_next_although_the_other_has_waited_for_longer(desk):
     async with desk.running() as controller:
         held = await submit(controller, "ann", "n1::0-3", time_limit=3600.0)
+        await until(lambda: controller.lookup.find(held).state == "running")  # else it has used nothing
         again = await submit(controller, "ann", "n1::0-3")
         other = await submit(controller, "bob", "n1::0-3")
         await until(lambda: [task.id for task in controller.queue.tasks] == [other, again])

@@ -8,9 +8,11 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
+from agentless.controller.files.expected_outputs import ExpectedOutputs
 from agentless.controller.files.outputs import Outputs
 from agentless.controller.images.layer_spool import LayerSpool
 from agentless.controller.in_thread import in_thread
@@ -72,11 +74,11 @@ async def test_outputs_that_nobody_waits_for_any_more_leave_nothing_unfinished(
         return Arrival()
 
     nothing: Any = None
-    outputs = Outputs(nothing, nothing, nothing)
+    outputs = Outputs(ExpectedOutputs(nothing, nothing, nothing), nothing, MagicMock())
     monkeypatch.setattr("agentless.controller.files.outputs.arrive", slowly)
     monkeypatch.setattr(outputs, "_fetch", fetched)
     files = SimpleNamespace(folder=lambda _: None)
-    link: Any = SimpleNamespace(run=answer, runtime=SimpleNamespace(workspace=files))
+    link: Any = SimpleNamespace(run=answer, runtime=SimpleNamespace(files=files))
     bringing = asyncio.create_task(outputs._one(link, task(), Output("/out", f"{tmp_path}/"), (), lambda: True))
     await asyncio.to_thread(began.wait)
     bringing.cancel()

@@ -39,7 +39,7 @@ def exact(alone):
     """The same, with a log of their tasks that is exact: Docker's usual one replaces what is no UTF-8."""
     template = alone.config / "templates" / "docker-run.j2"
     template.parent.mkdir()
-    text = (template_dir() / template.name).read_text()
+    text = (template_dir() / "docker/launch" / template.name).read_text()
     template.write_text(text.replace(" create ", " create --log-driver local "))
     return alone
 

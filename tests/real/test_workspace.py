@@ -174,7 +174,7 @@ def hold(ann, go, at) -> None:
     """From now on an engine does not begin with this, when it is to take files, before there is `go`."""
     template = ann.config / "templates" / "docker-files-make.sh.j2"
     template.parent.mkdir()
-    text = (template_dir() / template.name).read_text()
+    text = (template_dir() / "docker/files" / template.name).read_text()
     assert at in text
     template.write_text(text.replace(at, f"until [ -e {go} ]; do sleep .1; done; {at}", 1))
 

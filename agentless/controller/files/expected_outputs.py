@@ -14,6 +14,7 @@ from agentless.model.units import format_size
 from agentless.model.view import OutputView
 from agentless.stores.files.outputs import OutputStore, Wanted
 
+REMOVED = "its container was removed before it was brought"
 _NAMED = 3
 """Tasks that are named as those that are waited for."""
 
@@ -96,7 +97,7 @@ class ExpectedOutputs:
         if link is None or link.silence is not None:
             return None
         there = any(container.id == task.status.container for container in link.containers)
-        return None if there else "its container was removed before it was brought"
+        return None if there else REMOVED
 
     # ------------------------------------------------------------------ inside
 

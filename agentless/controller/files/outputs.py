@@ -13,13 +13,14 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from agentless.controller.files.expected_outputs import Arriving, ExpectedOutputs
+from agentless.controller.files.expected_outputs import REMOVED, Arriving, ExpectedOutputs
 from agentless.controller.guarded import guarded_item
 from agentless.controller.in_thread import in_thread
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError
 from agentless.formats.tar import CHUNK, Fed
+from agentless.model.command import Command
 from agentless.model.files.task_files import UNFINISHED, Output, Upload, within
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.task_id import next_try
@@ -37,7 +38,6 @@ _WORTH = 1 << 18
 _GZIP = b"\x1f\x8b"
 STALL = 300.0
 """Seconds without a byte after which a copy out of a container is given up, to be tried again."""
-_SAID = 4000
 
 
 class PutOff(Exception):
@@ -130,21 +130,13 @@ class Outputs:
         self, link: NodeLink, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
     ) -> Brought:
         files, container = link.runtime.files, task.container_ref
-        folder, gone = task.spec.workdir or "/", "its container was removed before it was brought"
+        folder = task.spec.workdir or "/"
         if not (posixpath.isabs(output.path) or task.spec.workdir):
-            result = await link.run(files.folder(container))
-            if not result.ok and files.says_missing(result.err):
-                return Brought(False, gone)
-            link.runtime.check(result)
-            folder = result.out.strip() or "/"
+            folder = (await self._asked(link, files.folder(container))).strip() or "/"
         path = within(folder, output.path)
         pieces: tuple[str, ...] = (".",)
         if output.changed:
-            result = await link.run(files.changes(container))
-            if not result.ok and files.says_missing(result.err):
-                return Brought(False, gone)
-            link.runtime.check(result)
-            pieces = changed_paths(result.out, path)
+            pieces = changed_paths(await self._asked(link, files.changes(container)), path)
         with _staging(output, task.id) as staging:
             arrivals = list[Arrival]()
             for piece in pieces:
@@ -163,6 +155,14 @@ class Outputs:
                 self._arrive, staging / "new", output, path, task.id, self._known(uploads), arrivals
             )
         return Brought(True, found.words, found.files, found.bytes)
+
+    async def _asked(self, link: NodeLink, command: Command) -> str:
+        """What its container answers; raises Unusable when it is gone."""
+        result = await link.run(command)
+        if not result.ok and link.runtime.files.says_missing(result.err):
+            raise Unusable(REMOVED)
+        link.runtime.check(result)
+        return result.out
 
     def _arrive(
         self, new: Path, output: Output, path: str, task: str, known: dict[str, str], arrivals: list[Arrival]
