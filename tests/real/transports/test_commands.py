@@ -87,7 +87,7 @@ async def test_many_commands_share_a_few_shells(session):
     results = await asyncio.gather(*(session.run(Command(f"echo {n} $$")) for n in range(30)))
     words = [result.out.split() for result in results]
     assert [int(number) for number, _ in words] == list(range(30))
-    assert len({shell for _, shell in words}) == SHELLS
+    assert len({shell for _, shell in words}) <= SHELLS
 
 
 async def test_between_commands_only_shells_are_left(session, node):
