@@ -176,9 +176,13 @@ async def test_secrets_are_there_for_each_try_and_gone_after_the_last(desk):
 
 async def test_following_its_log_shows_all_tries(desk, tmp_path):
     async with desk.running() as controller:
-        script = f"echo try; test -e {tmp_path}/seen || {{ touch {tmp_path}/seen; exit 1; }}"
+        wait = f"while test ! -e {tmp_path}/go; do sleep 0.05; done"
+        script = f"echo try; {wait}; test -e {tmp_path}/seen || {{ touch {tmp_path}/seen; exit 1; }}"
         task = await started(controller, script, retries=1, backoff=0.05)
-        log = await desk.log(task, follow=True)
+        following = asyncio.create_task(desk.log(task, follow=True))
+        await asyncio.sleep(0)  # it has begun with the first try
+        (tmp_path / "go").touch()
+        log = await following
         assert log[1] == b"try\ntry\n"
         assert log[3] == f"try 2 of 2, task {task}-2".encode()
 
