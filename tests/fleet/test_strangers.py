@@ -247,7 +247,7 @@ async def test_a_task_whose_next_name_somebody_has_taken_on_a_node_is_tried_else
         spec = TaskSpec(("sh", "-c", "exit 1"), needs=Needs(), terms=Terms(retries=1, backoff=1.0))
         (start,) = await controller.intake.submit(Submit((spec,), {}))
         task = start.task.id
-        node = controller.core.find(task).node
+        node = controller.core.task(task).node  # not that of the next try
         await put(desk, controller, {}, node=node, name=f"agentless-{task}-2", command=["sleep", "600"])
         await until(lambda: controller.core.find(f"{task}-2").state == "failed")
         again = controller.core.find(f"{task}-2")
