@@ -19,6 +19,7 @@ from agentless.controller.guarded import guarded_item
 from agentless.controller.in_thread import in_thread
 from agentless.controller.link import Link
 from agentless.errors import AgentlessError, Refused, RuntimeFailed, StateError
+from agentless.model.command import Command
 from agentless.model.files import UNFINISHED, Output, Upload, within
 from agentless.model.task import Ended, Task
 from agentless.model.task_id import first_try, next_try
@@ -38,6 +39,7 @@ _WORTH = 1 << 18
 _GZIP = b"\x1f\x8b"
 STALL = 300.0
 """Seconds without a byte after which a copy out of a container is given up, to be tried again."""
+_REMOVED = "its container was removed before it was brought"
 _NAMED = 3
 """Tasks that are named as those that are waited for."""
 
@@ -205,7 +207,7 @@ class Outputs:
         if link is None or link.silence is not None:
             return None
         there = any(container.id == task.status.container for container in link.containers)
-        return None if there else "its container was removed before it was brought"
+        return None if there else _REMOVED
 
     async def _one(
         self, link: Link, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
@@ -227,21 +229,13 @@ class Outputs:
         self, link: Link, task: Task, output: Output, uploads: tuple[Upload, ...], may_be_large: Callable[[], bool]
     ) -> Brought:
         files, container = link.runtime.workspace, task.container_ref
-        folder, gone = task.spec.workdir or "/", "its container was removed before it was brought"
+        folder = task.spec.workdir or "/"
         if not (posixpath.isabs(output.path) or task.spec.workdir):
-            result = await link.run(files.folder(container))
-            if not result.ok and files.says_missing(result.err):
-                return Brought(False, gone)
-            link.runtime.check(result)
-            folder = result.out.strip() or "/"
+            folder = (await self._asked(link, files.folder(container))).strip() or "/"
         path = within(folder, output.path)
         pieces: tuple[str, ...] = (".",)
         if output.changed:
-            result = await link.run(files.changes(container))
-            if not result.ok and files.says_missing(result.err):
-                return Brought(False, gone)
-            link.runtime.check(result)
-            pieces = changed_paths(result.out, path)
+            pieces = changed_paths(await self._asked(link, files.changes(container)), path)
         with _room(output, task.id) as room:
             arrivals = list[Arrival]()
             for piece in pieces:
@@ -258,6 +252,14 @@ class Outputs:
                     return Brought(False, self._lost(task) or f"there is no {path} in its container")
             found = await in_thread(self._arrive, room / "new", output, path, task.id, self._known(uploads), arrivals)
         return Brought(True, found.words, found.files, found.bytes)
+
+    async def _asked(self, link: Link, command: Command) -> str:
+        """What its container answers; raises Unusable when it is gone."""
+        result = await link.run(command)
+        if not result.ok and link.runtime.workspace.says_missing(result.err):
+            raise Unusable(_REMOVED)
+        link.runtime.check(result)
+        return result.out
 
     def _arrive(
         self, new: Path, output: Output, path: str, task: str, known: dict[str, str], arrivals: list[Arrival]
