@@ -34,6 +34,7 @@ class LogStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._used: int | None = None  # bytes on disk, once they have been counted
+        self._seen = set[str]()  # tasks whose log is here, as far as somebody has asked
         self._shrinking = Lock()
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -44,10 +45,14 @@ class LogStore:
             raise StateError(f"the folder {folder} cannot be used: {error.strerror}") from None
 
     def __contains__(self, task: object) -> bool:
+        """Asked of each ended task at each event of its node: a file that was seen is not looked for again."""
+        name = str(task)
         try:
-            return self._path(str(task)).exists()
+            if name not in self._seen and self._path(name).exists():
+                self._seen.add(name)
         except OSError:  # an id of somebody's own making that is too long for a file
             return False
+        return name in self._seen
 
     def writer(self, task: str, cap: int) -> LogWriter:
         """A new log of this task, of which `cap` bytes are kept."""
@@ -55,6 +60,7 @@ class LogStore:
 
     def remove(self, task: str) -> None:
         """Forget the log of a task, as if it had never come here."""
+        self._seen.discard(task)
         with _explained(self._path(task)), contextlib.suppress(FileNotFoundError):
             size = self._path(task).stat().st_size
             self._path(task).unlink()
