@@ -26,7 +26,7 @@ class Still:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class IdleReport:
     """What was reported of a task last: which GPUs, under which policy, and when."""
 
     gpus: frozenset[str]
@@ -36,11 +36,11 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What to do about a task now; `idle` is what is to be shown of it, `told` what is to be remembered."""
+    """What to do about a task now; `idle` is what is to be shown of it, `report` what is to be remembered."""
 
     what: Literal["nothing", "report", "busy again", "stop"]
     idle: Idle | None = None
-    told: Told | None = None
+    report: IdleReport | None = None
 
 
 def follow(before: Still, seen: Observation) -> Still:
@@ -61,26 +61,26 @@ def idle_since(still: Still, held: Placement, running_since: float, now: float) 
 
 
 def judge(
-    found: Mapping[str, float] | None, held: Placement, policy: IdlePolicy, told: Told | None, now: float
+    found: Mapping[str, float] | None, held: Placement, policy: IdlePolicy, report: IdleReport | None, now: float
 ) -> Verdict:
     """What follows from the idle GPUs of a task. It is stopped only when all are, and some time after a warning."""
     if found is None:
         return Verdict("nothing")
     long = {uuid: since for uuid, since in found.items() if now - since >= policy.report}
     if not long:
-        return Verdict("busy again" if told else "nothing")
+        return Verdict("busy again" if report else "nothing")
     all_since = max(long.values()) if len(long) == len(held.gpu_uuids) else None
-    if told is None or told.policy != policy or not told.gpus.issuperset(long):
-        told, what = Told(frozenset(long), policy, now), "report"
+    if report is None or report.policy != policy or not report.gpus.issuperset(long):
+        report, what = IdleReport(frozenset(long), policy, now), "report"
     else:
-        told, what = replace(told, gpus=told.gpus.intersection(long)), "nothing"
+        report, what = replace(report, gpus=report.gpus.intersection(long)), "nothing"
     stop_at = None
     if all_since is not None and policy.stop is not None:
         # The warning comes as long before the stop as the policy says, also when the policy is new.
-        stop_at = max(all_since + policy.stop, told.at + policy.stop - policy.report)
+        stop_at = max(all_since + policy.stop, report.at + policy.stop - policy.report)
     if stop_at is not None and now >= stop_at:
-        return Verdict("stop", Idle(long, all_since, stop_at), told)
-    return Verdict("report" if what == "report" else "nothing", Idle(long, all_since, stop_at), told)
+        return Verdict("stop", Idle(long, all_since, stop_at), report)
+    return Verdict("report" if what == "report" else "nothing", Idle(long, all_since, stop_at), report)
 
 
 def words(idle: Idle, held: Placement, now: float) -> str:
