@@ -34,7 +34,7 @@ from agentless.rules.usage.fair_share import HALF_LIFE
 MAX_BYTES = 512 * 1024
 """Some 8,000 nodes. A larger file is not an inventory, and reading it would hold up everybody."""
 
-MAX_TOLD = 100
+MAX_MISTAKES = 100
 """Mistakes told at once: more than that is one mistake made many times."""
 
 Stamp = tuple[int, int, int]
@@ -180,7 +180,7 @@ def _hostless(marked: Marked) -> Iterator[Problem]:
         if _mapping(node).get("host") is None and _mapping(node).get("connection", usual) != "local"
     ]
     aliases = read_ssh_hosts(paths.ssh_config()).machines if hostless else ()
-    for name in [name for name in hostless if name not in aliases][: MAX_TOLD + 1]:
+    for name in [name for name in hostless if name not in aliases][: MAX_MISTAKES + 1]:
         text = f"has no host, and ~/.ssh/config names no {_shown(name)}; write host: and its address"
         yield Problem(*marked.keys["nodes", name], ("nodes", name), text + _nearest(name, aliases))
 
@@ -277,8 +277,8 @@ def _complaint(path: Path, problems: Iterable[Problem]) -> InventoryError:
     lines = [
         f"{path}:{p.line}:{p.column}: " + (f"{_path(p.where)}: " if p.where else "") + p.text for p in once.values()
     ]
-    if len(lines) > MAX_TOLD:
-        lines[MAX_TOLD:] = [f"{path}: there is more; correct these {MAX_TOLD} first"]
+    if len(lines) > MAX_MISTAKES:
+        lines[MAX_MISTAKES:] = [f"{path}: there is more; correct these {MAX_MISTAKES} first"]
     return InventoryError("\n".join(lines))
 
 

@@ -126,7 +126,7 @@ class Builds:
             tell({"kind": "say", "text": f"building {ref} on {link.node.name}"})
 
             async with link.session.dialogue(words.build(ref, wish.dockerfile, labels, mark)) as shell:
-                made = words.parse_built(ref, await conversed(shell, mark, context, _told(tell)))
+                made = words.parse_built(ref, await conversed(shell, mark, context, _printer(tell)))
             await envs.look_at(link)
             envs.publish(name, "built", f"{ref} on {link.node.name}, by {by}")
             kept = await self._follow(name, ref, made)
@@ -302,7 +302,7 @@ def _box(envs: Envs, link: NodeLink, name: str) -> BuildContainer:
     return box
 
 
-def _told(tell: Tell) -> Callable[[bytes], None]:
+def _printer(tell: Tell) -> Callable[[bytes], None]:
     """Tells the output of a program as text; a character may come in two pieces."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 

@@ -212,7 +212,7 @@ class Uploads:
         what = f"{thousands(files_of(tree), 'file')}, {format_size(bytes_of(tree))}"
         where = f"to {link.node.name}"
         tell(f"uploading {what} {where}")
-        sent, told = 0, asyncio.get_running_loop().time()
+        sent, reported_at = 0, asyncio.get_running_loop().time()
         async with link.session.dialogue(script) as shell:
             tail = Excerpt()
             if await _begun(shell, mark, link, tail):
@@ -220,8 +220,8 @@ class Uploads:
                 while data := await asyncio.to_thread(next, stream, b""):
                     await shell.write(data if sent else b"\n" + data)
                     sent += len(data)
-                    if (now := asyncio.get_running_loop().time()) - told > TELL_EVERY:
-                        told = now
+                    if (now := asyncio.get_running_loop().time()) - reported_at > TELL_EVERY:
+                        reported_at = now
                         tell(f"uploading {what} {where}: {format_size(sent)} sent")
                 await shell.write_eof()
             while chunk := await shell.read():

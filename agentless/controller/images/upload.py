@@ -66,7 +66,7 @@ class ImageUpload:
         self._clock = asyncio.get_running_loop().time
         self._began = self._clock()
         self._first: float | None = None
-        self._told = 0.0
+        self._reported_at = 0.0
         self._sent = self._done = 0
 
     async def run(self) -> Sent:
@@ -196,9 +196,9 @@ class ImageUpload:
 
     def _say(self, step: str, *, last: bool = False) -> None:
         now = self._clock()
-        if not last and now - self._told < TELL_EVERY and self._sent:
+        if not last and now - self._reported_at < TELL_EVERY and self._sent:
             return
-        self._told = now
+        self._reported_at = now
         took = now - self._first if self._first is not None else 0.0
         total = self._total()
         rate = eta = None

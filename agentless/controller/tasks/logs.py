@@ -85,7 +85,7 @@ class TaskLogs:
 
     async def _log(self, task: Task, query: LogQuery) -> AsyncIterator[Frame]:
         """The log of one try. Who follows it waits for a session, however long: the task goes on meanwhile."""
-        told = ""
+        notice = ""
         while True:
             try:
                 async for frame in self._log_now(task, query):
@@ -93,9 +93,9 @@ class TaskLogs:
             except NoSession as error:
                 if not query.follow:
                     raise
-                if not told:
-                    told = f"{error}; the output begins here when one is free"
-                    yield 3, told.encode()
+                if not notice:
+                    notice = f"{error}; the output begins here when one is free"
+                    yield 3, notice.encode()
                 task = self._lookup.find(task.id)
             else:
                 return

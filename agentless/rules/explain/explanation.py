@@ -25,18 +25,18 @@ def explanation(cluster: Cluster, task: Task, summary: str, promise: Promise | N
     Behind others, help is sought on the nodes where the least is in the way: each try is a look at all of them.
     """
     found = against(cluster, task.spec, task.owner)
-    told: dict[str, Sequence[Obstacle]] = {
+    obstacles: dict[str, Sequence[Obstacle]] = {
         name: each or ahead.obstacles(cluster.nodes[name], task, cluster.at) for name, each in found.items()
     }
-    nearest = sorted(told, key=lambda name: len(found[name]))[: MAX_NODES if ahead.tasks else None]
+    nearest = sorted(obstacles, key=lambda name: len(found[name]))[: MAX_NODES if ahead.tasks else None]
     helps = {
-        name: tuple(each.text for each in remedies(cluster, name, task, ahead)) for name in told if name in nearest
+        name: tuple(each.text for each in remedies(cluster, name, task, ahead)) for name in obstacles if name in nearest
     }
     return ExplainView(
         task.id,
         summary,
         timestamp(promise.start) if promise else None,
-        tuple(ObstacleView(name, each.text, each.details) for name, several in told.items() for each in several),
+        tuple(ObstacleView(name, each.text, each.details) for name, several in obstacles.items() for each in several),
         {name: words for name, words in helps.items() if words},
     )
 

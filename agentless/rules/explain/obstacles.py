@@ -39,9 +39,9 @@ class Obstacle:
     free: tuple[int, str] | None = None
 
     def __str__(self) -> str:
-        told = "; ".join(self.details[:MAX_DETAILS])
+        details = "; ".join(self.details[:MAX_DETAILS])
         more = f"; and {len(self.details) - MAX_DETAILS} more" if len(self.details) > MAX_DETAILS else ""
-        return self.text + (f" ({told}{more})" if told else "")
+        return self.text + (f" ({details}{more})" if details else "")
 
 
 def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obstacle, ...]:
@@ -88,7 +88,7 @@ def never(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str | None:
     if not all(any(obstacle.lasting for obstacle in each) for each in found.values()):
         return None
     lasting = {name: tuple(obstacle for obstacle in each if obstacle.lasting) for name, each in found.items()}
-    return f"{asked(spec)} can never be had here{_told(lasting)}"
+    return f"{asked(spec)} can never be had here{_by_node(lasting)}"
 
 
 def asked(spec: TaskSpec) -> str:
@@ -105,9 +105,9 @@ def refusal(cluster: Cluster, spec: TaskSpec, owner: str = "") -> AgentlessError
         return None
     several = len(found) > 1
     if all(cluster.nodes[name].state == "offline" for name in found):
-        told = _told({name: each[:1] for name, each in found.items()})
-        return Unreachable(f"{spec.needs}: no node can be reached{told}" if several else told.removeprefix(": "))
-    return Refused(f"{spec.needs}{' cannot start now' if several else ''}{_told(found)}")
+        reasons = _by_node({name: each[:1] for name, each in found.items()})
+        return Unreachable(f"{spec.needs}: no node can be reached{reasons}" if several else reasons.removeprefix(": "))
+    return Refused(f"{spec.needs}{' cannot start now' if several else ''}{_by_node(found)}")
 
 
 def brief(cluster: Cluster, spec: TaskSpec, owner: str = "") -> str:
@@ -175,7 +175,7 @@ def _unshared(gpu: Gpu, sharing: Sharing) -> str | None:
     return None
 
 
-def _told(found: Mapping[str, tuple[Obstacle, ...]]) -> str:
+def _by_node(found: Mapping[str, tuple[Obstacle, ...]]) -> str:
     """What stands in the way, behind a colon: in the same line, or of several nodes each in a line of its own."""
     texts = {name: printable("; ".join(map(str, each))) for name, each in found.items()}
     if len(texts) == 1:

@@ -35,7 +35,7 @@ def in_words(node: NodeConfig, control: Control) -> str:
     return f"{engine_of(node)} on {node.name} cannot {verb}: it has no {control} control group{without}"
 
 
-def told(node: NodeConfig, lacks: Iterable[Control]) -> str:
+def what_it_lacks(node: NodeConfig, lacks: Iterable[Control]) -> str:
     """All that it cannot do, with the fix."""
     found = sorted(lacks)
     verbs = ", ".join(_DOES[control][0] for control in found)

@@ -118,7 +118,7 @@ def resumed(
             lifted.append(f"GPU {known.reading.index} was kept out: {trouble_words(known)}")
             keys = [finding.key for finding in found.get(uuid, {}).values()]
             before = [*known.forgiven, *(trouble.key for trouble in known.troubles)]
-            still = [key for key in before if not _told(key, here.get(uuid), faults if sample else None)]
+            still = [key for key in before if not _is_readable(key, here.get(uuid), faults if sample else None)]
             gpus[uuid] = replace(known, troubles=(), forgiven=tuple(dict.fromkeys(keys + still)))
     return NodeRecord(record.drain if gpu is not None else None, gpus), tuple(lifted)
 
@@ -164,7 +164,7 @@ def _after(
     policy: HealthPolicy,
 ) -> GpuRecord:
     keys = {finding.key for finding in found.values()}
-    forgiven = tuple(key for key in gpu.forgiven if key in keys or not _told(key, reading, faults))
+    forgiven = tuple(key for key in gpu.forgiven if key in keys or not _is_readable(key, reading, faults))
     if not gpu.logged and faults is not None:
         logged = {finding.key for finding in found.values() if finding.logged}
         forgiven += tuple(sorted(logged.difference(forgiven)))
@@ -174,7 +174,7 @@ def _after(
         if not policy.automatic
         or now - trouble.since < OUT_FOR
         or _kind(trouble.key) in found
-        or not _told(trouble.key, reading, faults)
+        or not _is_readable(trouble.key, reading, faults)
     )
     there = {_kind(trouble.key) for trouble in troubles}
     troubles += tuple(
@@ -191,7 +191,7 @@ def _kind(key: str) -> str:
     return key.rsplit(" ", 1)[0]
 
 
-def _told(key: str, reading: GpuReading | None, faults: Faults) -> bool:
+def _is_readable(key: str, reading: GpuReading | None, faults: Faults) -> bool:
     """Whether the look would have shown this finding: when it is not there, it is over."""
     match key.partition(" ")[0]:
         case "ecc":

@@ -12,7 +12,7 @@ from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, 
 from agentless.model.units import counted, format_duration
 from agentless.model.usage.idle import Idle
 from agentless.model.view import CheckView, GpuView, NodeView, OutputView, ReservationView, TaskView
-from agentless.rules.nodes.cgroup_limits import engine_of, told
+from agentless.rules.nodes.cgroup_limits import engine_of, what_it_lacks
 from agentless.rules.scheduling.plan import Outlook
 from agentless.rules.usage.idle import words
 
@@ -227,7 +227,7 @@ def checks(node: Node, twin: str = "") -> tuple[CheckView, ...]:
     else:
         found.append(_toolkit(node, engine, sample.gpus[0].vendor))
     if engine.lacks:
-        found.append(CheckView(node.name, "limits", False, told(node.config, engine.lacks)))
+        found.append(CheckView(node.name, "limits", False, what_it_lacks(node.config, engine.lacks)))
     return tuple(found)
 
 
