@@ -58,19 +58,19 @@ def test_a_version_is_an_image_whose_labels_say_what_it_is_called():
 )
 def test_an_image_that_is_called_like_ours_and_is_not_is_strange(labels):
     found = WORDS.parse_look(said(an_image("agentless/torch:3", **labels)))
-    assert (found.images, found.strange) == ((), {"agentless/torch:3"})
+    assert (found.images, found.foreign) == ((), {"agentless/torch:3"})
 
 
 def test_a_build_container_has_its_name_and_its_label():
     found = WORDS.parse_look(said(a_container("agentless-env-a", build="a"), a_container("agentless-env-b", build="a")))
     assert [box.env for box in found.containers] == ["a"]
-    assert found.strange == {"agentless-env-b"}
+    assert found.foreign == {"agentless-env-b"}
 
 
 def test_what_broke_off_is_a_leftover():
     found = WORDS.parse_look(said(an_image(FRESH), a_container("agentless-env-a-IMPORT", build="a")))
     assert sorted(found.leftovers) == ["agentless-env-a-IMPORT", FRESH]
-    assert WORDS.parse_look(said(an_image("agentless/torch:fresh-x"))).strange == {"agentless/torch:fresh-x"}
+    assert WORDS.parse_look(said(an_image("agentless/torch:fresh-x"))).foreign == {"agentless/torch:fresh-x"}
 
 
 def test_an_engine_that_does_not_say_has_said_nothing():

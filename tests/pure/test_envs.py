@@ -212,13 +212,13 @@ def test_the_build_container_of_an_env_is_its_own():
 
 
 def test_a_strangers_image_with_a_number_of_ours_keeps_it():
-    strange = {"node1": Sight(strange=frozenset({"agentless/torch:7", "agentless/torch:x", "agentless/other:9"}))}
-    assert next_number(record(1), strange, "torch") == 8
+    foreign = {"node1": Sight(foreign=frozenset({"agentless/torch:7", "agentless/torch:x", "agentless/other:9"}))}
+    assert next_number(record(1), foreign, "torch") == 8
 
 
 def test_a_number_that_nobody_could_have_given_is_not_counted_on():
-    strange = {"node1": Sight(strange=frozenset({"agentless/torch:999999999", "agentless/torch:1000000000"}))}
-    assert next_number(record(1), strange, "torch") == 1_000_000_000
+    foreign = {"node1": Sight(foreign=frozenset({"agentless/torch:999999999", "agentless/torch:1000000000"}))}
+    assert next_number(record(1), foreign, "torch") == 1_000_000_000
 
 
 def test_of_two_new_images_with_one_number_the_older_one_has_it():
@@ -298,10 +298,10 @@ def test_layers_of_an_image_that_did_not_arrive_are_pruned_unless_it_is_on_its_w
 
 
 @given(st.sets(st.integers(1, 6)), st.sets(st.sampled_from(["agentless/torch:9", "busybox"])), st.integers(1, 6))
-def test_no_prune_takes_what_is_not_ours_or_the_current_version(numbers, strange, back):
+def test_no_prune_takes_what_is_not_ours_or_the_current_version(numbers, foreign, back):
     known = {"torch": record(*numbers, back=(back, 6))} if numbers else {}
-    found = prunable(known, sight(*numbers, strange=frozenset(strange)), NOW)
-    assert not strange.intersection(found)
+    found = prunable(known, sight(*numbers, foreign=frozenset(foreign)), NOW)
+    assert not foreign.intersection(found)
     assert not numbers or EnvRef("torch", known["torch"].current).image not in found
 
 

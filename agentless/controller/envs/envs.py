@@ -154,13 +154,13 @@ class Envs:
     def check_free(self, link: NodeLink, name: str, ref: EnvRef | None = None) -> None:
         """Raise Refused where a node keeps no envs, or has something of a stranger's by a name of ours."""
         envs_of(link)
-        strange = self.sights.get(link.node.name, Sight()).strange
-        if container_of_env(name) in strange:
+        foreign = self.sights.get(link.node.name, Sight()).foreign
+        if container_of_env(name) in foreign:
             raise Refused(
                 f"{link.node.name} has a container {container_of_env(name)} that is not ours; "
                 "remove or rename it there, or choose another name"
             )
-        if ref and ref.image in strange:
+        if ref and ref.image in foreign:
             raise Refused(f"{link.node.name} has an image {ref.image} that is not ours; remove or rename it there")
 
     async def facts(self, link: NodeLink, image: str) -> ImageFacts | None:

@@ -22,7 +22,7 @@ from agentless.engines.docker.files import DockerFiles
 from agentless.engines.docker.images import DockerImages
 from agentless.engines.docker.terminal import DockerTerminal
 from agentless.engines.docker.timestamps import StampedReading
-from agentless.engines.docker.volumes import MARK, STRANGE, DockerVolumes, strange
+from agentless.engines.docker.volumes import MARK, NOT_OURS, DockerVolumes, not_ours
 from agentless.errors import FilesMissing, ImageMissing, NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import SECTION, Command, Result, Section
@@ -358,9 +358,9 @@ class DockerEngine:
                 return str(ids[-1])
             raise NoAnswer(f"{self._node.name} said nothing about the container it started")
         launch_script.check_claims(task, self._node, result)
-        if result.exit_code == STRANGE:
+        if result.exit_code == NOT_OURS:
             name = result.out.strip().rpartition("volume|")[2]
-            raise RuntimeFailed(f"{self._node.name}: {strange(name)}")
+            raise RuntimeFailed(f"{self._node.name}: {not_ours(name)}")
         complaint = _AFTER_START.sub("", result.err).strip()
         if result.exit_code == launch_script.OTHER_IMAGE:
             raise ImageMissing(f"{task.spec.image} is not on {self._node.name}, or is another image there")

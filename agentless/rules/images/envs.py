@@ -90,7 +90,7 @@ def next_number(record: EnvRecord, seen: Mapping[str, Sight], name: str) -> int:
     """The number of the next version: one that was never given, by us or, as far as can be seen, by anybody."""
     taken = [record.highest, *record.versions]
     for sight in seen.values():
-        for word in sight.strange:
+        for word in sight.foreign:
             _, _, number = word.removeprefix("agentless/").partition(":")
             if word.startswith(f"agentless/{name}:") and number.isascii() and number.isdigit() and len(number) < 10:
                 taken.append(int(number))
