@@ -63,7 +63,7 @@ def test_an_image_that_is_called_like_ours_and_is_not_is_strange(labels):
 
 def test_a_build_container_has_its_name_and_its_label():
     found = WORDS.parse_look(said(a_container("agentless-env-a", build="a"), a_container("agentless-env-b", build="a")))
-    assert [box.env for box in found.containers] == ["a"]
+    assert [container.env for container in found.containers] == ["a"]
     assert found.foreign == {"agentless-env-b"}
 
 

@@ -234,8 +234,8 @@ def test_of_two_images_with_one_number_the_one_that_was_known_stays():
 
 
 def test_the_build_container_is_found_where_it_is_and_missed_when_it_is_gone():
-    box = BuildContainer("torch", "c1", "running", "id-torch-1")
-    found = learned({}, {"node1": Sight(containers=(box,))})
+    container = BuildContainer("torch", "c1", "running", "id-torch-1")
+    found = learned({}, {"node1": Sight(containers=(container,))})
     assert (found["torch"].home, next_number(found["torch"], {}, "torch")) == ("node1", 1)
     assert learned(found, {"node2": Sight()})["torch"].home == "node1"
     assert learned(found, {"node1": Sight()})["torch"].home is None
@@ -270,8 +270,8 @@ def test_versions_before_the_current_one_are_old():
 
 
 def test_a_version_that_is_needed_is_not_pruned():
-    box = BuildContainer("torch", "c1", "exited", "id-torch-2")
-    seen = sight(1, 2, 3, 4, containers=(box,))
+    container = BuildContainer("torch", "c1", "exited", "id-torch-2")
+    seen = sight(1, 2, 3, 4, containers=(container,))
     assert prunable({"torch": record(1, 2, 3, 4)}, seen, NOW, used={EnvRef("torch", 1)}) == ("agentless/torch:3",)
 
 

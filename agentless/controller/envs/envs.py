@@ -191,12 +191,12 @@ class Envs:
             )
             for number, each in sorted(record.versions.items())
         )
-        box = self.sights.get(record.home or "", Sight()).container(name)
+        container = self.sights.get(record.home or "", Sight()).container(name)
         current = next((each for each in versions if each.current), None)
         return EnvView(
             name=name,
             node=record.home,
-            state=box.state if box else None,
+            state=container.state if container else None,
             version=current.version if current else None,
             size_bytes=current.size_bytes if current else None,
             nodes=current.nodes if current else (),
