@@ -25,7 +25,7 @@ from agentless.rules.usage.fair_share import (
     expected,
     live_uses,
     shares,
-    together,
+    sum_by_owner,
     usage,
     use_of,
 )
@@ -84,7 +84,7 @@ def test_what_is_kept_as_a_sum_decays_like_the_runs_themselves(many: list[Use], 
 
 @given(st.lists(uses), half_lives)
 def test_nobody_has_used_less_than_nothing_or_more_than_was_there(many: list[Use], half_life: float) -> None:
-    plain = together({"ann": 0.0, "bob": 0.0}, {})
+    plain = sum_by_owner({"ann": 0.0, "bob": 0.0}, {})
     for use in many:
         plain[use.owner] += use.gpus * (use.end - use.begin) / HOUR
     for owner, hours in usage(many, NOW, half_life).items():
@@ -176,7 +176,7 @@ def test_the_start_of_the_first_changes_nothing_for_the_others(
     if found:
         first, rest = found[0], found[1:]
         hours = usage([Use(first.owner, expected(first), NOW, NOW + TURN)], NOW, HALF_LIFE)
-        assert order(rest, together(used, hours)) == rest
+        assert order(rest, sum_by_owner(used, hours)) == rest
 
 
 # ------------------------------------------------------------------ in the long run
@@ -185,16 +185,16 @@ def test_the_start_of_the_first_changes_nothing_for_the_others(
 class Machine:
     """So many GPUs on which two owners, who have tasks waiting at any time, run tasks of equal length."""
 
-    def __init__(self, gpus: int, length: float, past: dict[str, float], half_life: float) -> None:
+    def __init__(self, gpus: int, length: float, before: dict[str, float], half_life: float) -> None:
         self.free, self.length, self.half_life, self.now = gpus, length, half_life, NOW
-        self.past = dict(past)
+        self.used_before = dict(before)
         self.runs: list[Use] = []
         self.ends: list[float] = []
         self.started = 0
 
     def counted(self) -> dict[str, float]:
-        past = decayed(self.past, self.now - NOW, self.half_life)
-        return together({"ann": 0.0, "bob": 0.0} | past, usage(self.runs, self.now, self.half_life))
+        before = decayed(self.used_before, self.now - NOW, self.half_life)
+        return sum_by_owner({"ann": 0.0, "bob": 0.0} | before, usage(self.runs, self.now, self.half_life))
 
     def step(self) -> str:
         """Start the one whose turn it is, as soon as there is a GPU; who that was."""

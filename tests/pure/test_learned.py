@@ -210,14 +210,14 @@ def test_it_is_learned_from_the_history_and_from_what_ends(tmp_path: Path) -> No
         history.add(over(f"b{number}", 9999, state="failed"))
     history.close()
     ledger = opened(tmp_path)
-    past = RunHistory(ledger.tasks, ledger._bus, ledger._clock, HALF_LIFE)  # type: ignore[arg-type]
+    history = RunHistory(ledger.tasks, ledger._bus, ledger._clock, HALF_LIFE)  # type: ignore[arg-type]
     waiting = replace(over("w", 1), status=task(state="pending").status)
-    assert past.lengths([waiting]) == {}
+    assert history.lengths([waiting]) == {}
     ledger.adopt(over("a9", 80), "recovered")
-    assert past.lengths([waiting]) == {"w": 80}
-    assert past.lengths([replace(waiting, owner="eve")]) == {}
+    assert history.lengths([waiting]) == {"w": 80}
+    assert history.lengths([replace(waiting, owner="eve")]) == {}
     limited = replace(waiting.spec, terms=Terms(time_limit=5))
-    assert past.lengths([replace(waiting, spec=limited)]) == {}
+    assert history.lengths([replace(waiting, spec=limited)]) == {}
 
 
 # ------------------------------------------------------------------------- in words

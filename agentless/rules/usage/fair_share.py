@@ -52,9 +52,9 @@ def usage(uses: Iterable[Use], now: float, half_life: float) -> dict[str, float]
     found: dict[str, float] = {}
     rate = math.log(2) / half_life
     for use in uses:
-        past = math.exp(-rate * max(0.0, now - use.end)) - math.exp(-rate * max(0.0, now - use.begin))
+        used = math.exp(-rate * max(0.0, now - use.end)) - math.exp(-rate * max(0.0, now - use.begin))
         coming = max(0.0, use.end - max(now, use.begin))
-        found[use.owner] = found.get(use.owner, 0.0) + use.gpus * (past / rate + coming) / 3600
+        found[use.owner] = found.get(use.owner, 0.0) + use.gpus * (used / rate + coming) / 3600
     return found
 
 
@@ -64,7 +64,7 @@ def decayed(hours: Mapping[str, float], seconds: float, half_life: float) -> dic
     return {owner: used * factor for owner, used in hours.items()}
 
 
-def together(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
+def sum_by_owner(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
     """The sums by owner."""
     return {owner: one.get(owner, 0.0) + other.get(owner, 0.0) for owner in {**one, **other}}
 
@@ -87,13 +87,13 @@ def live_uses(tasks: Iterable[Task], now: float) -> list[Use]:
 
 
 def shares(
-    past: Mapping[str, float], live: Iterable[Use], tasks: Iterable[Task], now: float, half_life: float
+    before: Mapping[str, float], live: Iterable[Use], tasks: Iterable[Task], now: float, half_life: float
 ) -> list[ShareView]:
     """What each owner has used lately, holds and waits for; those first that come first at equal priority."""
     live = list(live)
     until_now = [replace(use, end=min(use.end, now)) for use in live]
-    used = together(past, usage(until_now, now, half_life))
-    counted = together(past, usage(live, now, half_life))
+    used = sum_by_owner(before, usage(until_now, now, half_life))
+    counted = sum_by_owner(before, usage(live, now, half_life))
     waiting = [task.owner for task in tasks if isinstance(task.status, Pending)]
     found = []
     for owner in {**counted, **dict.fromkeys(waiting)}:
