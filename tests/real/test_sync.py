@@ -370,11 +370,11 @@ def without(node: Node, program: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def small_disk(node: Node, room: int) -> Iterator[None]:
+def small_disk(node: Node, size: int) -> Iterator[None]:
     """The engine's folder is on a file system of its own, in which so many bytes are free."""
     folder = node.dir / "docker"
     node.stop_docker()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", folder], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True)
     node.start_docker()
     try:
         said(node, f"docker load -q -i {node.dir.parent}/image.tar")

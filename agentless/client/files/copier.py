@@ -31,7 +31,7 @@ from agentless.rules.files.copy_errors import LEFT_OUT, is_good_rsync, sentences
 from agentless.rules.files.destination import Landing, check_source, check_target, landings
 
 _PROGRESS = re.compile(rb"\s*([0-9,.]+) +[0-9]+% ")
-_NO_ROOM = 11
+_CANNOT_WRITE = 11
 """The exit code of rsync if a file cannot be written."""
 _PATTERN = re.compile(r"[*?\[\\]")
 
@@ -235,7 +235,7 @@ class Copier:
         if code in (23, 24) and len(complaints) > 0 and end.get("received"):
             self.notes += complaints
         elif code:
-            if code == _NO_ROOM and is_coming:
+            if code == _CANNOT_WRITE and is_coming:
                 _drop_partial(words[-1])
             raise CopyFailed("; ".join(complaints[:3]) or f"rsync ended with {code}; try again")
         self._meter.end(int(end.get("sent", 0)) + int(end.get("received", 0)))

@@ -297,7 +297,7 @@ class Retention:
 
         await _run(link, link.runtime_of(task).log_sizes(task.container_ref), count)
         left = {fd: int(counts[fd]) - log.head[fd] for fd in counts}
-        end = split_tail(left, log.room)
+        end = split_tail(left, log.tail_bytes)
         log.cut(cut_note({fd: left[fd] - end[fd] for fd in left}, cap))
         missing = dict(end)
 

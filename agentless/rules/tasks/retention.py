@@ -96,25 +96,25 @@ def fetched_now(waiting: Iterable[Task], fetching: abc.Collection[str], large: a
 
     How much there is shows only when it comes: so each begins as small, and is large from `LARGE` bytes on.
     """
-    room = AT_ONCE - len(fetching)
-    room_for_large = LARGE_AT_ONCE - sum(task in large for task in fetching)
+    free = AT_ONCE - len(fetching)
+    free_for_large = LARGE_AT_ONCE - sum(task in large for task in fetching)
     others = [task for task in waiting if task.id not in fetching]
-    chosen = [task for task in others if task.id not in large][: max(0, room)]
+    chosen = [task for task in others if task.id not in large][: max(0, free)]
     much = [task for task in others if task.id in large]
-    return (*chosen, *much[: max(0, min(room - len(chosen), room_for_large))])
+    return (*chosen, *much[: max(0, min(free - len(chosen), free_for_large))])
 
 
 def _in_order(dated: list[tuple[float, Task]]) -> tuple[Task, ...]:
     return tuple(task for _, task in sorted(dated, key=lambda one: one[0]))
 
 
-def split_tail(left: Mapping[int, int], room: int) -> dict[int, int]:
-    """How many bytes to take of the end of each stream (1, 2) when so many are `left` and there is `room` for fewer.
+def split_tail(left: Mapping[int, int], limit: int) -> dict[int, int]:
+    """How many bytes to take of the end of each stream (1, 2) when `left` has more than `limit`.
 
     Half for each; what one does not need is the other's.
     """
-    out = min(left[1], max(room // 2, room - left[2]))
-    return {1: out, 2: min(left[2], room - out)}
+    out = min(left[1], max(limit // 2, limit - left[2]))
+    return {1: out, 2: min(left[2], limit - out)}
 
 
 def cut_note(left_out: Mapping[int, int], cap: int) -> str:

@@ -63,7 +63,7 @@ class Tally:
 
     def view(self, gpus: int) -> UsageView:
         """The sums, of so many GPUs that there are."""
-        edges, room = self._edges, gpus * (self._edges[-1] - self._edges[0])
+        edges, capacity = self._edges, gpus * (self._edges[-1] - self._edges[0])
         total = _Row()
         for row in self._rows.values():
             total.tasks += row.tasks
@@ -77,8 +77,8 @@ class Tally:
             ends_at=timestamp(edges[-1]) or "",
             by=self._by,
             gpus=gpus,
-            total=_row_view("", total, room),
-            rows=tuple(_row_view(name, row, room) for name, row in most),
+            total=_row_view("", total, capacity),
+            rows=tuple(_row_view(name, row, capacity) for name, row in most),
             more=len(self._rows) - len(most),
             periods=tuple(UsagePeriodView(timestamp(at) or "", round(seconds / 3600, 3)) for at, seconds in periods),
         )
@@ -105,11 +105,11 @@ def gpus_of(cluster: Cluster, records: Mapping[str, NodeRecord]) -> int:
     return count
 
 
-def _row_view(name: str, row: _Row, room: float) -> UsageRowView:
+def _row_view(name: str, row: _Row, capacity: float) -> UsageRowView:
     return UsageRowView(
         name=name,
         gpu_hours=round(row.seconds / 3600, 3),
         tasks=row.tasks,
-        share=round(row.seconds / room, 4) if room else None,
+        share=round(row.seconds / capacity, 4) if capacity else None,
         utilization_pct=round(100 * row.busy / row.seen, 1) if row.seen else None,
     )
