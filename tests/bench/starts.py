@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 
 from agentless.client.client import Client
-from tests.bench.houses import controller, cpu_seconds, end, request, simulated_env, simulated_nodes
+from tests.bench.fleets import controller, cpu_seconds, end, request, simulated_env, simulated_nodes
 from tests.bench.measure import Row
 
 NODES, GPUS, WAITING = 50, 8, 2000

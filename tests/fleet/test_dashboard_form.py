@@ -15,7 +15,7 @@ from agentless.client.client import Client
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import IMAGE, PATIENCE
 from tests.fleet.eyes import looking
-from tests.fleet.house import forget_tasks, inhabited
+from tests.fleet.inhabited import forget_tasks, inhabited
 from tests.fleet.world import World
 from tests.tmux import Tmux
 
@@ -24,7 +24,7 @@ in_tmux = pytest.mark.skipif(not shutil.which("tmux"), reason="there is no tmux 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with inhabited(tmp_path_factory.mktemp("house"), [NodePlan("n1", 2)]) as world:
+    with inhabited(tmp_path_factory.mktemp("fleet"), [NodePlan("n1", 2)]) as world:
         yield world
 
 

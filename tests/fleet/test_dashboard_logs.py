@@ -12,13 +12,13 @@ from agentless.client.client import Client
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import IMAGE
 from tests.fleet.eyes import Eyes, looking
-from tests.fleet.house import forget_tasks, inhabited
+from tests.fleet.inhabited import forget_tasks, inhabited
 from tests.fleet.world import World
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with inhabited(tmp_path_factory.mktemp("house"), [NodePlan("n1", 1)]) as world:
+    with inhabited(tmp_path_factory.mktemp("fleet"), [NodePlan("n1", 1)]) as world:
         yield world
 
 

@@ -14,7 +14,7 @@ import pytest
 from agentless import AgentlessError, Cluster, Task
 from agentless.demo.fleet import NodePlan
 from tests.fleet.client import PATIENCE
-from tests.fleet.house import end_controller, inhabited
+from tests.fleet.inhabited import end_controller, inhabited
 
 LINES = "n=0; while [ $n -lt 200 ]; do n=$((n+1)); echo $n; sleep 0.01; done"
 

@@ -20,7 +20,7 @@ from agentless.demo.fleet import NodePlan
 from agentless.formats.frames import frame
 from agentless.model.terminal import Size
 from tests.fleet.client import PATIENCE
-from tests.fleet.house import end_controller, inhabited
+from tests.fleet.inhabited import end_controller, inhabited
 from tests.fleet.world import World
 from tests.keyboard import Keyboard, at_terminal
 
