@@ -429,7 +429,7 @@ async def test_a_log_is_followed_searched_and_saved(client, tmp_path):
         client.post(f"/v1/tasks/{task}/kill")
         await eyes.see("killed", "No more output")
         await eyes.press("S", "ctrl+u", str(tmp_path / "saved.log"), "enter")
-        await eyes.see(lambda: "Saved to" in eyes.told)
+        await eyes.see(lambda: "Saved to" in eyes.messages)
         saved = (tmp_path / "saved.log").read_text().splitlines()
         assert sorted(saved) == sorted([*(f"line {n}" for n in range(1, 41)), "oops"])
 

@@ -192,9 +192,9 @@ async def test_the_form_stays_until_it_is_known_what_became_of_the_task(slow):
         await eyes.press("3", "n", "1x", "tab", "sleep 600", "tab", IMAGE, "ctrl+s")
         await eyes.see("Submitting")
         await eyes.press("escape")
-        await eyes.see(lambda: "Already sent" in eyes.told, "Submitting")
+        await eyes.see(lambda: "Already sent" in eyes.messages, "Submitting")
         slow.set()
-        await eyes.see(lambda: "is running on n1" in eyes.told and len(eyes.app.screen_stack) == 1)
+        await eyes.see(lambda: "is running on n1" in eyes.messages and len(eyes.app.screen_stack) == 1)
 
 
 async def test_an_answer_leaves_what_is_on_top_of_the_form(slow):
@@ -204,7 +204,7 @@ async def test_an_answer_leaves_what_is_on_top_of_the_form(slow):
         eyes.app.action_keys()
         await eyes.see("submit a copy of the task")
         slow.set()
-        await eyes.see(lambda: "is running on n1" in eyes.told, "submit a copy of the task")
+        await eyes.see(lambda: "is running on n1" in eyes.messages, "submit a copy of the task")
         await eyes.press("escape")
         await eyes.see(lambda: len(eyes.app.screen_stack) == 1)
 
@@ -268,8 +268,8 @@ async def test_a_task_like_another_one_has_exactly_its_command(client, more):
 
 
 async def test_a_task_like_one_without_a_container_has_none(client):
-    for box in ({"image": IMAGE}, {"container": "NULL"}):
-        client.post("/v1/tasks", {"targets": ["n1::0"], "spec": {"command": ["sleep", "600"], **box}})
+    for environment in ({"image": IMAGE}, {"container": "NULL"}):
+        client.post("/v1/tasks", {"targets": ["n1::0"], "spec": {"command": ["sleep", "600"], **environment}})
     (waits,) = client.get("/v1/queue")
     async with looking() as eyes:
         await eyes.press("5")

@@ -279,7 +279,7 @@ class Node:
         labels = labels_of(task("t1", "node1::0", "assigning", spec=spec()), AT, SIGNER.controller)
         self.live.write_text(f"{SIGNER.sign(labels, 'node1')[SIGNATURE]}|{line}\n")
 
-    def told(self) -> list[str]:
+    def calls(self) -> list[str]:
         return self.calls.read_text().splitlines()
 
 
@@ -292,19 +292,19 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Node:
 
 def test_a_container_is_made_and_started_in_its_own_folder_and_nothing_of_it_holds_the_lock(node: Node) -> None:
     assert node.launch() == CID
-    assert node.told() == ["ps in /", "create in /", "inspect in /", f"start in {node.folder}/static"]
+    assert node.calls() == ["ps in /", "create in /", "inspect in /", f"start in {node.folder}/static"]
 
 
 def test_one_that_was_made_and_never_started_is_started(node: Node) -> None:
     node.own(f"{CID}|agentless-t1.me_here....GPU-a|Created|GPU-a||||t1|me@here")
     assert node.launch() == CID
-    assert [call.split()[0] for call in node.told()] == ["ps", "inspect", "inspect", "start"]
+    assert [call.split()[0] for call in node.calls()] == ["ps", "inspect", "inspect", "start"]
 
 
 def test_one_that_ran_when_the_node_went_down_is_not_begun_again(node: Node) -> None:
     node.own(read("live-4.3.txt").splitlines()[0].replace("|down|", "|t1|"))
     assert node.launch() == read("live-4.3.txt")[:64]
-    assert [call.split()[0] for call in node.told()] == ["ps"]
+    assert [call.split()[0] for call in node.calls()] == ["ps"]
 
 
 def test_one_that_ran_when_the_node_went_down_holds_no_gpu(node: Node) -> None:
@@ -334,7 +334,7 @@ def test_a_container_that_podman_has_named_is_not_taken_for_anothers(node: Node)
     node.own(f"{'f' * 64}|agentless-t1.me_here....GPU-a|Created|GPU-a||||t1|me@here")
     node.conmon("agentless-t1.me_here....GPU-a")
     assert node.launch() == "f" * 64
-    assert node.told()[-1].startswith("start")
+    assert node.calls()[-1].startswith("start")
 
 
 def test_the_name_says_what_a_task_claims() -> None:

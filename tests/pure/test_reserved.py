@@ -288,9 +288,9 @@ def test_what_is_reserved_soon_is_told_beside_its_gpus_and_what_is_later_is_not(
 
 def test_what_is_over_is_nobodys_concern() -> None:
     node = cluster(seen()).nodes["node1"]
-    past = reserved("node1", begin=-HOUR, end=0)
+    over = reserved("node1", begin=-HOUR, end=0)
     assert (
-        survey({"node1": node.config}, {"node1": node.observation}, (), NOW, reservations=[past])
+        survey({"node1": node.config}, {"node1": node.observation}, (), NOW, reservations=[over])
         .nodes["node1"]
         .reservations
         == ()
@@ -498,7 +498,7 @@ def test_a_damaged_reservation_is_refused_with_what_to_do(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "complaint"),
     [
         ("node1 --from now --to 2h", "for whom? Write --for OWNER"),
         ("node1 --for ann --maintenance --from now --to 2h", "for whom? Write --for OWNER"),
@@ -508,7 +508,7 @@ def test_a_damaged_reservation_is_refused_with_what_to_do(file: Path) -> None:
     ],
 )
 def test_what_cannot_be_meant_ends_with_exit_code_2_before_anybody_is_asked(
-    words: str, told: str, capsys: pytest.CaptureFixture[str]
+    words: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["reserve", *words.split()]) == 2
-    assert told in capsys.readouterr().err
+    assert complaint in capsys.readouterr().err
