@@ -26,7 +26,7 @@ from agentless.client.http import RequestFailed
 from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError, CopyFailed, UsageError
 from agentless.formats.archive import Unpacker, forbidden_bits, pack
-from agentless.model.files.location import PARTIAL, Kind, Place, encoded, split, there
+from agentless.model.files.location import PARTIAL, Kind, Location, encoded, split, there
 from agentless.rules.files.copy_errors import LEFT_OUT, is_good_rsync, sentences
 from agentless.rules.files.destination import Landing, check_source, check_target, landings
 
@@ -55,7 +55,7 @@ class Copier:
         self._meter = meter
         self._rsync = _good_rsync()
 
-    def copy(self, sources: Sequence[Place], destination: Place) -> None:
+    def copy(self, sources: Sequence[Location], destination: Location) -> None:
         """Copy all sources; raises CopyFailed for the first one that fails, and errors of the controller."""
         self._check_sides(sources, destination)
         ours = {at: self._look(at, [s.path for s in sources if s.at == at]) for at in {s.at for s in sources}}
@@ -66,13 +66,13 @@ class Copier:
         found = landings(kinds, destination, goal.kinds[destination.path])
         targets = self._look(destination.at, [landing.target for landing in found])
         for landing in found:
-            check_target(landing, Place(destination.at, landing.target), targets.kinds[landing.target])
+            check_target(landing, Location(destination.at, landing.target), targets.kinds[landing.target])
         for landing in found:
             far = goal if landing.source.at is None else ours[landing.source.at]
             self._meter.begin(str(landing.source))
             self._one(landing, destination.at, far, exists=targets.kinds[landing.target] == "folder")
 
-    def _check_sides(self, sources: Sequence[Place], destination: Place) -> None:
+    def _check_sides(self, sources: Sequence[Location], destination: Location) -> None:
         away = [source for source in sources if source.at is not None]
         if destination.at is None and len(away) < len(sources):
             here = next(source for source in sources if source.at is None)

@@ -23,7 +23,7 @@ PARTIAL = ".agentless-partial"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A path, and the node or the task that it is at; None: this machine."""
 
     at: str | None
@@ -33,12 +33,12 @@ class Place:
         return self.path if self.at is None else f"{self.at}:{self.path}"
 
 
-def parse_place(text: str) -> Place:
+def parse_location(text: str) -> Location:
     """`NODE:PATH`, `TASK:PATH` or a path here; what has a slash before its first colon is one here, like `./a:b`."""
     if not text or "\0" in text:
         raise UsageError("a path is empty, or has a NUL in it; write NODE:PATH, TASK:PATH, or a path here")
     at, colon, path = text.partition(":")
-    return Place(at, path) if colon and at and "/" not in at else Place(None, text)
+    return Location(at, path) if colon and at and "/" not in at else Location(None, text)
 
 
 def there(path: str) -> str:

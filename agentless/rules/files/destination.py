@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agentless.errors import CopyFailed, UsageError
-from agentless.model.files.location import Kind, Place
+from agentless.model.files.location import Kind, Location
 
 
 @dataclass(frozen=True, slots=True)
 class Landing:
     """One source and the path that it gets: a file that is put there, or a folder whose content goes into that one."""
 
-    source: Place
+    source: Location
     is_folder: bool
     target: str
 
 
-def landings(sources: Sequence[tuple[Place, Kind]], destination: Place, kind: Kind) -> tuple[Landing, ...]:
+def landings(sources: Sequence[tuple[Location, Kind]], destination: Location, kind: Kind) -> tuple[Landing, ...]:
     """The landing of each source: into a folder that is there goes below it; anything else has room for one.
 
     Raises CopyFailed for what is not there, cannot be read or does not fit, and UsageError for what cannot be meant.
@@ -43,7 +43,7 @@ def landings(sources: Sequence[tuple[Place, Kind]], destination: Place, kind: Ki
     return (Landing(source, found == "folder", destination.path.rstrip("/")),)
 
 
-def check_source(source: Place, kind: Kind) -> None:
+def check_source(source: Location, kind: Kind) -> None:
     """Raise CopyFailed for what cannot be copied."""
     if kind == "denied":
         raise CopyFailed(f"{source}: permission denied")
@@ -55,7 +55,7 @@ def check_source(source: Place, kind: Kind) -> None:
         raise CopyFailed(f"{source} is a file and no folder; leave out the slash")
 
 
-def check_target(landing: Landing, target: Place, kind: Kind) -> None:
+def check_target(landing: Landing, target: Location, kind: Kind) -> None:
     """Raise CopyFailed when something of the other sort is in the place of a landing."""
     if kind == "denied":
         raise CopyFailed(f"{target}: permission denied")
@@ -67,7 +67,7 @@ def check_target(landing: Landing, target: Place, kind: Kind) -> None:
         raise CopyFailed(f"{target} is neither a file nor a folder; choose another name")
 
 
-def _below(sources: Sequence[tuple[Place, Kind]], destination: Place) -> tuple[Landing, ...]:
+def _below(sources: Sequence[tuple[Location, Kind]], destination: Location) -> tuple[Landing, ...]:
     found: dict[str, Landing] = {}
     folder = destination.path if destination.path.endswith("/") or not destination.path else f"{destination.path}/"
     for source, kind in sources:
