@@ -10,7 +10,7 @@ from agentless.model.command import Command, Result
 from agentless.model.files.files_image import FilesImage
 from agentless.model.images.env import Changes, EnvRef, ImageFacts, Sight
 from agentless.model.images.image import Image, ImageDefaults, ImagePresence
-from agentless.model.tasks.log_query import Place
+from agentless.model.tasks.log_query import LogPosition
 
 
 class Reading(Protocol):
@@ -20,7 +20,7 @@ class Reading(Protocol):
         """What comes next."""
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> LogPosition | None:
         """How far it has come by the engine's times; None where only bytes can be counted."""
 
 

@@ -10,7 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from agentless.model.tasks.log_query import Place, Stamp
+from agentless.model.tasks.log_query import LogPosition, Stamp
 
 PIECE = 16384
 """Bytes of a piece, as Docker cuts what has no end of line."""
@@ -27,8 +27,8 @@ _LENGTH = 31
 class StampedReading:
     """Reads the two streams of that command, from a `place` on. `shown`: the times stay in front of the lines."""
 
-    def __init__(self, place: Place | None, *, shown: bool) -> None:
-        place = place or Place()
+    def __init__(self, place: LogPosition | None, *, shown: bool) -> None:
+        place = place or LogPosition()
         self._streams = {1: _Stream(place.out, shown=shown), 2: _Stream(place.err, shown=shown)}
         self._floor = place.floor
         self._read = 0
@@ -46,9 +46,9 @@ class StampedReading:
                 self._floor = self._marks.popleft()[1]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LogPosition:
         """How far it has come."""
-        return Place(self._streams[1].last, self._streams[2].last, self._floor)
+        return LogPosition(self._streams[1].last, self._streams[2].last, self._floor)
 
 
 class _Stream:
