@@ -29,14 +29,14 @@ from agentless.ports import Clock, Shell
 from agentless.remote.worker import GREETING
 from agentless.rules.files.task_files import (
     WORKDIR,
-    Owner,
+    FileOwner,
     Tree,
     added,
     bytes_of,
     files_of,
     key_of,
     line_of,
-    owner_of,
+    parse_file_owner,
     reused,
     tree_of,
 )
@@ -139,7 +139,7 @@ class Uploads:
         facts, images = await self._look(link, task)
         if task.spec.image_id not in (None, facts.id):
             raise ImageMissing(f"{task.spec.image} is another image on {link.node.name}")
-        user = owner_of(task.spec.user or facts.user) or Owner()
+        user = parse_file_owner(task.spec.user or facts.user) or FileOwner()
         workdir = task.spec.workdir or (facts.workdir if facts.workdir not in ("", "/") else WORKDIR)
         snapshots = [(upload, self.store.get(upload.snapshot)) for upload in task.spec.uploads]
         tree = tree_of(snapshots, workdir)
@@ -173,7 +173,7 @@ class Uploads:
         others: list[FilesImage],
         tree: Tree,
         base: str,
-        owner: Owner,
+        owner: FileOwner,
         tell: Callable[[str], None],
     ) -> None:
         """With as little as can be sent: over a version that only needs something more, else with folders of one."""
@@ -189,7 +189,7 @@ class Uploads:
                 self.store.remember(image.key, tree, about)
                 return
 
-    def _ways(self, others: list[FilesImage], tree: Tree, base: str, owner: Owner) -> Iterator[_Way]:
+    def _ways(self, others: list[FilesImage], tree: Tree, base: str, owner: FileOwner) -> Iterator[_Way]:
         """How an image with this tree may be made, the best first."""
         found = [(str(other), self.store.recall(other.key)) for other in reversed(others)]
         known = [(other, had) for other, had in found if had and had["owner"] == [owner.uid, owner.gid]]
@@ -204,7 +204,7 @@ class Uploads:
         yield _Way(base, tree, 1)
 
     async def _send(
-        self, link: NodeLink, image: FilesImage, way: _Way, owner: Owner, tell: Callable[[str], None]
+        self, link: NodeLink, image: FilesImage, way: _Way, owner: FileOwner, tell: Callable[[str], None]
     ) -> None:
         """Let the node make the image of what is sent to it. Raises RuntimeFailed with what the node said."""
         mark, tree = secrets.token_hex(16), way.tree

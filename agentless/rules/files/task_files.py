@@ -82,21 +82,21 @@ def brought_to(output: Output, folder: str, *, several: bool) -> Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class FileOwner:
     """Whose the files in the container are."""
 
     uid: int = 0
     gid: int = 0
 
 
-def owner_of(user: str) -> Owner | None:
+def parse_file_owner(user: str) -> FileOwner | None:
     """The owner that `--user`, or the image, names by number; root where it names nobody; None where it is a name."""
     name, _, group = user.partition(":")
     if not name:
-        return Owner()
+        return FileOwner()
     if not name.isascii() or not name.isdigit() or len(name) > 9:
         return None
-    return Owner(int(name), int(group) if group.isascii() and group.isdigit() and len(group) < 10 else 0)
+    return FileOwner(int(name), int(group) if group.isascii() and group.isdigit() and len(group) < 10 else 0)
 
 
 Tree = Mapping[str, Entry]
@@ -122,7 +122,7 @@ def tree_of(uploads: Iterable[tuple[Upload, Snapshot]], workdir: str) -> dict[st
     return tree
 
 
-def key_of(tree: Tree, owner: Owner, image: str) -> str:
+def key_of(tree: Tree, owner: FileOwner, image: str) -> str:
     """What names files in an image: the same for the same."""
     words = [image, owner.uid, owner.gid, rows_of(tree)]
     return hashlib.sha256(json.dumps(words, separators=(",", ":")).encode()).hexdigest()[:24]
