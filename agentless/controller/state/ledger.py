@@ -17,7 +17,7 @@ from agentless.controller.state.tasks import Tasks
 from agentless.errors import Refused, StateError
 from agentless.model.tasks.event import Adopted, Dated, Delayed, Event, Queued, StopAsked
 from agentless.model.tasks.task import Ended, Pending, Scheduled, Task
-from agentless.model.usage.spent import Load
+from agentless.model.usage.spent import GpuActivity
 from agentless.model.view import TaskView
 from agentless.ports import Clock
 from agentless.rules.tasks.lifecycle import apply
@@ -161,7 +161,7 @@ class Ledger:
 
     def _end(self, change: _Change, now: float) -> None:
         task_id, news = change.new.id, self._news(change.new, _words(change.event), change.cause, now)
-        record, load = (now, task_id, orjson.dumps(news)), self.tasks.loads.get(task_id, Load())
+        record, load = (now, task_id, orjson.dumps(news)), self.tasks.loads.get(task_id, GpuActivity())
         with self.stores.writing("history"):
             self.stores.history.add(change.new, [*self._unrecorded, record], load)
         # It has happened. The next write of the state file tidies up there, or the next `flush`.

@@ -9,7 +9,7 @@ from agentless.model.tasks.task import Task
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class GpuActivity:
     """How busy the GPUs of a task were: GPU-seconds in which that could be seen, and of these those of full load."""
 
     seen: float = 0.0
@@ -18,7 +18,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """So many GPUs, held by a task from one time to another (Unix seconds). `seen` and `busy` as in `Load`."""
+    """So many GPUs, held by a task from one time to another (Unix seconds). `seen` and `busy` as in `GpuActivity`."""
 
     task: str
     owner: str
@@ -31,7 +31,7 @@ class Spent:
     busy: float
 
 
-def spent_of(task: Task, load: Load, now: float) -> Spent | None:
+def spent_of(task: Task, load: GpuActivity, now: float) -> Spent | None:
     """What a task that has ended has had, or one that lives until now; None when its container never started."""
     run = run_of(task, now)
     if run is None:

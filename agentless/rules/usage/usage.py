@@ -18,7 +18,7 @@ from agentless.model.nodes.cluster import Cluster
 from agentless.model.nodes.exclusion import NodeRecord
 from agentless.model.nodes.gpu import GpuReading
 from agentless.model.usage.figures import By, UsagePeriodView, UsageRowView, UsageView
-from agentless.model.usage.spent import Load, Spent
+from agentless.model.usage.spent import GpuActivity, Spent
 from agentless.rules.views.publish import timestamp
 
 ROWS = 1000
@@ -85,13 +85,13 @@ class Tally:
 
 
 def observed(
-    readings: Iterable[GpuReading], held: Iterable[str], others: Iterable[str], seconds: float, before: Load
-) -> Load:
+    readings: Iterable[GpuReading], held: Iterable[str], others: Iterable[str], seconds: float, before: GpuActivity
+) -> GpuActivity:
     """How busy the GPUs of a task were after so many more seconds; `others`: the UUIDs of those that others use too."""
     mine = set(held).difference(others)
     loads = (gpu.utilization_pct for gpu in readings if gpu.uuid in mine)
     known = [load for load in loads if load is not None and 0 <= load <= 100]
-    return Load(before.seen + seconds * len(known), before.busy + seconds * sum(known) / 100)
+    return GpuActivity(before.seen + seconds * len(known), before.busy + seconds * sum(known) / 100)
 
 
 def gpus_of(cluster: Cluster, records: Mapping[str, NodeRecord]) -> int:
