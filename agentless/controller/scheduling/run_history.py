@@ -13,7 +13,7 @@ from agentless.model.tasks.task import Task
 from agentless.model.view import ShareView
 from agentless.ports import Clock
 from agentless.rules.scheduling.learned import RUNS, learned
-from agentless.rules.usage.fair_share import LATELY, decayed, live_uses, shares, sum_by_owner, usage, use_of
+from agentless.rules.usage.fair_share import HALF_LIVES, decayed, live_uses, shares, sum_by_owner, usage, use_of
 
 LEARN_FROM = 35 * 86400.0
 """Seconds back from which on runs are learned from."""
@@ -65,7 +65,7 @@ class RunHistory:
     def _read(self) -> None:
         self._at = self._clock.now()
         try:
-            runs = self._tasks.history.runs(self._at - max(LATELY * self._half_life, LEARN_FROM), MOST)
+            runs = self._tasks.history.runs(self._at - max(HALF_LIVES * self._half_life, LEARN_FROM), MOST)
             self.trouble = None
         except StateError as error:
             self.trouble, runs = f"what owners have used so far is not known: {error}", []

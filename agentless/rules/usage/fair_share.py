@@ -17,7 +17,7 @@ from agentless.model.view import ShareView
 
 HALF_LIFE = 7 * 86400.0
 """Seconds after which what was used counts half, unless the inventory says otherwise."""
-LATELY = 5
+HALF_LIVES = 5
 """So many half-lives back is looked: what is older counts less than a thirtieth."""
 CPU_ONLY = 0.1
 """What a task without a GPU counts as, in GPUs, whatever its cores."""
