@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agentless.engines.docker.envs import _quoted
 from agentless.errors import Refused, RuntimeFailed
 from agentless.model.command import Result
-from agentless.model.images.env import Changes, EnvRef, ImageFacts, labels_of_version
+from agentless.model.images.env import EnvRef, FileChanges, ImageFacts, labels_of_version
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import template_dir
 from agentless.render import Renderer
@@ -79,8 +79,10 @@ def test_an_engine_that_does_not_say_has_said_nothing():
 
 
 def test_changes_are_counted_and_some_are_named():
-    assert WORDS.parse_diff(Result(0, b"2\n1\n0\nA /x\nA /y\nC /etc\n")) == Changes(2, 1, 0, ("A /x", "A /y", "C /etc"))
-    assert str(Changes(2, 1, 0)) == "2 added, 1 changed"
+    assert WORDS.parse_diff(Result(0, b"2\n1\n0\nA /x\nA /y\nC /etc\n")) == FileChanges(
+        2, 1, 0, ("A /x", "A /y", "C /etc")
+    )
+    assert str(FileChanges(2, 1, 0)) == "2 added, 1 changed"
     assert not WORDS.parse_diff(Result(0, b"0\n0\n0\n\n"))
 
 

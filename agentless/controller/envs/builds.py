@@ -20,9 +20,9 @@ from agentless.model.caller import Caller
 from agentless.model.command import Command, Result
 from agentless.model.images.env import (
     BuildContainer,
-    Changes,
     EnvRecord,
     EnvRef,
+    FileChanges,
     ImageFacts,
     Sight,
     check_message,
@@ -181,7 +181,7 @@ class Builds:
         name: str,
         container: BuildContainer,
         base: ImageFacts,
-        changes: Changes,
+        changes: FileChanges,
         message: str,
         by: Caller,
         tell: Tell,
@@ -254,7 +254,7 @@ class Builds:
         words = envs_of(link)
         return bool(words.parse_programs(await link.run(words.programs(container.id))))
 
-    async def _changes(self, link: NodeLink, container: BuildContainer) -> Changes:
+    async def _changes(self, link: NodeLink, container: BuildContainer) -> FileChanges:
         words = envs_of(link)
         return words.parse_diff(await link.run(words.diff(container.id)))
 

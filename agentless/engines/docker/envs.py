@@ -25,9 +25,9 @@ from agentless.model.images.env import (
     NAMESPACE,
     VERSION,
     BuildContainer,
-    Changes,
     EnvImage,
     EnvRef,
+    FileChanges,
     ImageFacts,
     Sight,
     container_of_env,
@@ -134,12 +134,12 @@ class DockerEnvs:
         """List the changes in a build container since its image."""
         return self._script("env-diff.sh.j2", timeout=LONG, container=container, most=PATHS)
 
-    def parse_diff(self, result: Result) -> Changes:
+    def parse_diff(self, result: Result) -> FileChanges:
         """The changes."""
         self._check(result)
         added, changed, deleted, *paths = [*result.out.splitlines(), "0", "0", "0"][: PATHS + 3]
         found = tuple(path for path in paths if re.match("[ACD] ", path))
-        return Changes(int(added), int(changed), int(deleted), found)
+        return FileChanges(int(added), int(changed), int(deleted), found)
 
     def programs(self, container: str) -> Command:
         """List the programs in a build container."""

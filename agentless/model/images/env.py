@@ -144,7 +144,7 @@ class EnvRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class FileChanges:
     """What a build container has that its image has not: how many paths, and some of them."""
 
     added: int = 0
