@@ -12,7 +12,7 @@ from agentless.controller.nodes.link import connection
 from agentless.controller.nodes.link.breakdowns import Breakdowns
 from agentless.controller.nodes.link.cache import NodeCache
 from agentless.controller.nodes.link.changes import PendingChanges
-from agentless.controller.nodes.link.connection import Connection
+from agentless.controller.nodes.link.connection import NodeConnection
 from agentless.controller.nodes.link.limits import INSPECTED
 from agentless.errors import NodeBroken, Unreachable
 from agentless.model.nodes.cluster import Observation
@@ -127,7 +127,7 @@ async def test_a_node_counts_as_reached_once_it_has_greeted(monkeypatch: pytest.
     """A server that takes a login and answers nothing is not."""
     monkeypatch.setattr(connection, "backoff", lambda *_: 0.0)
     known, tries, reached = Known(), 0, asyncio.Event()
-    link = Connection(Session(), known.cache)  # type: ignore[arg-type]
+    link = NodeConnection(Session(), known.cache)  # type: ignore[arg-type]
 
     async def greet() -> None:
         nonlocal tries

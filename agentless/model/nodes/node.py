@@ -9,7 +9,7 @@ from typing import Literal
 from agentless.model.nodes.device import ToolkitFacts
 from agentless.model.tasks.container import Container
 
-Connection = Literal["asyncssh", "paramiko", "local"]
+TransportName = Literal["asyncssh", "paramiko", "local"]
 
 Control = Literal["memory", "cpu", "cpuset", "freezer"]
 """A control group by which an engine limits memory or cores, pins to a NUMA node, or pauses."""
