@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from agentless.client.client import Client
 from agentless.client.files.rsync_shell import VARIABLE
-from agentless.client.files.transfer import ByteCount, Ended, Incoming, Meter, Outgoing
+from agentless.client.files.transfer import ByteCount, Incoming, Meter, Outgoing, StreamEnded
 from agentless.client.http import RequestFailed
 from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError, CopyFailed, UsageError
@@ -146,7 +146,7 @@ class Copier:
                 else:
                     notes = pack(sink, landing.source.path, "t", whole="whole")
                 program.write_eof()
-            except Ended:
+            except StreamEnded:
                 pass
             sink.wait()  # raises what broke it off
         complaints = sentences(sink.words, at, there=True, name=base)

@@ -69,7 +69,7 @@ class Incoming:
             pass
 
 
-class Ended(Exception):
+class StreamEnded(Exception):
     """The other side has ended."""
 
 
@@ -91,9 +91,9 @@ class Outgoing:
         return self._said.words
 
     def write(self, data: bytes) -> int:
-        """Send data; raises Ended if the other side has ended."""
+        """Send data; raises StreamEnded if the other side has ended."""
         if self._ended.is_set():
-            raise Ended
+            raise StreamEnded
         self._program.write(data)
         self.sent += len(data)
         self._counted.add(len(data))
