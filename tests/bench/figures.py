@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from agentless.controller.process import TURN
-from agentless.controller.state.events import EventBus, NodeObserved
+from agentless.controller.state.event_bus import EventBus, NodeObserved
 from agentless.controller.usage import metrics
 from agentless.controller.usage.samples import Samples
 from agentless.controller.usage.scrape import Figures

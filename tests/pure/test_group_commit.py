@@ -10,7 +10,7 @@ import pytest
 from agentless.controller.state.group_commit import GroupCommit
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import IllegalMove, StateError
-from agentless.model.tasks.event import Assigned, Dated, Event, Exited, Launched, Queued, Restarted, Unplaced
+from agentless.model.tasks.task_event import Assigned, Dated, Exited, Launched, Queued, Restarted, TaskEvent, Unplaced
 from agentless.stores.state.tinydb import TaskStore
 from tests.pure.build import CID, NOW, placement, task
 from tests.pure.test_ledger import event_names, full, opened
@@ -129,7 +129,7 @@ def test_each_of_those_that_come_together_hears_that_the_disk_is_full(
 def test_who_is_gone_does_not_hold_up_the_others(ledger: Ledger) -> None:
     queued(ledger, "t1")
     ledger.apply("t1", Assigned(placement()), "its turn")
-    event: Event = Launched(CID)
+    event: TaskEvent = Launched(CID)
 
     async def answer() -> None:
         commits = GroupCommit(ledger)
@@ -142,7 +142,7 @@ def test_who_is_gone_does_not_hold_up_the_others(ledger: Ledger) -> None:
 def test_one_that_cannot_be_is_told_so_and_does_not_hold_up_the_others(ledger: Ledger) -> None:
     queued(ledger, "t1", "t2")
     ledger.apply("t1", Assigned(placement()), "its turn")
-    event: Event = Launched(CID)
+    event: TaskEvent = Launched(CID)
 
     async def answer() -> list[BaseException | None]:
         commits = GroupCommit(ledger)

@@ -14,8 +14,8 @@ from agentless.errors import InventoryError
 from agentless.inventory.inventory import load
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuSample
-from agentless.model.tasks.event import Exited, Restarted, StopAsked
 from agentless.model.tasks.task import Ended
+from agentless.model.tasks.task_event import Exited, Restarted, StopAsked
 from agentless.model.usage.idle import Idle, IdlePolicy
 from agentless.rules.nodes.survey import STALE_AFTER
 from agentless.rules.scheduling.plan import Outlook

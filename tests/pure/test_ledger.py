@@ -10,13 +10,13 @@ from typing import Any
 import orjson
 import pytest
 
-from agentless.controller.state.events import EventBus
+from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.stores import Stores
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
 from agentless.errors import Refused, StateError
-from agentless.model.tasks.event import Assigned, Exited, Froze, Launched, Queued, Restarted, StopAsked
+from agentless.model.tasks.task_event import Assigned, Exited, Froze, Launched, Queued, Restarted, StopAsked
 from agentless.rules.scheduling.plan import Outlook
 from agentless.stores.records.history import History
 from agentless.stores.secrets import SecretStore

@@ -20,9 +20,9 @@ from agentless.errors import Held, ImageMissing, NodeBroken, RuntimeFailed
 from agentless.model.command import Result
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.tasks.claim import labels_of
-from agentless.model.tasks.event import Exited
 from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Placement
+from agentless.model.tasks.task_event import Exited
 from agentless.paths import template_dir
 from agentless.render import Renderer
 from agentless.rules.tasks.reconcile import reconcile

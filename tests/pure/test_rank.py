@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import UsageError
-from agentless.model.tasks.event import Assigned, Moved, Unplaced
 from agentless.model.tasks.task import Rank, Task
+from agentless.model.tasks.task_event import Assigned, Moved, Unplaced
 from agentless.rules.scheduling.order import order
 from agentless.rules.scheduling.plan import Plan, plan
 from agentless.rules.scheduling.rank import move

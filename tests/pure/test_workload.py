@@ -11,10 +11,10 @@ import pytest
 from agentless.errors import IllegalMove, UsageError
 from agentless.model.tasks import spec as specs
 from agentless.model.tasks.claim import SPEC, labels_of, task_of
-from agentless.model.tasks.event import Event, Exited, LostContact
 from agentless.model.tasks.retention import Keep
 from agentless.model.tasks.spec import TaskSpec, check_spec
 from agentless.model.tasks.task import Ended, Task
+from agentless.model.tasks.task_event import Exited, LostContact, TaskEvent
 from agentless.model.tasks.terms import Terms
 from agentless.model.tasks.workload import WORKLOADS, Workload
 from agentless.rules.tasks.lifecycle import apply
@@ -60,7 +60,7 @@ def test_the_end_of_the_first_process_is_the_end_of_a_task_alone() -> None:
         apply(session(), Exited(0), NOW)
 
 
-def exits(one: Task) -> list[Event]:
+def exits(one: Task) -> list[TaskEvent]:
     return [event for event in reconcile(one, container(one, "exited"), NOW) if isinstance(event, Exited)]
 
 

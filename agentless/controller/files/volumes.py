@@ -14,7 +14,7 @@ from dataclasses import replace
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import EventBus, TaskChanged
+from agentless.controller.state.event_bus import EventBus, TaskChanged
 from agentless.controller.state.stores import Stores
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import AgentlessError, NotFound, Refused, StateError, Unreachable

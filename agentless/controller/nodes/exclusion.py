@@ -7,7 +7,7 @@ from dataclasses import replace
 from agentless.controller.nodes.news import NodeNews
 from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import EventBus
+from agentless.controller.state.event_bus import EventBus
 from agentless.errors import Refused, UsageError
 from agentless.inventory.inventory import Inventory
 from agentless.model.caller import Caller

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TypeVar
 
 from agentless.controller.guarded import guarded_item
-from agentless.controller.state.events import EventBus, NodeObserved
+from agentless.controller.state.event_bus import EventBus, NodeObserved
 from agentless.controller.state.ledger import Ledger
 from agentless.inventory.inventory import Inventory
-from agentless.model.tasks.event import StopAsked
 from agentless.model.tasks.task import Running, Task
+from agentless.model.tasks.task_event import StopAsked
 from agentless.model.usage.idle import IdlePolicy
 from agentless.ports import Clock
 from agentless.rules.usage.idle import IdleReport, Still, farewell, follow, idle_since, judge, words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agentless.controller.state.events import EventBus, TaskChanged
+from agentless.controller.state.event_bus import EventBus, TaskChanged
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import StateError
 from agentless.inventory.inventory import Inventory

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from agentless.controller.nodes.link.sampler import SAMPLE_SOON
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import Queue
-from agentless.controller.state.events import EventBus
+from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.tasks.launcher import Launcher
 from agentless.errors import AgentlessError, Refused, StateError, UsageError
 from agentless.model.caller import Caller
-from agentless.model.tasks.event import Assigned, Moved
 from agentless.model.tasks.task import Pending, Placement, Task
+from agentless.model.tasks.task_event import Assigned, Moved
 from agentless.rules.scheduling.rank import move
 
 LOOK_EVERY = 2.0

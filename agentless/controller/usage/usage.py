@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.state.events import EventBus, NodeObserved
+from agentless.controller.state.event_bus import EventBus, NodeObserved
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import StateError, UsageError
 from agentless.model.tasks.task import Paused, Running

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentless.model.tasks.event import Event, GaveUp, Queued, StopAsked
 from agentless.model.tasks.task import Paused, Pending, Running, Scheduled, Task
+from agentless.model.tasks.task_event import GaveUp, Queued, StopAsked, TaskEvent
 from agentless.model.units import format_duration
 
 A_LOOK = 2.0
@@ -17,7 +17,7 @@ class Due:
     """An event, when it comes (Unix seconds), and why, in words."""
 
     at: float
-    event: Event
+    event: TaskEvent
     cause: str
 
 

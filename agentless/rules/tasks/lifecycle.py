@@ -6,27 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agentless.errors import IllegalMove
-from agentless.model.tasks.event import (
-    Adopted,
-    Assigned,
-    Dated,
-    Delayed,
-    Event,
-    Exited,
-    Froze,
-    GaveUp,
-    Launched,
-    LaunchFailed,
-    LostContact,
-    Moved,
-    Queued,
-    Restarted,
-    Step,
-    StopAsked,
-    Thawed,
-    Unplaced,
-    Vanished,
-)
 from agentless.model.tasks.task import (
     Assigning,
     Ended,
@@ -41,9 +20,30 @@ from agentless.model.tasks.task import (
     Task,
     outcome_of,
 )
+from agentless.model.tasks.task_event import (
+    Adopted,
+    Assigned,
+    Dated,
+    Delayed,
+    Exited,
+    Froze,
+    GaveUp,
+    Launched,
+    LaunchFailed,
+    LostContact,
+    Moved,
+    Queued,
+    Restarted,
+    Step,
+    StopAsked,
+    TaskEvent,
+    Thawed,
+    Unplaced,
+    Vanished,
+)
 
 
-def apply(task: Task, event: Event, now: float) -> Task:
+def apply(task: Task, event: TaskEvent, now: float) -> Task:
     """The task after `event` at `now` (Unix seconds, controller clock); raises IllegalMove, never guesses."""
     match task.status, event:
         case _, Adopted():

@@ -6,9 +6,19 @@ from collections.abc import Iterable
 
 from agentless.model.tasks.claim import claim_of
 from agentless.model.tasks.container import DOWN, WENT_DOWN, Container
-from agentless.model.tasks.event import Dated, Event, Exited, Froze, Launched, LaunchFailed, Restarted, Thawed, Vanished
 from agentless.model.tasks.signature import SIGNATURE
 from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
+from agentless.model.tasks.task_event import (
+    Dated,
+    Exited,
+    Froze,
+    Launched,
+    LaunchFailed,
+    Restarted,
+    TaskEvent,
+    Thawed,
+    Vanished,
+)
 
 LAUNCH_BOUND = 150.0
 """Seconds after which a launch script has ended on its node, whatever became of its controller and the link."""
@@ -40,7 +50,9 @@ def _is_ours(task: Task, container: Container) -> bool:
     return container.signed or (early and container.name == task.container_name)
 
 
-def reconcile(task: Task, container: Container | None, now: float, booted_at: float | None = None) -> tuple[Event, ...]:
+def reconcile(
+    task: Task, container: Container | None, now: float, booted_at: float | None = None
+) -> tuple[TaskEvent, ...]:
     """The events that bring `task` to what `container` says; none when they agree.
 
     `booted_at` is when its node was first seen after a reboot, None: it has had none as far as is known.
@@ -57,7 +69,7 @@ def reconcile(task: Task, container: Container | None, now: float, booted_at: fl
         return _missing(task, now, booted_at)
     if container.state == "created":
         return _unstarted(task, now)
-    events: list[Event] = []
+    events: list[TaskEvent] = []
     paused, run = isinstance(status, Paused), None
     if isinstance(status, (Assigning, Lost)) or (isinstance(status, Ended) and status.exit_code is None):
         events.append(Launched(container.id))
@@ -101,7 +113,7 @@ def _is_revived(status: Ended, container: Container | None) -> bool:
     return container.live and container.started_at not in (None, status.run)
 
 
-def _missing(task: Task, now: float, booted_at: float | None) -> tuple[Event, ...]:
+def _missing(task: Task, now: float, booted_at: float | None) -> tuple[TaskEvent, ...]:
     status = task.status
     if isinstance(status, (Running, Paused, Lost)) and status.container is not None:
         if not task.spec.on_node_itself:
@@ -113,7 +125,7 @@ def _missing(task: Task, now: float, booted_at: float | None) -> tuple[Event, ..
     return _unstarted(task, now)
 
 
-def _unstarted(task: Task, now: float) -> tuple[Event, ...]:
+def _unstarted(task: Task, now: float) -> tuple[TaskEvent, ...]:
     status = task.status
     if task.stop and isinstance(status, (Assigning, Lost)) and now - status.since > LAUNCH_BOUND:
         return (LaunchFailed("stopped before it started"),)

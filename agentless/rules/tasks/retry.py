@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agentless.model.tasks.event import Delayed
 from agentless.model.tasks.task import Ended, Lost, Pending, Task
+from agentless.model.tasks.task_event import Delayed
 from agentless.model.tasks.task_id import next_try
 
 LONGEST = 3600.0
