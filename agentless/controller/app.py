@@ -33,7 +33,7 @@ from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.reconciler import Reconciler
 from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
-from agentless.controller.periodic import Job, do_all
+from agentless.controller.periodic import PeriodicJob, do_all
 from agentless.controller.scheduling.idle import IdleWatch
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.scheduling.reservations import Reservations
@@ -219,20 +219,20 @@ class Controller:
     # ---------------------------------------------------------------- life cycle
 
     @property
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[PeriodicJob]:
         """The periodic jobs, in their order."""
         return [
-            Job("state", self.reconciler.retry),
-            Job("health", self.records.flush),
-            Job("volumes", self.volumes.flush),
-            Job("lost tasks", self.reconciler.lose_silent),
-            Job("reservations", self.reservations.tick),
-            Job("logs of ended tasks", self.retention.tick),
-            Job("uploads", self.uploads.tick),
-            Job("idle GPUs", self.idle.tick),
-            Job("samples", self.samples.tick),
-            Job("usage", self.usage.tick),
-            Job("metrics", self.port.tick),
+            PeriodicJob("state", self.reconciler.retry),
+            PeriodicJob("health", self.records.flush),
+            PeriodicJob("volumes", self.volumes.flush),
+            PeriodicJob("lost tasks", self.reconciler.lose_silent),
+            PeriodicJob("reservations", self.reservations.tick),
+            PeriodicJob("logs of ended tasks", self.retention.tick),
+            PeriodicJob("uploads", self.uploads.tick),
+            PeriodicJob("idle GPUs", self.idle.tick),
+            PeriodicJob("samples", self.samples.tick),
+            PeriodicJob("usage", self.usage.tick),
+            PeriodicJob("metrics", self.port.tick),
         ]
 
     async def start(self) -> None:
@@ -254,15 +254,15 @@ class Controller:
         await _closed("samples", self.samples.close)
         live = len(self.tasks.live)
         do_all([
-            Job("usage", self.usage.write),
-            Job("events", lambda: self.ledger.note("left", f"{live} live tasks run on")),
+            PeriodicJob("usage", self.usage.write),
+            PeriodicJob("events", lambda: self.ledger.note("left", f"{live} live tasks run on")),
         ])  # fmt: skip
         await _closed("nodes", self.nodes.close)
         do_all([
-            Job("health", self.records.flush),
-            Job("volumes", self.volumes.flush),
-            Job("history", self._stores.history.close),
-            Job("outputs", self.expected_outputs.store.close),
+            PeriodicJob("health", self.records.flush),
+            PeriodicJob("volumes", self.volumes.flush),
+            PeriodicJob("history", self._stores.history.close),
+            PeriodicJob("outputs", self.expected_outputs.store.close),
         ])  # fmt: skip
 
     def _warnings(self) -> tuple[str, ...]:

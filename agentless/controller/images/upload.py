@@ -33,7 +33,7 @@ RATE_AFTER = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class UploadJob:
     """An image to send, its source and its tags; `tell` gets the progress."""
 
     image: Image
@@ -59,7 +59,7 @@ class _Step:
 class ImageUpload:
     """Sends the layers that a node lacks; it has the lowest `kept`."""
 
-    def __init__(self, job: Job, link: NodeLink, kept: int, packer: str | None, spool: LayerSpool) -> None:
+    def __init__(self, job: UploadJob, link: NodeLink, kept: int, packer: str | None, spool: LayerSpool) -> None:
         self._image, self._tags, self._tell = job.image, job.tags, job.tell
         self._link, self._packer, self._spool = link, packer, spool
         self._kept = self._at = kept
