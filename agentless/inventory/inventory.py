@@ -21,7 +21,7 @@ from pydantic_core import ErrorDetails
 
 from agentless import paths
 from agentless.errors import InventoryError
-from agentless.inventory.marked_yaml import BrokenYaml, Marked, Problem, Where, read_yaml
+from agentless.inventory.marked_yaml import BrokenYaml, Marked, Mistake, Where, read_yaml
 from agentless.inventory.schema import Defaults, Health, Idle, InventoryFile, Kept, Node, Queue
 from agentless.inventory.ssh_hosts import read_ssh_hosts
 from agentless.model.address import Address
@@ -137,7 +137,7 @@ def _text(path: Path) -> tuple[str, Stamp]:
     except UnicodeDecodeError as error:
         before = data[: error.start]
         line, column = before.count(b"\n") + 1, len(before) - before.rfind(b"\n")
-        problem = Problem(line, column, (), "this is not UTF-8 text; save the file as UTF-8")
+        problem = Mistake(line, column, (), "this is not UTF-8 text; save the file as UTF-8")
         raise _complaint(path, [problem]) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -169,7 +169,7 @@ def _config(name: str, node: Node, defaults: Defaults, path: Path) -> NodeConfig
     return NodeConfig(name, **known)
 
 
-def _hostless(marked: Marked) -> Iterator[Problem]:
+def _hostless(marked: Marked) -> Iterator[Mistake]:
     """Nodes that nothing says how to reach. Seen in the bare data, for a file with other mistakes has no models."""
     file = _mapping(marked.data)
     usual = _mapping(file.get("defaults")).get("connection")
@@ -182,19 +182,19 @@ def _hostless(marked: Marked) -> Iterator[Problem]:
     aliases = read_ssh_hosts(paths.ssh_config()).machines if hostless else ()
     for name in [name for name in hostless if name not in aliases][: MAX_MISTAKES + 1]:
         text = f"has no host, and ~/.ssh/config names no {_shown(name)}; write host: and its address"
-        yield Problem(*marked.keys["nodes", name], ("nodes", name), text + _nearest(name, aliases))
+        yield Mistake(*marked.keys["nodes", name], ("nodes", name), text + _nearest(name, aliases))
 
 
 def _mapping(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _problem(detail: ErrorDetails, marked: Marked) -> Problem:
+def _problem(detail: ErrorDetails, marked: Marked) -> Mistake:
     """Pydantic's finding in our words, at its place in the file."""
     where: Where = tuple(part for part in detail["loc"] if part != "[key]")
     at_key = detail["type"] == "extra_forbidden" or "[key]" in detail["loc"]
     place = (marked.keys if at_key else marked.values).get(where, (1, 1))
-    return Problem(*place, where, _sentence(detail, where))
+    return Mistake(*place, where, _sentence(detail, where))
 
 
 def _sentence(detail: ErrorDetails, where: Where) -> str:
@@ -269,9 +269,9 @@ def _shown(value: object) -> str:
             return repr(text if len(text) <= 60 else text[:60] + "…")
 
 
-def _complaint(path: Path, problems: Iterable[Problem]) -> InventoryError:
+def _complaint(path: Path, problems: Iterable[Mistake]) -> InventoryError:
     """One line for each; a mistake that aliases bring to several nodes stands in the file once and is told once."""
-    once: dict[tuple[int, int, str], Problem] = {}
+    once: dict[tuple[int, int, str], Mistake] = {}
     for problem in sorted(problems, key=lambda p: p[:2]):
         once.setdefault((problem.line, problem.column, problem.text), problem)
     lines = [
