@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 from agentless.errors import CopyFailed
-from agentless.formats.tar import CHUNK, BadArchive, Incomplete, Member, Reading, Tar, pulled
+from agentless.formats.tar import CHUNK, BadArchive, Incomplete, Member, Parsing, Tar, pulled
 from agentless.formats.tree import NotAFolder, Parts, Tree
 from agentless.model.files.task_files import MOST_LEVELS
 from agentless.model.text import shown
@@ -141,7 +141,7 @@ class Unpacker:
         except BadArchive as error:
             raise CopyFailed(f"what came is no tar stream, or a damaged one: {error}") from None
 
-    def _unpack(self, tar: Tar) -> Reading[int]:
+    def _unpack(self, tar: Tar) -> Parsing[int]:
         members = 0
         with self._at(self._folder):
             root = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -157,7 +157,7 @@ class Unpacker:
             os.close(root)
         return members
 
-    def _take(self, tar: Tar, member: Member) -> Reading[None]:
+    def _take(self, tar: Tar, member: Member) -> Parsing[None]:
         parts = self._parts(member.name)
         path = os.path.join(self._folder, *parts)
         if len(parts) > MOST_LEVELS:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from agentless.errors import UsageError
-from agentless.formats.tar import BadArchive, Fed, Member, Reading, Tar
+from agentless.formats.tar import BadArchive, Fed, Member, Parsing, Tar
 from agentless.formats.tar_writing import END, header, padding
 
 CHUNK = 256 * 1024
@@ -95,7 +95,7 @@ def nameless(archive: BinaryIO) -> Iterator[bytes]:
         fed.close()
 
 
-def _nameless(tar: Tar, put: Callable[[bytes], None]) -> Reading[None]:
+def _nameless(tar: Tar, put: Callable[[bytes], None]) -> Parsing[None]:
     seen = False
     while member := (yield from tar.next()):
         name = member.name.removeprefix("./")
