@@ -37,7 +37,7 @@ MAX_BYTES = 512 * 1024
 MAX_MISTAKES = 100
 """Mistakes told at once: more than that is one mistake made many times."""
 
-Stamp = tuple[int, int, int]
+FileStamp = tuple[int, int, int]
 """Inode, size and modification time in nanoseconds: another stamp, another content."""
 
 _ONLY_USUAL = ("shared_dir", "container")
@@ -71,7 +71,7 @@ class Inventory:
     policy: str
     keep: Keep
     health: HealthPolicy
-    stamp: Stamp
+    stamp: FileStamp
     half_life: float
     idle: IdlePolicy
     learn: bool
@@ -114,7 +114,7 @@ def load(path: Path) -> Inventory:
     )
 
 
-def stamp_of(path: Path) -> Stamp | None:
+def stamp_of(path: Path) -> FileStamp | None:
     """The file's stamp now, None when it cannot be looked at."""
     try:
         return _stamp(path.stat())
@@ -122,11 +122,11 @@ def stamp_of(path: Path) -> Stamp | None:
         return None
 
 
-def _stamp(status: os.stat_result) -> Stamp:
+def _stamp(status: os.stat_result) -> FileStamp:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _text(path: Path) -> tuple[str, Stamp]:
+def _text(path: Path) -> tuple[str, FileStamp]:
     try:
         status = path.stat()
         if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES:
