@@ -23,7 +23,7 @@ _MODE = 0o777
 Notes = list[str]
 
 
-class Reader:
+class ExactReader:
     """Reads exactly `size` bytes of a file, even if it becomes shorter or longer meanwhile."""
 
     def __init__(self, file: IO[bytes], size: int) -> None:
@@ -99,7 +99,7 @@ def _add(archive: tarfile.TarFile, path: str, inner: str, notes: Notes, *, is_na
         notes.append(f"{shown(path)} is neither a file nor a folder, and was left out")
     elif info.isreg():
         with open(path, "rb") as file:
-            reader = Reader(file, info.size)
+            reader = ExactReader(file, info.size)
             archive.addfile(_plain(info), reader)
         if reader.is_short:
             notes.append(f"{shown(path)} became shorter while it was copied")
