@@ -34,7 +34,7 @@ SLOW = 12e6
 FAST = 40e6
 """The same above which it is not worth while to have gzip compress; zstd always is."""
 
-Tell = Callable[[Progress], None]
+ReportProgress = Callable[[Progress], None]
 
 
 def _silent(_: Progress) -> None:
@@ -66,7 +66,7 @@ class ImageDistribution:
         targets: Sequence[NodeLink],
         *,
         tags: Sequence[str],
-        tell: Tell = _silent,
+        tell: ReportProgress = _silent,
         shared_dir: str | None = None,
         via: Via = "auto",
     ) -> dict[str, Sent | AgentlessError]:
