@@ -16,7 +16,7 @@ from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.gpu import GpuSample
 from agentless.model.tasks.task import Ended
 from agentless.model.tasks.task_event import Exited, Restarted, StopAsked
-from agentless.model.usage.idle import Idle, IdlePolicy
+from agentless.model.usage.idle import IdleGpus, IdlePolicy
 from agentless.rules.nodes.survey import STALE_AFTER
 from agentless.rules.scheduling.plan import Outlook
 from agentless.rules.tasks.lifecycle import apply
@@ -96,7 +96,7 @@ def test_old_samples_say_nothing() -> None:
 def test_a_gpu_that_is_idle_for_long_enough_is_reported_once() -> None:
     assert judge({A: 0}, BOTH, REPORT, None, 99).what == "nothing"
     first = judge({A: 0}, BOTH, REPORT, None, 100)
-    assert (first.what, first.idle) == ("report", Idle({A: 0}))
+    assert (first.what, first.idle) == ("report", IdleGpus({A: 0}))
     again = judge({A: 0}, BOTH, REPORT, first.report, 105)
     assert (again.what, again.idle) == ("nothing", first.idle)
 
@@ -104,7 +104,7 @@ def test_a_gpu_that_is_idle_for_long_enough_is_reported_once() -> None:
 def test_one_more_idle_gpu_is_reported_again() -> None:
     first = judge({A: 0, B: 50}, BOTH, REPORT, None, 100)
     second = judge({A: 0, B: 50}, BOTH, REPORT, first.report, 150)
-    assert (second.what, second.idle) == ("report", Idle({A: 0, B: 50}, all_since=50))
+    assert (second.what, second.idle) == ("report", IdleGpus({A: 0, B: 50}, all_since=50))
 
 
 def test_work_after_a_report_is_reported_too() -> None:
@@ -133,7 +133,7 @@ def test_a_task_is_warned_and_then_stopped() -> None:
 def test_a_task_that_uses_one_of_its_gpus_is_not_stopped() -> None:
     report = judge({A: 0}, BOTH, STOP, None, 100).report
     verdict = judge({A: 0}, BOTH, STOP, report, 9999)
-    assert (verdict.what, verdict.idle) == ("nothing", Idle({A: 0}))
+    assert (verdict.what, verdict.idle) == ("nothing", IdleGpus({A: 0}))
 
 
 def test_a_new_policy_warns_anew_before_it_stops() -> None:
@@ -179,16 +179,16 @@ def test_who_is_stopped_was_idle_all_the_time_and_warned_in_time(
 
 
 def test_what_is_said_of_it() -> None:
-    assert words(Idle({A: 5}), BOTH, 125) == "GPU 0 idle for 2m 0s"
-    assert words(Idle({A: 0}), replace(BOTH, gpu_uuids=(A,)), 125) == "GPU 0 idle for 2m 5s"
-    assert words(Idle({A: 0, B: 5}, 5), BOTH, 125) == "idle for 2m 0s"
-    assert words(Idle({A: 0, B: 5}, 5, 300), BOTH, 125) == "idle for 2m 0s, to be stopped in 2m 55s"
-    assert farewell(Idle({A: 0, B: 65}, 65, 300), 7265) == "its GPUs were idle for 2h 0m (idle: stop)"
+    assert words(IdleGpus({A: 5}), BOTH, 125) == "GPU 0 idle for 2m 0s"
+    assert words(IdleGpus({A: 0}), replace(BOTH, gpu_uuids=(A,)), 125) == "GPU 0 idle for 2m 5s"
+    assert words(IdleGpus({A: 0, B: 5}, 5), BOTH, 125) == "idle for 2m 0s"
+    assert words(IdleGpus({A: 0, B: 5}, 5, 300), BOTH, 125) == "idle for 2m 0s, to be stopped in 2m 55s"
+    assert farewell(IdleGpus({A: 0, B: 65}, 65, 300), 7265) == "its GPUs were idle for 2h 0m (idle: stop)"
 
 
 def test_a_task_and_its_gpu_tell_of_it() -> None:
     running = task("t1", "node1::0")
-    view = task_view(running, (), Outlook(), mine=True, idle=Idle({A: NOW - 90}, NOW - 90), now=NOW)
+    view = task_view(running, (), Outlook(), mine=True, idle=IdleGpus({A: NOW - 90}, NOW - 90), now=NOW)
     assert (view.reason, view.idle_since) == ("idle for 1m 30s", "2027-01-15T07:58:30.000Z")
     gpu = cluster(seen(gpus=1), (running,)).nodes["node1"].gpus[0]
     shown = gpu_view("node1", gpu, idle_since=NOW - 90, now=NOW)

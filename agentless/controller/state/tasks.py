@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from agentless.model.nodes.gpu import GpuProcess
 from agentless.model.tasks.task import Task
-from agentless.model.usage.idle import Idle
+from agentless.model.usage.idle import IdleGpus
 from agentless.model.usage.spent import GpuActivity
 from agentless.stores.records.history import History
 
@@ -30,7 +30,7 @@ class Tasks:
         self.forgotten: dict[str, None] = {}
         self.launching: set[str] = set()
         self.intruders: dict[str, tuple[GpuProcess, ...]] = {}
-        self.idle: dict[str, Idle] = {}
+        self.idle: dict[str, IdleGpus] = {}
         self.loads: dict[str, GpuActivity] = {}
         self._placed: defaultdict[str, dict[str, None]] = defaultdict(dict)  # by node; some may be elsewhere by now
 

@@ -15,7 +15,7 @@ class IdlePolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
+class IdleGpus:
     """What is reported of a task: its idle GPUs by UUID, each with the time since when (Unix seconds).
 
     `all_since` is since when all of its GPUs are, None: some work. `stop_at` is when it will be stopped for that.

@@ -13,7 +13,7 @@ from typing import Literal
 from agentless.model.nodes.cluster import Observation
 from agentless.model.tasks.task import Placement
 from agentless.model.units import format_duration
-from agentless.model.usage.idle import Idle, IdlePolicy
+from agentless.model.usage.idle import IdleGpus, IdlePolicy
 from agentless.rules.nodes.survey import STALE_AFTER
 
 
@@ -39,7 +39,7 @@ class Verdict:
     """What to do about a task now; `idle` is what is to be shown of it, `report` what is to be remembered."""
 
     what: Literal["nothing", "report", "busy again", "stop"]
-    idle: Idle | None = None
+    idle: IdleGpus | None = None
     report: IdleReport | None = None
 
 
@@ -79,11 +79,11 @@ def judge(
         # The warning comes as long before the stop as the policy says, also when the policy is new.
         stop_at = max(all_since + policy.stop, report.at + policy.stop - policy.report)
     if stop_at is not None and now >= stop_at:
-        return Verdict("stop", Idle(long, all_since, stop_at), report)
-    return Verdict("report" if what == "report" else "nothing", Idle(long, all_since, stop_at), report)
+        return Verdict("stop", IdleGpus(long, all_since, stop_at), report)
+    return Verdict("report" if what == "report" else "nothing", IdleGpus(long, all_since, stop_at), report)
 
 
-def words(idle: Idle, held: Placement, now: float) -> str:
+def words(idle: IdleGpus, held: Placement, now: float) -> str:
     """`idle for 45m 0s, to be stopped in 1h 15m`; of some of several GPUs `GPU 1 idle for 45m 0s`."""
     if idle.all_since is not None:
         text = f"idle for {format_duration(now - idle.all_since)}"
@@ -92,6 +92,6 @@ def words(idle: Idle, held: Placement, now: float) -> str:
     return "; ".join(f"GPU {index} idle for {format_duration(now - idle.since[uuid])}" for index, uuid in gpus)
 
 
-def farewell(idle: Idle, now: float) -> str:
+def farewell(idle: IdleGpus, now: float) -> str:
     """Why a task was stopped."""
     return f"its GPUs were idle for {format_duration(now - (idle.all_since or now))} (idle: stop)"

@@ -10,7 +10,7 @@ from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.task import Assigning, Ended, Lost, Paused, Pending, Running, Scheduled, Task
 from agentless.model.units import counted, format_duration
-from agentless.model.usage.idle import Idle
+from agentless.model.usage.idle import IdleGpus
 from agentless.model.view import CheckView, GpuView, NodeView, OutputView, ReservationView, TaskView
 from agentless.rules.nodes.cgroup_limits import engine_of, what_it_lacks
 from agentless.rules.scheduling.plan import Outlook
@@ -31,7 +31,7 @@ def task_view(
     *,
     mine: bool,
     retried_as: str | None = None,
-    idle: Idle | None = None,
+    idle: IdleGpus | None = None,
     now: float = 0.0,
     outputs: tuple[OutputView, ...] = (),
 ) -> TaskView:
