@@ -10,14 +10,14 @@ from pathlib import Path
 from agentless.errors import StateError
 from agentless.formats import tar_writing
 from agentless.model.files.task_files import Entry
-from agentless.rules.files.task_files import FileOwner, Tree
+from agentless.rules.files.task_files import FileOwner, FileTree
 
 _PIECE = 1 << 20
 _SENT = 1 << 18
 _SAMPLES, _SAMPLE = 8, 1 << 15
 
 
-def packed(tree: Tree, owner: FileOwner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
+def packed(tree: FileTree, owner: FileOwner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
     """The tree as a tar archive for `/`, packed by gzip; raises StateError when a content cannot be read."""
     ready = bytearray()
     for data in _packed(tree, owner, content, now):
@@ -28,7 +28,7 @@ def packed(tree: Tree, owner: FileOwner, content: Callable[[str], Path], now: in
     yield bytes(ready)
 
 
-def _packed(tree: Tree, owner: FileOwner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
+def _packed(tree: FileTree, owner: FileOwner, content: Callable[[str], Path], now: int) -> Iterator[bytes]:
     packer = zlib.compressobj(_level(tree, content), zlib.DEFLATED, 31)
     for path, entry in sorted(tree.items()):
         yield packer.compress(_header(path, entry, owner, now))
@@ -47,7 +47,7 @@ def _packed(tree: Tree, owner: FileOwner, content: Callable[[str], Path], now: i
     yield packer.compress(tar_writing.END) + packer.flush()
 
 
-def _level(tree: Tree, content: Callable[[str], Path]) -> int:
+def _level(tree: FileTree, content: Callable[[str], Path]) -> int:
     """How hard to pack: not at all where most of it cannot be packed, by what the largest files begin with."""
     largest = sorted((e for e in tree.values() if e.kind == "file"), key=lambda entry: -entry.size)[:_SAMPLES]
     sample = b""

@@ -30,7 +30,7 @@ from agentless.remote.worker import GREETING
 from agentless.rules.files.task_files import (
     WORKDIR,
     FileOwner,
-    Tree,
+    FileTree,
     added,
     bytes_of,
     files_of,
@@ -66,7 +66,7 @@ class _Way:
     """How an image is made: over which, of what that is sent, in how many layers, and with folders of another one."""
 
     base: str
-    tree: Tree
+    tree: FileTree
     layers: int
     copies: tuple[str, ...] = ()
     other: str | None = None
@@ -171,7 +171,7 @@ class Uploads:
         link: NodeLink,
         image: FilesImage,
         others: list[FilesImage],
-        tree: Tree,
+        tree: FileTree,
         base: str,
         owner: FileOwner,
         tell: Callable[[str], None],
@@ -189,7 +189,7 @@ class Uploads:
                 self.store.remember(image.key, tree, about)
                 return
 
-    def _ways(self, others: list[FilesImage], tree: Tree, base: str, owner: FileOwner) -> Iterator[_Way]:
+    def _ways(self, others: list[FilesImage], tree: FileTree, base: str, owner: FileOwner) -> Iterator[_Way]:
         """How an image with this tree may be made, the best first."""
         found = [(str(other), self.store.recall(other.key)) for other in reversed(others)]
         known = [(other, had) for other, had in found if had and had["owner"] == [owner.uid, owner.gid]]
@@ -293,7 +293,7 @@ def upload_time(now: float, observation: Observation) -> int:
     return int(now + (observation.engine.clock if observation.engine else 0.0) - BEFORE_TASKS)
 
 
-def _check_seen(tree: Tree, tops: Iterable[str], what: str) -> None:
+def _check_seen(tree: FileTree, tops: Iterable[str], what: str) -> None:
     """What is put over a folder of the image hides the files in it, also a volume that the image declares."""
     for top in map(posixpath.normpath, tops):
         hides = (path for path in tree if path.startswith(f"{top}/") or (path == top and tree[path].kind != "folder"))

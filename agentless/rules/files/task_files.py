@@ -99,7 +99,7 @@ def parse_file_owner(user: str) -> FileOwner | None:
     return FileOwner(int(name), int(group) if group.isascii() and group.isdigit() and len(group) < 10 else 0)
 
 
-Tree = Mapping[str, Entry]
+FileTree = Mapping[str, Entry]
 """What is put into a container, by absolute path."""
 
 
@@ -122,7 +122,7 @@ def tree_of(uploads: Iterable[tuple[Upload, Snapshot]], workdir: str) -> dict[st
     return tree
 
 
-def key_of(tree: Tree, owner: FileOwner, image: str) -> str:
+def key_of(tree: FileTree, owner: FileOwner, image: str) -> str:
     """What names files in an image: the same for the same."""
     words = [image, owner.uid, owner.gid, rows_of(tree)]
     return hashlib.sha256(json.dumps(words, separators=(",", ":")).encode()).hexdigest()[:24]
@@ -134,7 +134,7 @@ def line_of(controller: str, owner: str, uploads: Iterable[Upload]) -> str:
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
 
 
-def added(before: Tree, now: Tree) -> dict[str, Entry] | None:
+def added(before: FileTree, now: FileTree) -> dict[str, Entry] | None:
     """What to put over `before` to get `now`; None when something has to go, for nothing can be taken out."""
     for path, entry in before.items():
         after = now.get(path)
@@ -143,7 +143,7 @@ def added(before: Tree, now: Tree) -> dict[str, Entry] | None:
     return {path: entry for path, entry in now.items() if before.get(path) != entry}
 
 
-def reused(before: Tree, now: Tree) -> tuple[tuple[str, ...], dict[str, Entry]]:
+def reused(before: FileTree, now: FileTree) -> tuple[tuple[str, ...], dict[str, Entry]]:
     """The folders that can be copied as they were, and what has to come to that.
 
     That are those in which nothing is gone or changed, the topmost of them; what is new in one comes besides.
@@ -161,12 +161,12 @@ def reused(before: Tree, now: Tree) -> tuple[tuple[str, ...], dict[str, Entry]]:
     return copies, rest
 
 
-def bytes_of(tree: Tree) -> int:
+def bytes_of(tree: FileTree) -> int:
     """Bytes of its files."""
     return sum(entry.size for entry in tree.values())
 
 
-def files_of(tree: Tree) -> int:
+def files_of(tree: FileTree) -> int:
     """How many files and links it has."""
     return sum(entry.kind != "folder" for entry in tree.values())
 
