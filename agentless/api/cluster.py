@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Unpack
 
-from agentless.api.arguments import check
+from agentless.api.arguments import check_arguments
 from agentless.api.batch import Batch
 from agentless.api.parse import parse
 from agentless.api.task import Task, coming, moment, task
@@ -63,7 +63,7 @@ class Cluster:
     """
 
     def __init__(self, inventory: str | os.PathLike[str] | None = None) -> None:
-        check(self.__init__, (inventory,), {})  # type: ignore[misc]
+        check_arguments(self.__init__, (inventory,), {})  # type: ignore[misc]
         self._client = _Client.found(None if inventory is None else Path(inventory), owner_of(os.environ))
 
     @Verb

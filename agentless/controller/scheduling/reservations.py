@@ -16,7 +16,7 @@ from agentless.model.scheduling.needs import parse_target
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.view import ReservationView
 from agentless.ports import Clock
-from agentless.rules.scheduling.reservations import check, in_the_way
+from agentless.rules.scheduling.reservations import check_reservation, in_the_way
 from agentless.rules.views.nearest import nearest
 from agentless.rules.views.publish import reservation_view
 
@@ -65,7 +65,7 @@ class Reservations:
         others = [each for each in self._book.known.values() if now < each.end]
         for each in made.values():
             node = self._nodes.link(each.node).node.name  # the inventory may have changed meanwhile
-            check(each, others, self._nodes.cluster([node]).nodes[node], now)
+            check_reservation(each, others, self._nodes.cluster([node]).nodes[node], now)
         self._book.add(made)
         for each in made.values():
             self._tell("reserved", each, f"agentless reserve, by {by}")

@@ -21,7 +21,7 @@ MAX_REASON = 200
 _OWNER = re.compile(r"[^\s@]+(@[^\s@]+)?")
 
 
-def check(new: Reservation, others: Iterable[Reservation], node: Node, now: float) -> None:
+def check_reservation(new: Reservation, others: Iterable[Reservation], node: Node, now: float) -> None:
     """Refuse what cannot be meant, GPUs that are not there, and what is reserved for somebody else already."""
     if new.owner is not None and not (_OWNER.fullmatch(new.owner) and new.owner.isprintable()):
         raise UsageError(f"owner {new.owner[:80]!r}: write USER@HOST, as agentless ps shows it, or USER")
