@@ -234,7 +234,7 @@ class DockerEngine:
             )
         secrets = wanted[0].secrets
         for each in wanted:
-            launch_script.check_secrets(each.task.spec, each.secrets)
+            launch_script.check_secrets_are_there(each.task.spec, each.secrets)
         docker = self._docker
         if secrets and docker[0].rpartition("/")[2] == "sudo":
             docker = [docker[0], f"--preserve-env={','.join(sorted(secrets))}", *docker[1:]]
@@ -370,7 +370,7 @@ class DockerEngine:
             raise ImageMissing(f"image {task.spec.image} is not on {self._node.name}")
         # Who has what is listed before anything of the task is looked at.
         reason = "engine" if result.exit_code == launch_script.UNLISTED else self._blame(task, complaint)
-        raise launch_script.failure(f"{self._node.name}: {self.complaint(complaint)}", reason)
+        raise launch_script.launch_failure(f"{self._node.name}: {self.complaint(complaint)}", reason)
 
     def signal(self, container: str, signal: str) -> Command:
         """Send the container's first process a signal, named without SIG."""

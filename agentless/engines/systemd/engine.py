@@ -179,7 +179,7 @@ class Systemd:
         """
         del prepared, engine  # a task without a container has no files of its own, and claims by a process
         spec = task.spec
-        launch_script.check_secrets(spec, secrets)
+        launch_script.check_secrets_are_there(spec, secrets)
         name, user = task.container_name, (spec.user or "").partition(":")
         program = self._renderer.script(
             "systemd-task.sh.j2",
@@ -246,7 +246,7 @@ class Systemd:
             raise RuntimeFailed(f"{self._node.name}: {self._unsuitable(task, kind, what)}")
         said = result.err.strip()
         reason = "engine" if result.exit_code == launch_script.UNLISTED else self._blame(task, said)
-        raise launch_script.failure(f"{self._node.name}: {self.complaint(said)}", reason)
+        raise launch_script.launch_failure(f"{self._node.name}: {self.complaint(said)}", reason)
 
     def signal(self, container: str, signal: str) -> Command:
         """Send its first process a signal, by its name without SIG; KILL goes to all of them."""
