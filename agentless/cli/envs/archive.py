@@ -22,7 +22,7 @@ _ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 
 
-def check_target(path: Path) -> None:
+def check_archive_path(path: Path) -> None:
     """Raise UsageError if the suffix does not say how to write the file."""
     if not path.name.endswith((".tar.zst", ".tar")):
         raise UsageError(f"{path}: name the file ….tar.zst, or ….tar to have it uncompressed")
