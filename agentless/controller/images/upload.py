@@ -152,7 +152,7 @@ class ImageUpload:
         step.fed.set()
         last = at == len(image.layers)
         config = await self._spool.configuration() if last else layers.partial(image, at)
-        step.wanted = layers.id_of(config)
+        step.wanted = layers.image_id(config)
         if step.before is not None:
             await asyncio.wait({step.before})
             step.before.result()

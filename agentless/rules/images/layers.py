@@ -39,7 +39,7 @@ _EMPTY = {
 }
 
 
-def common(wanted: Sequence[str], stores: Iterable[Sequence[str]]) -> int:
+def common_layers(wanted: Sequence[str], stores: Iterable[Sequence[str]]) -> int:
     """How many layers of an image, from its bottom, are those of another one, at most."""
     best = 0
     for chain in stores:
@@ -52,7 +52,7 @@ def common(wanted: Sequence[str], stores: Iterable[Sequence[str]]) -> int:
     return best
 
 
-def names(image: Image) -> dict[str, str]:
+def layer_files(image: Image) -> dict[str, str]:
     """The files in which `docker save` writes the layers, each with the diff id.
 
     Engines since 25 name a file by its own hash. Those before derived the name of a layer from those below it, and that
@@ -79,7 +79,7 @@ def unwanted(image: Image, kept: int) -> list[str]:
     Who has all of them, and lacks no more than the image's configuration, needs none, whatever the top one is called.
     """
     needed = set(image.layers[kept:])
-    found = [name for name, layer in names(image).items() if layer not in needed]
+    found = [name for name, layer in layer_files(image).items() if layer not in needed]
     return found if needed else [*found, "*/layer.tar"]
 
 
@@ -121,7 +121,7 @@ def partial(image: Image, kept: int) -> bytes:
     return json.dumps(fields).encode()
 
 
-def id_of(config: bytes) -> str:
+def image_id(config: bytes) -> str:
     """The id of the image with this configuration."""
     return f"sha256:{hashlib.sha256(config).hexdigest()}"
 
