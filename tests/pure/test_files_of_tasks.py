@@ -24,7 +24,7 @@ from agentless.engines.times import CLOCKS_AGREE
 from agentless.errors import Refused, UsageError
 from agentless.formats.tar import pulled
 from agentless.model.files.files_image import FilesImage
-from agentless.model.files.task_files import MAX_FILES, Entry, Output, Upload, id_of, parse_snapshot, rows_of
+from agentless.model.files.task_files import MAX_FILES, Entry, Output, Upload, parse_snapshot, rows_of, snapshot_id
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.tasks.spec import Mount, TaskSpec, check_spec
@@ -311,7 +311,7 @@ def test_a_snapshot_begins_with_what_it_is_of() -> None:
 
 def test_a_snapshot_has_an_id_whatever_its_names_are() -> None:
     """A name that is no text comes from the disk as surrogates."""
-    assert len({id_of({"": FOLDER, name: FILE}) for name in ("a", "\u00e4", "\udce4")}) == 3
+    assert len({snapshot_id({"": FOLDER, name: FILE}) for name in ("a", "\u00e4", "\udce4")}) == 3
 
 
 def test_a_snapshot_is_kept_as_long_as_a_task_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,7 @@ def rows_of(snapshot: Snapshot) -> list[list[object]]:
     return [[path, letters[e.kind], e.mode, e.size, e.content] for path, e in sorted(snapshot.items())]
 
 
-def id_of(snapshot: Snapshot) -> str:
+def snapshot_id(snapshot: Snapshot) -> str:
     """What names a snapshot: the SHA-256 of all that is in it."""
     text = json.dumps(rows_of(snapshot), ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
