@@ -11,7 +11,7 @@ from agentless.errors import Unreachable
 from agentless.inventory.ssh_hosts import parse_login
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import user_name
-from agentless.remote.transports._config import HostConfig, expand
+from agentless.remote.transports._config import HostConfig, expand_tokens
 from agentless.remote.transports._known_hosts import KnownHosts, read
 
 USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
@@ -113,7 +113,7 @@ def _hops(node: NodeConfig, files: SshFiles, target: _Target, behind: tuple[str,
         defaults=() if identities else tuple(files.home / ".ssh" / key for key in DEFAULT_KEYS),
         identities_only=config.get("IdentitiesOnly") == "yes",
         agent=_agent(config, tokens),
-        proxy_command=expand(proxy, tokens) if proxy and proxy != "none" else None,
+        proxy_command=expand_tokens(proxy, tokens) if proxy and proxy != "none" else None,
         gate=proxy,
         known_hosts=(*(config.path(text, tokens) for text in known if text != "none"), files.known_hosts),
         host_key_alias=config.get("HostKeyAlias"),
