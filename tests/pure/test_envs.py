@@ -42,7 +42,7 @@ def sight(*numbers: int, name: str = "torch", **more: Any) -> Sight:
 
 
 def learned(records: Any, seen: Any) -> dict[str, EnvRecord]:
-    return envs.learned(records, seen, NOW)
+    return envs.with_seen_versions(records, seen, NOW)
 
 
 def record(*numbers: int, **more: Any) -> EnvRecord:

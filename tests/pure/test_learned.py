@@ -19,7 +19,7 @@ from agentless.model.tasks.run import kind_of_task
 from agentless.model.tasks.task import Ended, Running, Task
 from agentless.model.tasks.terms import Terms
 from agentless.rules.nodes.survey import survey
-from agentless.rules.scheduling.learned import learned
+from agentless.rules.scheduling.learned import learned_length
 from agentless.rules.scheduling.plan import Outlook, Plan, Promise, plan
 from agentless.rules.usage.fair_share import HALF_LIFE
 from agentless.rules.views.publish import task_view
@@ -32,19 +32,19 @@ from tests.pure.test_plan import POLICIES, clusters, look, places, promises, run
 
 
 def test_with_few_runs_nothing_is_learned() -> None:
-    assert learned([60.0] * 4) is None
-    assert learned([60.0] * 5) == 60
+    assert learned_length([60.0] * 4) is None
+    assert learned_length([60.0] * 5) == 60
 
 
 def test_it_is_what_almost_all_of_the_last_runs_took() -> None:
-    assert learned([float(n) for n in range(1, 21)]) == 19
-    assert learned([9999.0] * 50 + [60.0] * 20) == 60
-    assert learned([10, 20, 30, 40, 500]) == 500
+    assert learned_length([float(n) for n in range(1, 21)]) == 19
+    assert learned_length([9999.0] * 50 + [60.0] * 20) == 60
+    assert learned_length([10, 20, 30, 40, 500]) == 500
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=5))
 def test_at_most_one_of_twenty_took_longer(seconds: list[float]) -> None:
-    found = learned(seconds)
+    found = learned_length(seconds)
     last = seconds[-20:]
     assert found is not None
     assert found >= 1
@@ -53,7 +53,7 @@ def test_at_most_one_of_twenty_took_longer(seconds: list[float]) -> None:
 
 @pytest.mark.parametrize(("took", "found"), [(0.5, 1), (1.5, 1.5)])
 def test_it_is_a_second_at_least(took: float, found: float) -> None:
-    assert learned([took] * 5) == found
+    assert learned_length([took] * 5) == found
 
 
 def test_a_kind_is_owner_image_gpus_and_the_first_words() -> None:

@@ -20,7 +20,7 @@ from agentless.model.nodes.node import unreachable
 from agentless.model.tasks.task import Task
 from agentless.model.view import EnvVersionView, EnvView
 from agentless.ports import Clock, EnvCommands
-from agentless.rules.images.envs import env_named, learned, version_named
+from agentless.rules.images.envs import env_named, version_named, with_seen_versions
 from agentless.rules.views.publish import timestamp
 from agentless.stores.state.envs import EnvStore
 
@@ -76,7 +76,7 @@ class Envs:
         keeping = {name for name, link in self.nodes.links.items() if link.runtime.keeps_envs}
         self.sights = {name: each for name, each in {**self.sights, **seen}.items() if name in keeping}
         gone = {node: Sight() for node in self._mentioned() - keeping}
-        self.remember(learned(self.records, {**gone, **seen}, self.clock.now()))
+        self.remember(with_seen_versions(self.records, {**gone, **seen}, self.clock.now()))
 
     def _mentioned(self) -> set[str]:
         found = {record.home for record in self.records.values() if record.home}

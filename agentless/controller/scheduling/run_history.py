@@ -12,7 +12,7 @@ from agentless.model.tasks.run import Kind, Run, kind_of_task, run_of
 from agentless.model.tasks.task import Task
 from agentless.model.view import ShareView
 from agentless.ports import Clock
-from agentless.rules.scheduling.learned import RUNS, learned
+from agentless.rules.scheduling.learned import RUNS, learned_length
 from agentless.rules.usage.fair_share import HALF_LIVES, decayed, live_uses, shares, sum_by_owner, usage, use_of
 
 LEARN_FROM = 35 * 86400.0
@@ -56,7 +56,7 @@ class RunHistory:
 
     def lengths(self, others: Iterable[Task]) -> dict[str, float]:
         """Expected seconds of the live tasks and these others that have no time limit, where known."""
-        known = {kind: found for kind, seconds in self._took.items() if (found := learned(seconds))}
+        known = {kind: found for kind, seconds in self._took.items() if (found := learned_length(seconds))}
         unlimited = (t for t in (*self._tasks.live.values(), *others) if t.spec.terms.time_limit is None)
         return {task.id: known[kind] for task in unlimited if (kind := kind_of_task(task)) in known}
 

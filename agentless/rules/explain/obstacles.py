@@ -15,7 +15,7 @@ from agentless.model.tasks.spec import TaskSpec
 from agentless.model.text import printable
 from agentless.model.units import counted, format_duration, format_indices, format_size, short_size
 from agentless.rules.explain.flaws import Flaw, say
-from agentless.rules.nodes.cgroup_limits import in_words, lacking
+from agentless.rules.nodes.cgroup_limits import lacking, why_lacking
 from agentless.rules.scheduling.shape import Shape, shape_of
 
 MAX_NODES, MAX_DETAILS, MAX_BRIEF = 8, 4, 3
@@ -57,7 +57,7 @@ def obstacles(node: Node, spec: TaskSpec, owner: str, now: float) -> tuple[Obsta
     found += _host_obstacles(node, spec)
     memory, engine = float(spec.memory or 0), node.observation.engine
     lacks = lacking(engine, bare=shape.bare, cores=spec.cores or 0.0, memory=memory, numa=shape.numa)
-    found += [Obstacle(in_words(node.config, control), lasting=True) for control in lacks]
+    found += [Obstacle(why_lacking(node.config, control), lasting=True) for control in lacks]
     if shape.exclusive and node.allocations:
         found.append(Obstacle(f"it wants {node.name} alone, and there is {_tasks(node)}"))
     elif alone := next((a for a in node.allocations if a.exclusive), None):

@@ -13,7 +13,7 @@ LEFT_FOR = 300.0
 """Seconds after which what was being made is a leftover: it has its name a moment after it is there."""
 
 
-def learned(records: Mapping[str, EnvRecord], seen: Mapping[str, Sight], now: float) -> dict[str, EnvRecord]:
+def with_seen_versions(records: Mapping[str, EnvRecord], seen: Mapping[str, Sight], now: float) -> dict[str, EnvRecord]:
     """The records after a look at some nodes; of the others what was known of them before is still believed."""
     names = set(records)
     for sight in seen.values():

@@ -28,7 +28,7 @@ def lacking(
     return tuple(control for control, is_wanted in wanted.items() if is_wanted and control in engine.lacks)
 
 
-def in_words(node: NodeConfig, control: Control) -> str:
+def why_lacking(node: NodeConfig, control: Control) -> str:
     """Why a task that wants it does not fit on a node."""
     verb, option = _DOES[control]
     without = f"; leave out {option} or take another node" if option else ""

@@ -17,7 +17,7 @@ ALMOST_ALL = 0.95
 """The part of the runs that took no longer than what is learned."""
 
 
-def learned(seconds: Sequence[float]) -> float | None:
+def learned_length(seconds: Sequence[float]) -> float | None:
     """The seconds within which almost all of the last runs were over, None as long as too few are known."""
     last = sorted(seconds[-RUNS:])
     if len(last) < LEAST:
