@@ -13,7 +13,7 @@ from agentless.model.tasks.task import Task
 from agentless.model.view import ShareView
 from agentless.ports import Clock
 from agentless.rules.scheduling.learned import RUNS, learned_length
-from agentless.rules.usage.fair_share import HALF_LIVES, decayed, live_uses, shares, sum_by_owner, usage, use_of
+from agentless.rules.usage.fair_share import HALF_LIVES, decayed, live_uses, shares, sum_by_owner, use_of, used_hours
 
 LEARN_FROM = 35 * 86400.0
 """Seconds back from which on runs are learned from."""
@@ -47,7 +47,7 @@ class RunHistory:
     def used(self) -> dict[str, float]:
         """The decayed GPU-hours of each owner, including those expected of running tasks: the base of fair share."""
         now, tasks = self._clock.now(), self._tasks.live.values()
-        return sum_by_owner(self._until(now), usage(live_uses(tasks, now), now, self._half_life))
+        return sum_by_owner(self._until(now), used_hours(live_uses(tasks, now), now, self._half_life))
 
     def shares(self) -> list[ShareView]:
         """The same, as it is published."""
@@ -69,7 +69,7 @@ class RunHistory:
             self.trouble = None
         except StateError as error:
             self.trouble, runs = f"what owners have used so far is not known: {error}", []
-        self._hours = usage(map(use_of, runs), self._at, self._half_life)
+        self._hours = used_hours(map(use_of, runs), self._at, self._half_life)
         self._took.clear()
         for run in runs:
             self._learn(run)
@@ -92,4 +92,4 @@ class RunHistory:
         over = None if run and after.live else run or (run_of(before, now) if after.live else None)
         if over:
             self._learn(over)
-            self._hours = sum_by_owner(self._until(now), usage([use_of(over)], now, self._half_life))
+            self._hours = sum_by_owner(self._until(now), used_hours([use_of(over)], now, self._half_life))

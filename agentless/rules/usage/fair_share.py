@@ -47,7 +47,7 @@ def expected(task: Task) -> float:
     return weight(task.spec.needs.gpus) * min(task.spec.terms.time_limit or TURN, AHEAD) / 3600
 
 
-def usage(uses: Iterable[Use], now: float, half_life: float) -> dict[str, float]:
+def used_hours(uses: Iterable[Use], now: float, half_life: float) -> dict[str, float]:
     """GPU-hours by owner: what was used before `now` has decayed since, what is to come counts in full."""
     found: dict[str, float] = {}
     rate = math.log(2) / half_life
@@ -92,8 +92,8 @@ def shares(
     """What each owner has used lately, holds and waits for; those first that come first at equal priority."""
     live = list(live)
     until_now = [replace(use, end=min(use.end, now)) for use in live]
-    used = sum_by_owner(before, usage(until_now, now, half_life))
-    counted = sum_by_owner(before, usage(live, now, half_life))
+    used = sum_by_owner(before, used_hours(until_now, now, half_life))
+    counted = sum_by_owner(before, used_hours(live, now, half_life))
     waiting = [task.owner for task in tasks if isinstance(task.status, Pending)]
     found = []
     for owner in {**counted, **dict.fromkeys(waiting)}:
