@@ -78,7 +78,7 @@ class LocalRuns:
         self._kill_at = math.inf  # finite once we are ending
 
     def run(self) -> int | None:
-        """LocalRun them all. Returns the signal that ended it, None if all came to their ends.
+        """Run them all. Returns the signal that ended it, None if all came to their ends.
 
         Raises OSError if their output or the watcher's cannot be written; they have ended then.
         """

@@ -41,7 +41,7 @@ def span(
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Start no more once one has failed.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the commands; run nothing.")] = False,
 ) -> int:
-    """LocalRun a command on this machine, once for each combination of values.
+    """Run a command on this machine, once for each combination of values.
 
     agentless span -- python train.py --lr 'span:[0.1,0.01]' --seed 'span:{1..3}'
     """
