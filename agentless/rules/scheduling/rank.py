@@ -25,7 +25,7 @@ def by_hand(queue: Sequence[Task]) -> list[Task]:
     return found
 
 
-def move(queue: Sequence[Task], task: Task, position: int) -> Mapping[str, Rank]:
+def ranks_after_move(queue: Sequence[Task], task: Task, position: int) -> Mapping[str, Rank]:
     """The ranks, by task id, that put one that waits at a position from 1 on and leave the others in their order.
 
     Others have to be ranked anew only where their place hung on that of this one. Raises UsageError when there is no
