@@ -18,7 +18,7 @@ from agentless.api.task import Task, coming, moment, task
 from agentless.api.verb import Stream, Verb
 from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
-from agentless.errors import NotFound, Refused, UsageError, named
+from agentless.errors import NotFound, Refused, UsageError, error_named
 from agentless.model.owner import owner_of
 from agentless.model.usage.figures import By, UsageView
 from agentless.model.view import (
@@ -111,7 +111,7 @@ class Cluster:
         asked = _one(_asked(command, () if target is None else (target,), options))
         (start,) = self._client.post("/v1/tasks", asked.request(dry_run=True))
         if start["script"] is None:
-            raise named("", start["message"], start["exit_code"] or Refused.exit_code)
+            raise error_named("", start["message"], start["exit_code"] or Refused.exit_code)
         return str(start["script"])
 
     @Verb
@@ -274,7 +274,7 @@ class Cluster:
                 if start["message"]:
                     _log.warning("%s", start["message"])
             else:
-                errors.append(named("", start["message"], start["exit_code"]))
+                errors.append(error_named("", start["message"], start["exit_code"]))
         return Batch(tuple(tasks), tuple(errors))
 
 

@@ -101,4 +101,4 @@ def _named_errors() -> Iterator[None]:
     try:
         yield
     except RequestFailed as error:
-        raise errors.named(error.error, str(error), error.exit_code) from None
+        raise errors.error_named(error.error, str(error), error.exit_code) from None
