@@ -22,7 +22,7 @@ from agentless.rules.files.task_files import parse_output, parse_upload
 Number = TypeVar("Number", int, float)
 
 
-def seconds(value: float | str | timedelta, option: str) -> float:
+def parse_seconds(value: float | str | timedelta, option: str) -> float:
     """Seconds: a number is seconds, a text is read by `parse_duration`."""
     return value.total_seconds() if isinstance(value, timedelta) else _quantity(parse_duration, value, option)
 
@@ -107,7 +107,7 @@ def read_pairs(value: Mapping[str, str] | str | Iterable[str], option: str) -> d
     return found
 
 
-Time = Annotated[float | str | timedelta | None, seconds]
+Time = Annotated[float | str | timedelta | None, parse_seconds]
 """Seconds, or a text like `8h`."""
 Memory = Annotated[int | str | None, _size(MEMORY)]
 """A text like `16GiB`, or megabytes; so are the other sizes."""

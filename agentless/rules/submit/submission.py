@@ -14,7 +14,7 @@ from agentless.model.tasks.spec import TaskSpec, check_secrets, check_spec, on_t
 from agentless.model.tasks.terms import Terms
 from agentless.model.units import parse_duration
 from agentless.rules.files.task_files import brought_to, located
-from agentless.rules.submit.kinds import read_pairs, seconds, texts
+from agentless.rules.submit.kinds import parse_seconds, read_pairs, texts
 from agentless.rules.submit.options import OPTIONS, Options
 from agentless.rules.submit.spans import Combination, expand
 from agentless.rules.views.nearest import nearest
@@ -110,7 +110,7 @@ def _start_at(at: str | datetime | None, after: float | str | timedelta | None, 
     if after is not None:
         if isinstance(after, str) and _reads(lambda: parse_future(after, now)):
             raise UsageError(f"--in {after!r} is a date; write --at {after}")
-        return now + seconds(after, "--in")
+        return now + parse_seconds(after, "--in")
     if at is None:
         return None
     if isinstance(at, datetime):
