@@ -10,7 +10,7 @@ from agentless.model.nodes.cluster import Cluster, Node
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Task
 from agentless.model.units import format_duration
-from agentless.rules.explain.flaws import Flaw, sentences
+from agentless.rules.explain.flaws import Flaw, flaw_sentences
 from agentless.rules.explain.obstacles import Obstacle, flaw_of
 from agentless.rules.scheduling.plan import Plan, Promise, plan
 from agentless.rules.scheduling.search import Cost
@@ -62,7 +62,7 @@ class Ahead:
         if not found and not others:
             return ()
         text = f"what is free on {node.name} is promised to tasks before it"
-        return (Obstacle(text, details=(*sentences(found), *others)),)
+        return (Obstacle(text, details=(*flaw_sentences(found), *others)),)
 
 
 def _compete(one: TaskSpec, other: TaskSpec) -> bool:

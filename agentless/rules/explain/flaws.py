@@ -21,7 +21,7 @@ class Flaw:
     lasting: bool = False
 
 
-def sentences(flaws: Iterable[Flaw]) -> tuple[str, ...]:
+def flaw_sentences(flaws: Iterable[Flaw]) -> tuple[str, ...]:
     """All of them in words."""
     groups: dict[tuple[str, str], list[int]] = {}
     for flaw in flaws:

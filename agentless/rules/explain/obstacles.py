@@ -14,7 +14,7 @@ from agentless.model.scheduling.sharing import Sharing
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.text import printable
 from agentless.model.units import counted, format_duration, format_indices, format_size, short_size
-from agentless.rules.explain.flaws import Flaw, sentences
+from agentless.rules.explain.flaws import Flaw, flaw_sentences
 from agentless.rules.nodes.cgroup_limits import lacking, why_lacking
 from agentless.rules.scheduling.shape import Shape, shape_of
 
@@ -227,7 +227,9 @@ def _exact_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> I
     asked = [gpu for gpu in asked if node.state == "online" or gpu.state != "unknown"]
     flaws = [flaw for gpu in asked if (flaw := flaw_of(gpu, shape, reserved))]
     for lasting in (False, True):
-        yield from (Obstacle(words, lasting) for words in sentences(flaw for flaw in flaws if flaw.lasting is lasting))
+        yield from (
+            Obstacle(words, lasting) for words in flaw_sentences(flaw for flaw in flaws if flaw.lasting is lasting)
+        )
 
 
 def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Iterable[Obstacle]:
@@ -236,10 +238,10 @@ def _any_obstacles(node: Node, shape: Shape, reserved: Mapping[int, str]) -> Ite
     free = len(node.gpus) - len(flaws)
     wanted = _wanted(shape.gpus)
     if capable < shape.gpus:
-        why = sentences(flaw for flaw in flaws if flaw.lasting)
+        why = flaw_sentences(flaw for flaw in flaws if flaw.lasting)
         yield Obstacle(f"{wanted} and {node.name} has {capable} that will do", lasting=True, details=why)
     elif free < shape.gpus:
-        why = sentences(flaw for flaw in flaws if not flaw.lasting)
+        why = flaw_sentences(flaw for flaw in flaws if not flaw.lasting)
         amount = f"{free} of {capable} on {node.name}"
         yield Obstacle(f"{wanted} and {amount} are free", details=why, free=(free, amount))
 
