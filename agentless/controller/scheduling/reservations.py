@@ -21,7 +21,7 @@ from agentless.rules.views.nearest import nearest
 from agentless.rules.views.publish import reservation_view
 
 
-class ReservationRequest(Protocol):
+class ReservationTerms(Protocol):
     """The request: nodes or exact GPUs, the owner they are for (None: nobody), and when (Unix seconds)."""
 
     targets: list[str]
@@ -46,7 +46,7 @@ class Reservations:
         found = sorted(self._book.known.values(), key=lambda each: (each.begin, each.id))
         return [self._view(each) for each in found if now < each.end]
 
-    async def reserve(self, request: ReservationRequest, *, by: Caller) -> list[ReservationView]:
+    async def reserve(self, request: ReservationTerms, *, by: Caller) -> list[ReservationView]:
         """Reserve all targets or none; raises the problem of the first that cannot be reserved."""
         if not request.targets:
             raise UsageError("no target: name a node or GPUs of one, like node1 or node1::0-3")
