@@ -38,7 +38,7 @@ from agentless.paths import current_dir
 from agentless.rules.submit.kinds import texts
 from agentless.rules.submit.options import Options
 from agentless.rules.submit.run import in_folder, needs_nothing
-from agentless.rules.submit.submission import Outside, Submission, submission
+from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 from agentless.rules.usage.periods import periods
 
 _log = logging.getLogger("agentless")
@@ -261,7 +261,7 @@ class Cluster:
     def _tasks(self, found: list[Any]) -> list[Task]:
         return [task(self._client, each) for each in found]
 
-    def _submit(self, asked: Submission) -> Batch:
+    def _submit(self, asked: TaskRequest) -> Batch:
         tasks, errors = [], []
         if asked.spec.uploads:
             from agentless.client.files.snapshot import sent  # noqa: PLC0415 - only for uploads
@@ -278,11 +278,11 @@ class Cluster:
         return Batch(tuple(tasks), tuple(errors))
 
 
-def _asked(command: Iterable[str], targets: Iterable[str], options: Options) -> Submission:
-    return submission(command, targets, options, Outside(time.time(), os.environ, read_lines, current_dir()))
+def _asked(command: Iterable[str], targets: Iterable[str], options: Options) -> TaskRequest:
+    return task_request(command, targets, options, Outside(time.time(), os.environ, read_lines, current_dir()))
 
 
-def _one(asked: Submission) -> Submission:
+def _one(asked: TaskRequest) -> TaskRequest:
     if len(asked.sweep) > 1:
         raise UsageError(f"with its spans it is {len(asked.sweep)} tasks; that is what submit_batch is for")
     return asked

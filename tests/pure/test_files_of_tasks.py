@@ -46,7 +46,7 @@ from agentless.rules.files.task_files import (
 )
 from agentless.rules.submit.options import Options
 from agentless.rules.submit.run import in_folder, needs_nothing
-from agentless.rules.submit.submission import Outside, Submission, submission
+from agentless.rules.submit.task_request import Outside, TaskRequest, task_request
 from agentless.stores.files.arrivals import arrive
 from agentless.stores.files.output_archive import Arrival, Unpacking
 from agentless.stores.files.outputs import OutputStore
@@ -57,8 +57,10 @@ FILE = Entry("file", 0o644, 1, SHA)
 FOLDER = Entry("folder", 0o755)
 
 
-def ask(*command: str, targets=("node1",), **options: object) -> Submission:
-    return submission(command or ("true",), targets, Options(**options), Outside(0.0, {}, lambda _: (), "/home/ann/p"))
+def ask(*command: str, targets=("node1",), **options: object) -> TaskRequest:
+    return task_request(
+        command or ("true",), targets, Options(**options), Outside(0.0, {}, lambda _: (), "/home/ann/p")
+    )
 
 
 @pytest.fixture
@@ -164,7 +166,7 @@ def test_run_takes_a_gpu_only_where_nothing_is_said_of_what_it_needs(
         (ask("t", "span:{7..7}", targets=(), gpus=1), False),
     ],
 )
-def test_what_several_tasks_of_a_run_bring_back_goes_into_a_folder_of_each(asked: Submission, several: bool) -> None:
+def test_what_several_tasks_of_a_run_bring_back_goes_into_a_folder_of_each(asked: TaskRequest, several: bool) -> None:
     (output,) = in_folder(asked, "/home/ann/p").spec.outputs
     assert output.local == ("/home/ann/p/{id}" if several else "/home/ann/p")
 

@@ -32,7 +32,7 @@ from agentless.model.files.task_files import (
     rows_of,
 )
 from agentless.rules.files.gitignore import Ignored
-from agentless.rules.submit.submission import Submission
+from agentless.rules.submit.task_request import TaskRequest
 from agentless.stores import private
 
 _PIECE = 1 << 20
@@ -49,7 +49,7 @@ class Scan:
     size: int = 0
 
 
-def sent(served: Client, asked: Submission, say: Callable[[str], None] = lambda _: None) -> Submission:
+def sent(served: Client, asked: TaskRequest, say: Callable[[str], None] = lambda _: None) -> TaskRequest:
     """The submission with a snapshot of each upload, which the controller has received."""
     if not asked.spec.uploads:
         return asked

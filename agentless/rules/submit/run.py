@@ -10,7 +10,7 @@ from typing import Any
 
 from agentless.model.files.task_files import Output, Upload
 from agentless.rules.files.task_files import WORKDIR, brought_to
-from agentless.rules.submit.submission import Submission
+from agentless.rules.submit.task_request import TaskRequest
 
 
 def needs_nothing(options: Mapping[str, Any], targets: object) -> bool:
@@ -18,7 +18,7 @@ def needs_nothing(options: Mapping[str, Any], targets: object) -> bool:
     return not targets and options.get("gpus") is None
 
 
-def in_folder(asked: Submission, folder: str) -> Submission:
+def in_folder(asked: TaskRequest, folder: str) -> TaskRequest:
     """The submission in the user's current folder: uploaded, worked in, its changes brought back.
 
     It works in a folder of that name below the work folder, unless a working directory is given.

@@ -34,7 +34,7 @@ class Outside:
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class TaskRequest:
     """What is sent: the spec, the targets that add to its needs, the values of its secrets.
 
     `sweep` has the commands: all combinations, or the one of the spec if it has no spans. `owner` None: the user
@@ -60,7 +60,7 @@ class Submission:
         }
 
 
-def submission(command: Iterable[str], targets: Iterable[str], options: Options, outside: Outside) -> Submission:
+def task_request(command: Iterable[str], targets: Iterable[str], options: Options, outside: Outside) -> TaskRequest:
     """Read the options, and check all that can be checked without a cluster; raises UsageError."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - OPTIONS.keys():
@@ -101,7 +101,7 @@ def submission(command: Iterable[str], targets: Iterable[str], options: Options,
         raise UsageError("--zip is about spans, and there is none in the command; write one, like 'span:{1..3}'")
     if spec.terms.max_parallel is not None and len(wanted) < 2 and not sweep[0].parameters:
         raise UsageError("--max-parallel is about several tasks, and this is one; leave it out, or write a span")
-    return Submission(spec, wanted, secrets, sweep, whose)
+    return TaskRequest(spec, wanted, secrets, sweep, whose)
 
 
 def _start_at(at: str | datetime | None, after: float | str | timedelta | None, now: float) -> float | None:
