@@ -14,7 +14,7 @@ from typing import Any, Unpack
 from agentless.api.arguments import check_arguments
 from agentless.api.batch import Batch
 from agentless.api.parse import parse
-from agentless.api.task import Task, coming, moment, task
+from agentless.api.task import Task, future_moment, moment, task
 from agentless.api.verb import Stream, Verb
 from agentless.client.client import Client
 from agentless.client.files.span_files import read_lines
@@ -170,7 +170,7 @@ class Cluster:
         A number is Unix seconds; a timedelta, or a text like `2h`, is from now on.
         """
         now = time.time()
-        when = {"begin": coming(begin, now), "end": coming(end, now)}
+        when = {"begin": future_moment(begin, now), "end": future_moment(end, now)}
         body = {"targets": texts(targets, "targets"), "owner": owner, "reason": reason, **when}
         return [parse(ReservationView, each) for each in self._client.post("/v1/reservations", body)]
 

@@ -132,7 +132,7 @@ def task(client: Client, found: Any) -> Task:
     return parse(Task, found, _client=client)
 
 
-def coming(value: float | str | datetime | timedelta, now: float) -> float:
+def future_moment(value: float | str | datetime | timedelta, now: float) -> float:
     """Unix seconds of a moment, or of how long it is from now; of a number, that number."""
     match value:
         case timedelta():

@@ -18,7 +18,7 @@ import agentless
 from agentless import errors
 from agentless.api.lines import lines
 from agentless.api.parse import parse
-from agentless.api.task import Task, coming, moment
+from agentless.api.task import Task, future_moment, moment
 from agentless.api.verb import Stream, Verb
 from agentless.client.client import Client
 from agentless.model.moment import parse_past
@@ -139,7 +139,7 @@ def test_a_moment_is_also_a_datetime(monkeypatch):
     assert task.moment(timedelta(minutes=10)) == task.moment("10min") == task.moment(400) == 400
 
 
-@pytest.mark.parametrize("read", [moment, lambda value: coming(value, 0.0)])
+@pytest.mark.parametrize("read", [moment, lambda value: future_moment(value, 0.0)])
 def test_what_is_no_moment_is_refused_in_a_sentence(read):
     with pytest.raises(errors.UsageError, match=r"a time is a number, .*, not datetime\.date"):
         read(date(2026, 5, 1))
