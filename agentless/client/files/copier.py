@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 from agentless.client.client import Client
 from agentless.client.files.rsync_shell import VARIABLE
-from agentless.client.files.transfer import ByteCount, Incoming, Meter, Outgoing, StreamEnded
+from agentless.client.files.transfer import ByteCount, Meter, StreamEnded, TransferInput, TransferOutput
 from agentless.client.http import RequestFailed
 from agentless.client.stream import ProgramStream
 from agentless.errors import AgentlessError, CopyFailed, UsageError
@@ -115,7 +115,7 @@ class Copier:
         strip = 1 if far.container or not landing.is_folder else 0
         unpacker = Unpacker(folder, name, strip, counted.add)
         with self._transfer(at, "send", landing.source.path, landing) as program:
-            stream = Incoming(program)
+            stream = TransferOutput(program)
             failure: CopyFailed | None = None
             try:
                 members = unpacker.unpack(stream)
@@ -138,7 +138,7 @@ class Copier:
         """Copy from this machine by tar."""
         base = landing.target.rstrip("/").rpartition("/")[2]
         with self._transfer(at, "receive", landing.target, landing) as program:
-            sink = Outgoing(program, ByteCount(self._meter))
+            sink = TransferInput(program, ByteCount(self._meter))
             notes: list[str] = []
             try:
                 if far.container:
