@@ -20,7 +20,6 @@ from agentless.controller.files.volumes import Volumes
 from agentless.controller.guarded import guarded
 from agentless.controller.http.metrics_port import MetricsPort, only_metrics
 from agentless.controller.images.distribution import ImageDistribution
-from agentless.controller.inventory_file import InventoryFile
 from agentless.controller.lifetime import Lifetime
 from agentless.controller.nodes.exclusion import Exclusions
 from agentless.controller.nodes.gpu_health import GpuHealth
@@ -39,6 +38,7 @@ from agentless.controller.scheduling.queue import Queue
 from agentless.controller.scheduling.reservations import Reservations
 from agentless.controller.scheduling.run_history import RunHistory
 from agentless.controller.scheduling.scheduler import Scheduler
+from agentless.controller.served_inventory import ServedInventory
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
@@ -105,7 +105,7 @@ class Controller:
     """
 
     def __init__(self, state: Path, inventory: Path, clock: Clock) -> None:
-        self.inventory = InventoryFile(inventory, self._follow)
+        self.inventory = ServedInventory(inventory, self._follow)
         self.clock = clock
         self._renderer = Renderer([paths.config_dir() / "templates", paths.template_dir()])
         self._known_hosts = paths.config_dir() / "known_hosts"

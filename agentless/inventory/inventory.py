@@ -1,7 +1,7 @@
 """The inventory: from the admin's YAML file to nodes with the defaults filled in.
 
 All mistakes of a file are told at once, one per line as `FILE:LINE:COLUMN: PATH: what is wrong and what is wanted`,
-which editors and terminals turn into links. What may be in the file is in `inventory_file`.
+which editors and terminals turn into links. What may be in the file is in `schema`.
 """
 
 from __future__ import annotations
