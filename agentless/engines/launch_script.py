@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from agentless.engines import other_engines
 from agentless.errors import AgentlessError, Held, NoAnswer, NodeBroken, NodeUnfit, Refused, RuntimeFailed, Unseen
 from agentless.model.command import Result
+from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.node import NodeConfig
-from agentless.model.tasks.complaint import Blame
 from agentless.model.tasks.spec import TaskSpec
 from agentless.model.tasks.task import Placement, Task
 

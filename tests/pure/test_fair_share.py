@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.model.scheduling.needs import Needs, parse_target
-from agentless.model.tasks.run import kind_of, run_of
 from agentless.model.tasks.task import Task
 from agentless.model.tasks.terms import Terms
+from agentless.model.usage.run import kind_of, run_of
 from agentless.rules.scheduling.order import order
 from agentless.rules.usage.fair_share import (
     CPU_ONLY,

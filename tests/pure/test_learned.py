@@ -15,9 +15,9 @@ from agentless.inventory.inventory import load
 from agentless.model.nodes.cluster import Cluster
 from agentless.model.nodes.node import NodeConfig
 from agentless.model.scheduling.needs import parse_target
-from agentless.model.tasks.run import kind_of_task
 from agentless.model.tasks.task import Ended, Running, Task
 from agentless.model.tasks.terms import Terms
+from agentless.model.usage.run import kind_of_task
 from agentless.rules.nodes.survey import survey
 from agentless.rules.scheduling.learned import learned_length
 from agentless.rules.scheduling.plan import Outlook, Plan, Promise, plan

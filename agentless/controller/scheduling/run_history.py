@@ -8,8 +8,8 @@ from agentless.controller.state.event_bus import EventBus, TaskChanged
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import StateError
 from agentless.inventory.inventory import Inventory
-from agentless.model.tasks.run import Kind, Run, kind_of_task, run_of
 from agentless.model.tasks.task import Task
+from agentless.model.usage.run import Kind, Run, kind_of_task, run_of
 from agentless.model.view import ShareView
 from agentless.ports import Clock
 from agentless.rules.scheduling.learned import RUNS, learned_length

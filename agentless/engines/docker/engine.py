@@ -29,9 +29,9 @@ from agentless.model.command import SECTION, Command, Result, Section
 from agentless.model.files.files_image import NAME
 from agentless.model.files.task_files import Prepared
 from agentless.model.images.env import is_ours
+from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.tasks.claim import EXCLUSIVE, GPU_MEMORY, GPU_SHARE, GPUS, OWNER, TASK, labels_of
-from agentless.model.tasks.complaint import Blame
 from agentless.model.tasks.container import CONTAINER_ID, Container
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery

@@ -26,10 +26,10 @@ from agentless.errors import NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result, Section
 from agentless.model.files.task_files import Prepared
+from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.scheduling.sharing import ALONE
 from agentless.model.tasks.claim import labels_of
-from agentless.model.tasks.complaint import Blame
 from agentless.model.tasks.container import Container, ContainerState
 from agentless.model.tasks.launch import Launch
 from agentless.model.tasks.log_query import LogQuery

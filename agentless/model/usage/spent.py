@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentless.model.tasks.run import run_of
 from agentless.model.tasks.task import Task
+from agentless.model.usage.run import run_of
 
 
 @dataclass(frozen=True, slots=True)

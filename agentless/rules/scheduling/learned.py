@@ -1,4 +1,4 @@
-"""How long a task will take of which nobody has said it: as long as those of its kind took (`model/run.Kind`).
+"""How long a task will take of which nobody has said it: as long as those of its kind took (`model/usage/run.Kind`).
 
 What is learned is never certain. It ends no task, and delays nobody who was promised a certain time: see
 `rules/scheduling/plan`.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from agentless.model.tasks.complaint import Known
+from agentless.model.nodes.complaint import Known
 from agentless.model.text import printable
 
 ENGINE_ITSELF = r"(?<!process: )(?<!caused: )(?<!caused \\\")"

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from agentless.model.tasks.run import Run
 from agentless.model.tasks.task import Assigning, Ended, Lost, Pending, Scheduled, Task
+from agentless.model.usage.run import Run
 from agentless.model.view import ShareView
 
 HALF_LIFE = 7 * 86400.0

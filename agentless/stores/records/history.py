@@ -12,8 +12,8 @@ import orjson
 from pydantic import TypeAdapter, ValidationError
 
 from agentless.errors import StateError
-from agentless.model.tasks.run import Run, kind_of
 from agentless.model.tasks.task import Task
+from agentless.model.usage.run import Run, kind_of
 from agentless.model.usage.spent import GpuActivity, spent_of
 from agentless.stores import private
 from agentless.stores.records.accounts import Accounts
