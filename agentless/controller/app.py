@@ -88,7 +88,7 @@ from agentless.stores.records.history import History
 from agentless.stores.records.samples import SampleStore
 from agentless.stores.secrets import SecretStore
 from agentless.stores.state.envs import EnvStore
-from agentless.stores.state.exclusions import GateStore
+from agentless.stores.state.node_records import NodeRecordStore
 from agentless.stores.state.reservations import ReservationStore
 from agentless.stores.state.tinydb import TaskStore
 from agentless.stores.state.volumes import VolumeStore
@@ -144,7 +144,7 @@ class Controller:
         self.bus = EventBus()
         self._stores = Stores(store, History(state / "history.sqlite"), SecretStore(state / "secrets"))
         self.tasks = Tasks(owner, store.controller, self._stores.history)
-        self.records = NodeRecords(GateStore(store.storage), self._stores)
+        self.records = NodeRecords(NodeRecordStore(store.storage), self._stores)
         self.reservation_book = ReservationBook(ReservationStore(store), self._stores)
         self.homes = Homes(self.records)
         self.nodes = Nodes(self.tasks, self.records, self.reservation_book, self.homes, self.bus, clock)

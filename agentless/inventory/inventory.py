@@ -25,8 +25,8 @@ from agentless.inventory.marked_yaml import BrokenYaml, Marked, Mistake, Where, 
 from agentless.inventory.schema import Defaults, Health, Idle, InventoryFile, Kept, Node, Queue
 from agentless.inventory.ssh_hosts import read_ssh_hosts
 from agentless.model.address import Address
-from agentless.model.nodes.exclusion import HealthPolicy
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.node_record import HealthPolicy
 from agentless.model.tasks.retention import Keep
 from agentless.model.usage.idle import IdlePolicy
 from agentless.rules.usage.fair_share import HALF_LIFE

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentless.errors import StateError, UsageError
-from agentless.model.nodes.exclusion import GpuRecord, NodeRecord
+from agentless.model.nodes.node_record import GpuRecord, NodeRecord
 from agentless.model.tasks.task import Ended
 from agentless.model.usage.spent import GpuActivity, Spent, spent_of
 from agentless.rules.usage.periods import LONGEST, period_of, periods

@@ -12,7 +12,7 @@ from agentless.errors import Refused, UsageError
 from agentless.inventory.inventory import Inventory
 from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Node
-from agentless.model.nodes.exclusion import Drain, HealthPolicy
+from agentless.model.nodes.node_record import Drain, HealthPolicy
 from agentless.ports import Clock
 from agentless.rules.nodes.exclusion import drain_words, resumed
 

@@ -10,7 +10,7 @@ from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.state.ledger import Ledger
 from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Observation
-from agentless.model.nodes.exclusion import GpuRecord, HealthPolicy, NodeRecord
+from agentless.model.nodes.node_record import GpuRecord, HealthPolicy, NodeRecord
 from agentless.ports import Clock
 from agentless.rules.nodes.exclusion import looked
 

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from agentless.controller.state.stores import Stores
 from agentless.errors import StateError
-from agentless.model.nodes.exclusion import NodeRecord
+from agentless.model.nodes.node_record import NodeRecord
 from agentless.rules.nodes.exclusion import remembered
-from agentless.stores.state.exclusions import GateStore
+from agentless.stores.state.node_records import NodeRecordStore
 
 
 class NodeRecords:
     """The records of nodes, `known` by name, and on disk."""
 
-    def __init__(self, store: GateStore, stores: Stores) -> None:
+    def __init__(self, store: NodeRecordStore, stores: Stores) -> None:
         self.known = {name: replace(record, gpus=remembered(record.gpus)) for name, record in store.load().items()}
         self._store = store
         self._stores = stores

@@ -15,8 +15,8 @@ from dataclasses import replace
 
 from agentless.model.moment import format_moment
 from agentless.model.nodes.cluster import Gpu, Node
-from agentless.model.nodes.exclusion import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
 from agentless.model.nodes.gpu import MOST_GPUS, GpuFault, GpuReading, GpuSample
+from agentless.model.nodes.node_record import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
 from agentless.rules.nodes.gpu_health import Finding, health
 
 OUT_FOR = 60.0

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from agentless.model.nodes.cluster import Allocation, Cluster, Gpu, GpuState, Node, NodeState, Observation
-from agentless.model.nodes.exclusion import NodeRecord
 from agentless.model.nodes.gpu import GpuProcess, GpuReading
 from agentless.model.nodes.node import NodeConfig
+from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.scheduling.reservation import Reservation
 from agentless.model.tasks.claim import Claim, claim_of
 from agentless.model.tasks.container import Container

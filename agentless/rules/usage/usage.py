@@ -15,8 +15,8 @@ from heapq import nsmallest
 from operator import attrgetter
 
 from agentless.model.nodes.cluster import Cluster
-from agentless.model.nodes.exclusion import NodeRecord
 from agentless.model.nodes.gpu import GpuReading
+from agentless.model.nodes.node_record import NodeRecord
 from agentless.model.usage.figures import By, UsagePeriodView, UsageRowView, UsageView
 from agentless.model.usage.spent import GpuActivity, Spent
 from agentless.rules.views.publish import timestamp
