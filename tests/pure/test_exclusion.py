@@ -24,7 +24,7 @@ from agentless.model.nodes.node_record import Drain, GpuRecord, HealthPolicy, No
 from agentless.model.scheduling.needs import parse_target
 from agentless.model.tasks.task import Task
 from agentless.rules.explain.obstacles import never, refusal
-from agentless.rules.nodes.exclusion import (
+from agentless.rules.nodes.gpu_exclusion import (
     CHANGES_WITHIN,
     OUT_FOR,
     REMEMBERED,

@@ -14,7 +14,7 @@ from agentless.model.caller import Caller
 from agentless.model.nodes.cluster import Node
 from agentless.model.nodes.node_record import Drain, HealthPolicy
 from agentless.ports import Clock
-from agentless.rules.nodes.exclusion import drain_words, resumed
+from agentless.rules.nodes.gpu_exclusion import drain_words, resumed
 
 REASON = 200
 """Characters of a reason at most: it is shown for every waiting task."""

@@ -12,7 +12,7 @@ from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.node_record import GpuRecord, HealthPolicy, NodeRecord
 from agentless.ports import Clock
-from agentless.rules.nodes.exclusion import looked
+from agentless.rules.nodes.gpu_exclusion import looked
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from agentless.controller.state.stores import Stores
 from agentless.errors import StateError
 from agentless.model.nodes.node_record import NodeRecord
-from agentless.rules.nodes.exclusion import remembered
+from agentless.rules.nodes.gpu_exclusion import remembered
 from agentless.stores.state.node_records import NodeRecordStore
 
 

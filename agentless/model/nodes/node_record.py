@@ -19,7 +19,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A `rules/health.Finding` that keeps its GPU out, and since when (Unix seconds)."""
+    """A `rules/nodes/gpu_findings.Finding` that keeps its GPU out, and since when (Unix seconds)."""
 
     key: str
     reason: str

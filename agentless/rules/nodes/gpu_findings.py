@@ -27,7 +27,7 @@ class Finding:
     logged: bool = False
 
 
-def health(
+def find_faults(
     sample: GpuSample,
     before: Iterable[GpuReading],
     faults: Iterable[GpuFault] | None,

@@ -1,4 +1,4 @@
-"""Which GPU is kept out, and until when: what `rules/nodes/gpu_health` finds, put together with what is remembered.
+"""Which GPU is kept out, and until when: what `rules/nodes/gpu_findings` finds, put together with what is remembered.
 
 A finding keeps its GPU out until a person resumes it, or, if the admin wants that, until it is found no longer. Once it
 is out, more of the same changes nothing. What the kernel log says at the first look at a GPU is forgiven: nobody knows
@@ -17,7 +17,7 @@ from agentless.model.moment import format_moment
 from agentless.model.nodes.cluster import Gpu, Node
 from agentless.model.nodes.gpu import MOST_GPUS, GpuFault, GpuReading, GpuSample
 from agentless.model.nodes.node_record import Drain, GpuRecord, HealthPolicy, NodeRecord, Trouble
-from agentless.rules.nodes.gpu_health import Finding, health
+from agentless.rules.nodes.gpu_findings import Finding, find_faults
 
 OUT_FOR = 60.0
 """Seconds that a GPU is kept out at least, so that one at the limit of its temperature does not go in and out."""
@@ -143,7 +143,7 @@ def _findings(
     """What speaks against GPUs of a node now, by UUID and kind."""
     found: dict[str, dict[str, Finding]] = {}
     before = [gpu.reading for gpu in record.gpus.values()]
-    for finding in health(sample, before, faults, temperature_limit=policy.temperature):
+    for finding in find_faults(sample, before, faults, temperature_limit=policy.temperature):
         found.setdefault(finding.gpu, {})[_kind(finding.key)] = finding
     return found
 
