@@ -21,16 +21,16 @@ from agentless.controller.guarded import guarded
 from agentless.controller.http.metrics_port import MetricsPort, only_metrics
 from agentless.controller.images.distribution import ImageDistribution
 from agentless.controller.lifetime import Lifetime
-from agentless.controller.nodes.exclusion import Exclusions
-from agentless.controller.nodes.gpu_health import GpuHealth
-from agentless.controller.nodes.homes import Homes
+from agentless.controller.nodes.health.drain import Drains
+from agentless.controller.nodes.health.gpu_health import GpuHealth
+from agentless.controller.nodes.health.homes import Homes
+from agentless.controller.nodes.health.intruders import Intruders
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.nodes.host_keys import HostKeys
-from agentless.controller.nodes.intruders import Intruders
 from agentless.controller.nodes.link.engines import NodeEngines
 from agentless.controller.nodes.news import NodeNews
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.reconciler import Reconciler
-from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.periodic import PeriodicJob, do_all
 from agentless.controller.scheduling.idle import IdleWatch
@@ -163,7 +163,7 @@ class Controller:
         self.idle = IdleWatch(ledger, bus, clock)
         self.health = GpuHealth(self.records, self.homes, ledger, clock)
         news = NodeNews(nodes, self.health, Intruders(ledger), ledger, bus, clock)
-        self.exclusions = Exclusions(nodes, self.records, news, bus, clock)
+        self.exclusions = Drains(nodes, self.records, news, bus, clock)
         self.reservations = Reservations(self.reservation_book, nodes, ledger, clock)
         self.reconciler = Reconciler(nodes, ledger, bus, clock)
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.nodes.node_link import NodeLink
-from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus, TaskChanged
 from agentless.controller.state.stores import Stores

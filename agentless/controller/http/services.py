@@ -13,9 +13,9 @@ from agentless.controller.files.node_files import Files
 from agentless.controller.files.uploads import Uploads
 from agentless.controller.files.volumes import Volumes
 from agentless.controller.lifetime import Lifetime
-from agentless.controller.nodes.exclusion import Exclusions
+from agentless.controller.nodes.health.drain import Drains
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.nodes.host_keys import HostKeys
-from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.scheduling.queue import Queue
 from agentless.controller.scheduling.reservations import Reservations
@@ -75,7 +75,7 @@ class Services(Protocol):
 
     nodes: Nodes
     records: NodeRecords
-    exclusions: Exclusions
+    exclusions: Drains
     host_keys: HostKeys
 
     files: Files

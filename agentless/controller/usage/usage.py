@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
-from agentless.controller.nodes.records import NodeRecords
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus, NodeObserved
 from agentless.controller.state.tasks import Tasks

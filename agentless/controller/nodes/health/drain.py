@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.nodes.news import NodeNews
-from agentless.controller.nodes.records import NodeRecords
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.event_bus import EventBus
 from agentless.errors import Refused, UsageError
@@ -20,7 +20,7 @@ REASON = 200
 """Characters of a reason at most: it is shown for every waiting task."""
 
 
-class Exclusions:
+class Drains:
     """Excludes nodes, and includes them and their GPUs again. `policy` is the inventory's."""
 
     def __init__(self, nodes: Nodes, records: NodeRecords, news: NodeNews, bus: EventBus, clock: Clock) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from agentless.controller.nodes.homes import Homes
-from agentless.controller.nodes.records import NodeRecords
+from agentless.controller.nodes.health.homes import Homes
+from agentless.controller.nodes.health.records import NodeRecords
 from agentless.controller.state.ledger import Ledger
 from agentless.inventory.inventory import Inventory
 from agentless.model.nodes.cluster import Observation
