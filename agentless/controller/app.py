@@ -43,7 +43,7 @@ from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.controller.state.lookup import Lookup
 from agentless.controller.state.reservation_book import ReservationBook
-from agentless.controller.state.stores import Stores
+from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
 from agentless.controller.status import AtStart, Status
@@ -142,7 +142,7 @@ class Controller:
         """Build the parts that change no task."""
         clock = self.clock
         self.bus = EventBus()
-        self._stores = Stores(store, History(state / "history.sqlite"), SecretStore(state / "secrets"))
+        self._stores = TaskStores(store, History(state / "history.sqlite"), SecretStore(state / "secrets"))
         self.tasks = Tasks(owner, store.controller, self._stores.history)
         self.records = NodeRecords(NodeRecordStore(store.storage), self._stores)
         self.reservation_book = ReservationBook(ReservationStore(store), self._stores)

@@ -12,7 +12,7 @@ import pytest
 
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
-from agentless.controller.state.stores import Stores
+from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
 from agentless.controller.state.views import TaskViews
 from agentless.errors import Refused, StateError
@@ -43,7 +43,7 @@ def opened(folder: Path) -> Ledger:
     nodes: Any = SimpleNamespace(stale=lambda _: None)
     queue: Any = SimpleNamespace(outlook=lambda _: Outlook())
     outputs: Any = SimpleNamespace(view=lambda _: ())
-    stores = Stores(store, history, SecretStore(folder / "secrets"))
+    stores = TaskStores(store, history, SecretStore(folder / "secrets"))
     return Ledger(tasks, stores, TaskViews(tasks, nodes, queue, outputs, clock), bus, clock)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import orjson
 
 from agentless.controller.state.event_bus import EventBus, News, TaskChanged
-from agentless.controller.state.stores import Stores
+from agentless.controller.state.task_stores import TaskStores
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import Refused, StateError
 from agentless.model.tasks.task import Ended, Pending, Scheduled, Task
@@ -62,7 +62,7 @@ class Ledger:
     Each change goes on the bus after it is on disk: as `TaskChanged`, and as news with the task as `views` has it.
     """
 
-    def __init__(self, tasks: Tasks, stores: Stores, views: Views, bus: EventBus, clock: Clock) -> None:
+    def __init__(self, tasks: Tasks, stores: TaskStores, views: Views, bus: EventBus, clock: Clock) -> None:
         self.tasks = tasks
         self.stores = stores
         self.ended: Counter[str] = Counter()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
-from agentless.controller.state.stores import Stores
+from agentless.controller.state.task_stores import TaskStores
 from agentless.errors import StateError
 from agentless.model.nodes.node_record import NodeRecord
 from agentless.rules.nodes.gpu_exclusion import remembered
@@ -15,7 +15,7 @@ from agentless.stores.state.node_records import NodeRecordStore
 class NodeRecords:
     """The records of nodes, `known` by name, and on disk."""
 
-    def __init__(self, store: NodeRecordStore, stores: Stores) -> None:
+    def __init__(self, store: NodeRecordStore, stores: TaskStores) -> None:
         self.known = {name: replace(record, gpus=remembered(record.gpus)) for name, record in store.load().items()}
         self._store = store
         self._stores = stores
