@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from agentless.model.command import Result, Section
 from agentless.model.nodes.complaint import Known
-from agentless.model.nodes.device import EngineName, Injection, Toolkit
+from agentless.model.nodes.engine import EngineName, Injection, Toolkit
 from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample, GpuTopology
 
 PROGRAM = """\

@@ -9,7 +9,8 @@ import pytest
 from agentless.gpus.nvidia.vendor import Nvidia
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Result
-from agentless.model.nodes.device import Device, Injection
+from agentless.model.nodes.device import Device
+from agentless.model.nodes.engine import Injection
 from agentless.model.nodes.gpu import GpuFault, GpuReading, GpuSample
 from agentless.rules.nodes.gpu_findings import find_faults
 from tests.fleet.acme import Acme

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentless.errors import TemplateError
-from agentless.model.nodes.device import Injection, Toolkit
+from agentless.model.nodes.engine import Injection, Toolkit
 from agentless.model.scheduling.sharing import Sharing
 from agentless.paths import template_dir
 from agentless.render import Renderer

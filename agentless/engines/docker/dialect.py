@@ -10,7 +10,7 @@ from agentless.engines.docker.complaints import blame, explain
 from agentless.engines.docker.inspection import container_of_fields, inspected
 from agentless.engines.times import ahead, seconds
 from agentless.model.nodes.complaint import Blame, Known
-from agentless.model.nodes.device import EngineName, Toolkit, ToolkitFacts
+from agentless.model.nodes.engine import EngineName, Toolkit, ToolkitFacts
 from agentless.model.nodes.node import Control, EngineFacts, NodeConfig
 from agentless.model.tasks.claim import TASK
 from agentless.model.tasks.container import Container

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agentless.model.nodes.device import ToolkitFacts
+from agentless.model.nodes.engine import ToolkitFacts
 from agentless.model.tasks.container import Container
 
 TransportName = Literal["asyncssh", "paramiko", "local"]
