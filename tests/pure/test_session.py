@@ -16,10 +16,10 @@ from agentless.model.command import Command
 from agentless.model.nodes.node import NodeConfig
 from agentless.remote.session import Session
 from agentless.remote.transports import SshFiles
-from agentless.remote.transports import _known_hosts as known_hosts
-from agentless.remote.transports._keys import Encrypted, offer
 from agentless.remote.transports._link import SshTransport
-from agentless.remote.transports._route import route
+from agentless.remote.transports._ssh import known_hosts
+from agentless.remote.transports._ssh.keys import Encrypted, offer
+from agentless.remote.transports._ssh.route import route
 from agentless.rules.nodes.backoff import backoff
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHMW0JpAHlA1g1cQeKwyCtlb0C3uQjv8mPZ0pJQ0bX1a"
@@ -80,7 +80,7 @@ async def test_what_answers_with_no_number_is_no_shell(number):
 def way(tmp_path, monkeypatch):
     """The way to a node, by the configuration that is given."""
     monkeypatch.setattr("getpass.getuser", lambda: "me")
-    monkeypatch.setattr("agentless.remote.transports._config.SYSTEM_CONFIG", tmp_path / "system")
+    monkeypatch.setattr("agentless.remote.transports._ssh.config.SYSTEM_CONFIG", tmp_path / "system")
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     (tmp_path / ".ssh").mkdir()
 

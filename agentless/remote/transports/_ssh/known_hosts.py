@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentless.errors import HostKeyRejected
-from agentless.remote.transports._config import matches
+from agentless.remote.transports._ssh.config import matches
 
 _ALGORITHMS = {
     "ssh-ed25519": ("ssh-ed25519",),

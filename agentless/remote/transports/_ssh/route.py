@@ -11,8 +11,8 @@ from agentless.errors import Unreachable
 from agentless.inventory.ssh_hosts import parse_login
 from agentless.model.nodes.node import NodeConfig
 from agentless.paths import user_name
-from agentless.remote.transports._config import HostConfig, expand_tokens
-from agentless.remote.transports._known_hosts import KnownHosts, read
+from agentless.remote.transports._ssh.config import HostConfig, expand_tokens
+from agentless.remote.transports._ssh.known_hosts import KnownHosts, read
 
 USER_KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 GLOBAL_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
