@@ -13,10 +13,10 @@ from agentless.errors import NotFound, Refused, UsageError
 from agentless.model.images.env import (
     MAX_MESSAGE,
     BuildContainer,
-    Changes,
     EnvImage,
     EnvRecord,
     EnvRef,
+    FileChanges,
     Sight,
     Version,
     check_message,
@@ -105,11 +105,11 @@ def test_a_message_may_be_as_long_as_is_said():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (Changes(), "nothing"),
-        (Changes(added=1), "1 added"),
-        (Changes(changed=2), "2 changed"),
-        (Changes(deleted=3), "3 deleted"),
-        (Changes(1, 2, 3), "1 added, 2 changed, 3 deleted"),
+        (FileChanges(), "nothing"),
+        (FileChanges(added=1), "1 added"),
+        (FileChanges(changed=2), "2 changed"),
+        (FileChanges(deleted=3), "3 deleted"),
+        (FileChanges(1, 2, 3), "1 added, 2 changed, 3 deleted"),
     ],
 )
 def test_changes_are_counted_in_words(changes, words):

@@ -33,14 +33,14 @@ from agentless.render import Renderer
 from agentless.rules.files.task_files import (
     MOST_COPIES,
     MOST_PIECES,
-    Owner,
+    FileOwner,
     added,
     bytes_of,
     changed_paths,
     files_of,
     key_of,
     line_of,
-    owner_of,
+    parse_file_owner,
     reused,
     tree_of,
 )
@@ -395,7 +395,7 @@ def test_what_is_sent_is_told_by_its_files_and_bytes() -> None:
 
 def test_the_names_of_files_in_an_image_stay_what_they_were() -> None:
     """With other names, everything would be sent again after an update, and what is there would never be removed."""
-    assert key_of({"/a": FILE}, Owner(7, 8), "busybox") == "7576a111e953f0d49b9dbfb7"
+    assert key_of({"/a": FILE}, FileOwner(7, 8), "busybox") == "7576a111e953f0d49b9dbfb7"
     assert line_of("c1", "ann@x", [Upload("/h/p", ".")]) == "ce62d6f7b7e17021"
 
 
@@ -407,34 +407,34 @@ def test_folders_of_the_image_stay_as_they_are_and_two_uploads_do_not_fight() ->
 
 
 def test_files_of_another_image_or_user_are_others() -> None:
-    keys = {key_of({"/a": FILE}, owner, image) for owner in (Owner(), Owner(1)) for image in ("i", "j")}
-    assert len(keys | {key_of({"/a": FOLDER}, Owner(), "i")}) == 5
+    keys = {key_of({"/a": FILE}, owner, image) for owner in (FileOwner(), FileOwner(1)) for image in ("i", "j")}
+    assert len(keys | {key_of({"/a": FOLDER}, FileOwner(), "i")}) == 5
 
 
 @pytest.mark.parametrize(
     ("user", "owner"),
     [
-        ("", Owner()),
-        ("1000:100", Owner(1000, 100)),
-        ("7", Owner(7)),
+        ("", FileOwner()),
+        ("1000:100", FileOwner(1000, 100)),
+        ("7", FileOwner(7)),
         ("ann", None),
-        ("1000:ann", Owner(1000)),
-        ("999999999:999999999", Owner(999999999, 999999999)),
+        ("1000:ann", FileOwner(1000)),
+        ("999999999:999999999", FileOwner(999999999, 999999999)),
         ("1000000000", None),
-        ("7:1000000000", Owner(7)),
+        ("7:1000000000", FileOwner(7)),
         ("٣", None),
-        ("7:٣", Owner(7)),
-        (":7", Owner()),
+        ("7:٣", FileOwner(7)),
+        (":7", FileOwner()),
     ],
 )
-def test_the_owner_is_known_by_number(user: str, owner: Owner | None) -> None:
-    assert owner_of(user) == owner
+def test_the_owner_is_known_by_number(user: str, owner: FileOwner | None) -> None:
+    assert parse_file_owner(user) == owner
 
 
 def test_what_is_sent_is_an_archive_that_cannot_be_cut_off_unnoticed(tmp_path: Path) -> None:
     (tmp_path / SHA).write_bytes(b"x")
     tree = {"/w": FOLDER, "/w/a": FILE, "/w/l": Entry("link", 0o777, 0, "a"), "/w/" + "é" * 90: FILE}
-    sent = b"".join(packed(tree, Owner(7, 8), tmp_path.joinpath, 9))
+    sent = b"".join(packed(tree, FileOwner(7, 8), tmp_path.joinpath, 9))
     with tarfile.open(fileobj=io.BytesIO(sent), mode="r:gz") as tar:
         found = {member.name: (member.mode, member.uid, member.gid, member.linkname) for member in tar}
     assert found == {

@@ -363,7 +363,7 @@ def test_a_recorded_key_is_trusted(tmp_path, line, host, port, alias):
 
 def test_a_key_in_two_files_is_told_once(tmp_path):
     old, new = ("ssh-ed25519 " + base64.b64encode(word).decode() for word in (b"old", b"new"))
-    keys = known_hosts.HostKeys("host", ((old, tmp_path / "a"), (old, tmp_path / "b")))
+    keys = known_hosts.KnownHosts("host", ((old, tmp_path / "a"), (old, tmp_path / "b")))
     with pytest.raises(HostKeyRejected) as caught:
         keys.check(new, "node1")
     assert len(caught.value.recorded) == 1
