@@ -15,7 +15,7 @@ from typing import IO, Any
 from agentless.errors import CopyFailed
 from agentless.formats.tar import CHUNK, BadArchive, Incomplete, Member, Parsing, Tar, pulled
 from agentless.formats.tree import NotAFolder, Parts, Tree
-from agentless.model.files.task_files import MOST_LEVELS
+from agentless.model.files.upload_limits import MOST_LEVELS
 from agentless.model.text import shown
 
 _MODE = 0o777

@@ -23,20 +23,21 @@ from agentless.engines.docker.files import DockerFiles
 from agentless.engines.times import CLOCKS_AGREE
 from agentless.errors import Refused, UsageError
 from agentless.formats.tar import pulled
+from agentless.model.files.file_spec import Output, Upload
 from agentless.model.files.files_image import FilesImage
-from agentless.model.files.task_files import MAX_FILES, Entry, Output, Upload, parse_snapshot, rows_of, snapshot_id
+from agentless.model.files.snapshot import Entry, parse_snapshot, rows_of, snapshot_id
+from agentless.model.files.upload_limits import MAX_FILES
 from agentless.model.nodes.cluster import Observation
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.tasks.spec import Mount, TaskSpec, check_spec
 from agentless.paths import template_dir
 from agentless.render import Renderer
-from agentless.rules.files.task_files import (
+from agentless.rules.files.changed_outputs import MOST_PIECES, changed_paths
+from agentless.rules.files.container_tree import (
     MOST_COPIES,
-    MOST_PIECES,
     FileOwner,
     added,
     bytes_of,
-    changed_paths,
     files_of,
     key_of,
     line_of,

@@ -21,16 +21,9 @@ from agentless import paths
 from agentless.client.client import Client
 from agentless.errors import ControllerError, UsageError
 from agentless.formats.contents import HEAD, content_head
-from agentless.model.files.task_files import (
-    INSTEAD,
-    MAX_BYTES,
-    MAX_FILES,
-    MOST_LEVELS,
-    UNFINISHED,
-    Entry,
-    Upload,
-    rows_of,
-)
+from agentless.model.files.file_spec import UNFINISHED, Upload
+from agentless.model.files.snapshot import Entry, rows_of
+from agentless.model.files.upload_limits import INSTEAD, MAX_BYTES, MAX_FILES, MOST_LEVELS
 from agentless.rules.files.gitignore import Ignored
 from agentless.rules.submit.task_request import TaskRequest
 from agentless.stores import private

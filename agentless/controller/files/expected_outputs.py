@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.tasks import Tasks
-from agentless.model.files.task_files import Output
+from agentless.model.files.file_spec import Output
 from agentless.model.tasks.task import Ended, Task
 from agentless.model.tasks.task_id import first_try, next_try
 from agentless.model.units import format_size

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from agentless.errors import StateError
 from agentless.formats import tar_writing
-from agentless.model.files.task_files import Entry
-from agentless.rules.files.task_files import FileOwner, FileTree
+from agentless.model.files.snapshot import Entry
+from agentless.rules.files.container_tree import FileOwner, FileTree
 
 _PIECE = 1 << 20
 _SENT = 1 << 18

@@ -17,8 +17,9 @@ from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.nodes.registry import Nodes
 from agentless.controller.state.tasks import Tasks
 from agentless.errors import AgentlessError, ImageMissing, Refused, RuntimeFailed, StateError, Timeout, UsageError
+from agentless.model.files.file_spec import Prepared
 from agentless.model.files.files_image import FilesImage, parse_helpers, parse_listing
-from agentless.model.files.task_files import Entry, Prepared
+from agentless.model.files.snapshot import Entry
 from agentless.model.images.image import ImageDefaults
 from agentless.model.nodes.cluster import Observation
 from agentless.model.tasks.spec import LOCAL_TEMP
@@ -27,8 +28,7 @@ from agentless.model.text import Excerpt
 from agentless.model.units import format_size, thousands
 from agentless.ports import Clock, Shell
 from agentless.remote.worker import GREETING
-from agentless.rules.files.task_files import (
-    WORKDIR,
+from agentless.rules.files.container_tree import (
     FileOwner,
     FileTree,
     added,
@@ -40,6 +40,7 @@ from agentless.rules.files.task_files import (
     reused,
     tree_of,
 )
+from agentless.rules.files.file_options import WORKDIR
 from agentless.stores.files.outputs import OutputStore
 from agentless.stores.files.snapshots import SnapshotStore
 

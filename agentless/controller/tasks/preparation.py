@@ -12,7 +12,7 @@ from agentless.controller.nodes.node_link import NodeLink
 from agentless.controller.state.event_bus import EventBus
 from agentless.controller.state.ledger import Ledger
 from agentless.errors import Held, NoAnswer, Refused, RuntimeFailed
-from agentless.model.files.task_files import Prepared
+from agentless.model.files.file_spec import Prepared
 from agentless.model.images.env import EnvRef, is_ours, parse_ref
 from agentless.model.images.transfer import Progress
 from agentless.model.tasks.task import Assigning, Task

@@ -26,8 +26,8 @@ from agentless.engines.docker.volumes import MARK, NOT_OURS, DockerVolumes, not_
 from agentless.errors import FilesMissing, ImageMissing, NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import SECTION, Command, Result, Section
+from agentless.model.files.file_spec import Prepared
 from agentless.model.files.files_image import NAME
-from agentless.model.files.task_files import Prepared
 from agentless.model.images.env import is_ours
 from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.node import EngineFacts, NodeConfig

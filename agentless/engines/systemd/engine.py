@@ -25,7 +25,7 @@ from agentless.engines.systemd.journal import JournalReading
 from agentless.errors import NoAnswer, RuntimeFailed
 from agentless.gpus.vendors import GpuVendors
 from agentless.model.command import Command, Result, Section
-from agentless.model.files.task_files import Prepared
+from agentless.model.files.file_spec import Prepared
 from agentless.model.nodes.complaint import Blame
 from agentless.model.nodes.node import EngineFacts, NodeConfig
 from agentless.model.scheduling.sharing import ALONE

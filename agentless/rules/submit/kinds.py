@@ -11,13 +11,13 @@ from datetime import timedelta
 from typing import Annotated, TypeVar
 
 from agentless.errors import UsageError
-from agentless.model.files.task_files import Output, Upload
+from agentless.model.files.file_spec import Output, Upload
 from agentless.model.owner import check_owner
 from agentless.model.scheduling.needs import parse_gpu_types
 from agentless.model.tasks.spec import Mount, Volume, parse_mount, parse_volume
 from agentless.model.tasks.terms import parse_retry_on, parse_signal
 from agentless.model.units import GPU_MEMORY, MEMORY, SHM, Sizes, parse_duration, parse_size
-from agentless.rules.files.task_files import parse_output, parse_upload
+from agentless.rules.files.file_options import parse_output, parse_upload
 
 Number = TypeVar("Number", int, float)
 

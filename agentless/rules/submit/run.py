@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from agentless.model.files.task_files import Output, Upload
-from agentless.rules.files.task_files import WORKDIR, brought_to
+from agentless.model.files.file_spec import Output, Upload
+from agentless.rules.files.file_options import WORKDIR, brought_to
 from agentless.rules.submit.task_request import TaskRequest
 
 

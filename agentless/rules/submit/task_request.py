@@ -13,7 +13,7 @@ from agentless.model.scheduling.needs import Needs
 from agentless.model.tasks.spec import TaskSpec, check_secrets, check_spec, on_targets, without_zeros
 from agentless.model.tasks.terms import Terms
 from agentless.model.units import parse_duration
-from agentless.rules.files.task_files import brought_to, located
+from agentless.rules.files.file_options import brought_to, located
 from agentless.rules.submit.kinds import parse_seconds, read_pairs, texts
 from agentless.rules.submit.options import OPTIONS, Options
 from agentless.rules.submit.spans import Combination, expand

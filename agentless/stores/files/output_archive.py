@@ -19,10 +19,10 @@ from pathlib import Path
 from agentless.errors import RuntimeFailed
 from agentless.formats.tar import BadArchive, Incomplete, Member, Parsing, Tar
 from agentless.formats.tree import Parts, Tree
-from agentless.model.files.task_files import MOST_LEVELS
+from agentless.model.files.upload_limits import MOST_LEVELS
 from agentless.model.text import cut, shown
 from agentless.model.units import format_size
-from agentless.rules.files.task_files import is_junk
+from agentless.rules.files.changed_outputs import is_junk
 
 MOST = 1_000_000
 """Files and folders of one output."""

@@ -18,7 +18,7 @@ from threading import Lock
 import orjson
 
 from agentless.errors import StateError
-from agentless.model.files.task_files import Output, Upload
+from agentless.model.files.file_spec import Output, Upload
 from agentless.model.tasks.task_id import first_try
 from agentless.stores import private
 

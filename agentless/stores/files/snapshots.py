@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from agentless.errors import Refused, StateError
-from agentless.model.files.task_files import Entry, Snapshot, parse_snapshot, rows_of, snapshot_id
+from agentless.model.files.snapshot import Entry, Snapshot, parse_snapshot, rows_of, snapshot_id
 
 KEPT = 3600.0
 """Seconds for which something is kept that no task needs (any more): the next submit may be of nearly the same."""

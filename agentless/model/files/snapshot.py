@@ -1,4 +1,4 @@
-"""Files that go along with a task and come back with it: what was asked for, and what a folder had in it.
+"""Snapshots: what a file or folder had in it when it was uploaded.
 
 A `Snapshot` is by path below the folder, the folder itself being `""`; of a single file it has that path only.
 """
@@ -14,63 +14,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentless.errors import UsageError
+from agentless.model.files.upload_limits import INSTEAD, MAX_BYTES, MAX_FILES
 
 Kind = Literal["file", "folder", "link"]
-
-MAX_FILES = 50_000
-"""Files, folders and links of one upload."""
-MAX_BYTES = 1 << 30
-"""Bytes of one upload."""
-MOST_LEVELS = 256
-"""Folders below each other: longer paths than those of some thousand characters can hardly be named any more."""
-INSTEAD = "put it on the nodes and see it there with --mount, or leave it out by a line in .gitignore"
-"""What to do about an upload that is too large."""
-
-UNFINISHED = ".agentless-"
-"""How the names of folders begin in which outputs arrive: they are never uploaded."""
-
 _LETTERS: dict[str, Kind] = {"f": "file", "d": "folder", "l": "link"}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What a task with files is started from, in place of its image, and in which folder."""
-
-    image: str
-    workdir: str
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """A file or folder of the user's machine that goes into the container.
-
-    `source` is its absolute path there; `target` where it goes: an absolute path, or one below the working folder, `.`
-    being that itself. `snapshot` is the id of what was there at the submit, empty until that is known.
-    """
-
-    source: str
-    target: str
-    snapshot: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.source}:{self.target}"
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A path in the container, absolute or below the working folder, that is brought back to `local` at the end.
-
-    `local` is an absolute path of the user's machine, in which `{id}` stands for the task's id; with a slash at its end
-    it is a folder to put it into. With `changed` only what the task has made or changed is brought.
-    """
-
-    path: str
-    local: str
-    changed: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.local}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +76,3 @@ def _is_plain(path: str) -> bool:
     if not path:
         return True
     return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
-
-
-def within(folder: str, path: str) -> str:
-    """A path as seen from a folder: itself if it is absolute. Without `.` and `..`, and never with two slashes."""
-    return "/" + posixpath.normpath(posixpath.join(folder, path)).lstrip("/")
