@@ -231,12 +231,12 @@ class Node:
         self.folder, self.shell = folder, shell
         self.live = folder / "live"
         self.live.write_text("")
-        self.calls = folder / "calls"
+        self.written = folder / "calls"
         (folder / "static").mkdir()
         self._program(
             "podman",
-            f'[ ! -e /proc/self/fd/9 ] || echo "holds the lock" >>{self.calls}\n'
-            f'echo "$1 in $PWD" >>{self.calls}\n'
+            f'[ ! -e /proc/self/fd/9 ] || echo "holds the lock" >>{self.written}\n'
+            f'echo "$1 in $PWD" >>{self.written}\n'
             "case $* in\n"
             f"  ps*) cat {self.live} ;;\n"
             f'  create*) echo \'time="x" level=warning msg="odd"\' >&2; echo {CID} ;;\n'
@@ -280,7 +280,7 @@ class Node:
         self.live.write_text(f"{SIGNER.sign(labels, 'node1')[SIGNATURE]}|{line}\n")
 
     def calls(self) -> list[str]:
-        return self.calls.read_text().splitlines()
+        return self.written.read_text().splitlines()
 
 
 @pytest.fixture(params=SHELLS, ids=" ".join)
