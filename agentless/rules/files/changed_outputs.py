@@ -1,4 +1,4 @@
-"""What of a folder in a container has changed since its start, and is brought back."""
+"""Which paths of a folder in a container have changed since its start."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import posixpath
 from agentless.model.files.posix_path import parents
 
 MOST_PIECES = 200
-"""Changed paths that are brought one by one; where there are more, their folder is brought as a whole."""
+"""The most changed paths that are fetched one by one. With more, the whole folder is fetched."""
 _JUNK = frozenset({"__pycache__"})
-"""Folders that are never brought back with what has changed."""
+"""Folders that are never fetched as changed output."""
 
 
 def changed_paths(diff: str, folder: str) -> tuple[str, ...]:
-    """What a task has made or changed below a folder, by what `docker diff` says, as paths from the folder on.
+    """The paths that a task has created or changed below a folder, relative to it, from the output of `docker diff`.
 
-    A new folder stands for all that is in it; `.` is the folder itself. What was removed is not told. A line break in a
-    name makes lines that are none: then all of the folder is meant, and no line leads elsewhere by `..`.
+    A new folder stands for everything in it, and `.` for the folder itself. Removed paths are left out. A name with a
+    line break makes invalid lines: then the whole folder is returned, and no line can lead elsewhere by `..`.
     """
     lines = [line.partition(" ") for line in diff.split("\n") if line]
     if any(how not in ("A", "C", "D") or posixpath.normpath(path) != path for how, _, path in lines):
@@ -28,7 +28,7 @@ def changed_paths(diff: str, folder: str) -> tuple[str, ...]:
     for path, how in sorted(touched.items()):
         if any(touched.get(parent) == "A" for parent in parents(path)):
             continue
-        # Of a changed folder what is in it is told, too; one in which something was removed is changed by that alone.
+        # Docker also lists what is in a changed folder. A folder whose only change is a removal is skipped.
         if how == "A" or (path not in above and path not in removed and path != folder):
             tops.append(posixpath.relpath(path, folder))
     tops = [top for top in tops if not is_junk(top)]
@@ -36,7 +36,7 @@ def changed_paths(diff: str, folder: str) -> tuple[str, ...]:
 
 
 def is_junk(path: str) -> bool:
-    """Whether it is nothing that somebody would want back."""
+    """Whether the path is in a folder that is never fetched."""
     return not _JUNK.isdisjoint(path.split("/"))
 
 

@@ -1,4 +1,4 @@
-"""Uploaded files as they lie in a container: where they go, and what of them is new in an image."""
+"""Uploaded files in a container: their places, and the difference to an earlier image."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from agentless.model.files.posix_path import parents, within
 from agentless.model.files.snapshot import Entry, Snapshot, rows_of
 
 MOST_COPIES = 64
-"""Folders that are copied one by one from one image into another; where there are more, all is sent."""
+"""The most folders that are copied from one image to another. With more, all files are sent."""
 _SYSTEM = frozenset({
     "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/proc", "/root", "/run",
     "/sbin", "/srv", "/sys", "/tmp", "/usr", "/usr/local", "/var", "/var/tmp",  # noqa: S108 - paths in a container
 })  # fmt: skip
-"""Folders that are the image's own: files go into them, and they stay as they are."""
+"""Folders of the image. Files are put into them, but their mode and owner are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileOwner:
-    """Whose the files in the container are."""
+    """The owner of uploaded files in the container."""
 
     uid: int = 0
     gid: int = 0
 
 
 def parse_file_owner(user: str) -> FileOwner | None:
-    """The owner that `--user`, or the image, names by number; root where it names nobody; None where it is a name."""
+    """The owner from `--user` or the image: by number, root if empty, None if it is a name."""
     name, _, group = user.partition(":")
     if not name:
         return FileOwner()
@@ -41,13 +41,13 @@ def parse_file_owner(user: str) -> FileOwner | None:
 
 
 FileTree = Mapping[str, Entry]
-"""What is put into a container, by absolute path."""
+"""Entries by absolute path in the container."""
 
 
 def tree_of(uploads: Iterable[tuple[Upload, Snapshot]], workdir: str) -> dict[str, Entry]:
-    """All of it, where it goes. Of two things for one path the one that was named last counts.
+    """All uploads in their places. If two uploads have the same path, the later one wins.
 
-    A folder of the image's own keeps its mode and its owner.
+    A folder of the image keeps its mode and its owner.
     """
     tree: dict[str, Entry] = {}
     for upload, snapshot in uploads:
@@ -64,19 +64,19 @@ def tree_of(uploads: Iterable[tuple[Upload, Snapshot]], workdir: str) -> dict[st
 
 
 def key_of(tree: FileTree, owner: FileOwner, image: str) -> str:
-    """What names files in an image: the same for the same."""
+    """The key of an image with these files. Equal files give an equal key."""
     words = [image, owner.uid, owner.gid, rows_of(tree)]
     return hashlib.sha256(json.dumps(words, separators=(",", ":")).encode()).hexdigest()[:24]
 
 
 def line_of(controller: str, owner: str, uploads: Iterable[Upload]) -> str:
-    """What all versions of the same files have in common: whose they are, where they are from, where they go."""
+    """The key that all versions of the same uploads share: controller, owner, sources and targets."""
     words = [controller, owner, *(f"{each.source}\0{each.target}" for each in uploads)]
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
 
 
 def added(before: FileTree, now: FileTree) -> dict[str, Entry] | None:
-    """What to put over `before` to get `now`; None when something has to go, for nothing can be taken out."""
+    """The entries that turn `before` into `now`. None if an entry has to be removed, which a layer cannot do."""
     for path, entry in before.items():
         after = now.get(path)
         if after is None or after.kind != entry.kind:
@@ -85,9 +85,9 @@ def added(before: FileTree, now: FileTree) -> dict[str, Entry] | None:
 
 
 def reused(before: FileTree, now: FileTree) -> tuple[tuple[str, ...], dict[str, Entry]]:
-    """The folders that can be copied as they were, and what has to come to that.
+    """The folders that can be copied unchanged, and the entries that have to be added.
 
-    That are those in which nothing is gone or changed, the topmost of them; what is new in one comes besides.
+    A folder can be copied if nothing in it is removed or changed. Only the topmost ones are returned.
     """
     spoilt = {parent for path, entry in before.items() if now.get(path) != entry for parent in (path, *parents(path))}
     clean = {path for path, entry in before.items() if entry.kind == "folder" and path not in spoilt}
@@ -103,10 +103,10 @@ def reused(before: FileTree, now: FileTree) -> tuple[tuple[str, ...], dict[str, 
 
 
 def bytes_of(tree: FileTree) -> int:
-    """Bytes of its files."""
+    """The size of all files."""
     return sum(entry.size for entry in tree.values())
 
 
 def files_of(tree: FileTree) -> int:
-    """How many files and links it has."""
+    """The number of files and links."""
     return sum(entry.kind != "folder" for entry in tree.values())

@@ -1,4 +1,4 @@
-"""Values of `--upload` and `--output`: how they are written, and which paths they mean."""
+"""Parses `--upload` and `--output`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from agentless.model.files.file_spec import Output, Upload
 from agentless.model.files.posix_path import within
 
 WORKDIR = "/workspace"
-"""Where a task with files works if neither it nor its image says where."""
+"""The working directory of a task with uploads if neither the task nor its image sets one."""
 _KERNEL = ("/dev", "/proc", "/sys")
 
 
 def parse_upload(text: str) -> Upload:
-    """`PATH[:DEST]` as it was typed, not located yet; see `located`."""
+    """Parse `PATH[:DEST]`. Paths stay relative; see `located`."""
     source, colon, target = text.rpartition(":")
     if not colon:
         source, target = target, ""
@@ -25,7 +25,7 @@ def parse_upload(text: str) -> Upload:
 
 
 def parse_output(text: str) -> Output:
-    """`PATH[:LOCAL]` as it was typed, not located yet."""
+    """Parse `PATH[:LOCAL]`. Paths stay relative."""
     path, colon, local = text.rpartition(":")
     if not colon:
         path, local = local, ""
@@ -37,9 +37,9 @@ def parse_output(text: str) -> Output:
 
 
 def located(upload: Upload, folder: str) -> Upload:
-    """With absolute paths, as seen from the user's current folder, and with where it goes.
+    """The upload with absolute paths, as seen from the user's current folder.
 
-    The content of the current folder goes into the working folder, anything else there by its own name.
+    The content of the current folder goes into the working folder. Other sources keep their name there.
     """
     source, target = within(folder, upload.source), upload.target
     if not target:
@@ -55,7 +55,7 @@ def located(upload: Upload, folder: str) -> Upload:
 
 
 def brought_to(output: Output, folder: str, *, several: bool) -> Output:
-    """With where it goes here. What several tasks bring goes into a folder for each task, beside each other."""
+    """The output with its local target. With several tasks, each one gets a folder of its own."""
     path = posixpath.normpath(output.path)
     local = output.local or (posixpath.basename(path) if path != "." else ".")
     into = "/" if local.endswith("/") else ""
