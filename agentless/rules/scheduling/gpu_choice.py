@@ -1,4 +1,4 @@
-"""Which of the GPUs of a node a task gets: alike, and near each other."""
+"""Which GPUs of a node a task gets: of one model, and near each other."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from agentless.rules.scheduling.gpu_timeline import GpuTimeline
 from agentless.rules.scheduling.shape import Shape
 
 TRIED = 120
-"""So many sets of GPUs are compared at most, like all of 8 GPUs, or all pairs of 16; else sets are grown from each."""
+"""The most sets of GPUs that are compared: all sets of 8 GPUs, or all pairs of 16. Above that, sets are grown."""
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
 def choose(gpus: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list[GpuTimeline] | None:
-    """As many of these as the shape wants, of the best type there is, all alike if that goes; None when too few.
+    """As many GPUs as the shape wants, of the best type, all of one model if possible. None if there are too few.
 
-    Of those that will do the nearest, as far as it is known how they are joined.
+    Of several sets, the one with the fastest known links is chosen.
     """
     if len(gpus) < shape.gpus:
         return None
@@ -42,7 +42,7 @@ def choose(gpus: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list
 
 
 def _near(gpus: list[GpuTimeline], shape: Shape) -> list[GpuTimeline]:
-    """On one NUMA node if that goes, the one with the fewest to spare; else on as few as possible."""
+    """GPUs of one NUMA node if possible, the one with the fewest left over; else of as few as possible."""
     groups = sorted(
         _groups(gpus, lambda gpu: gpu.numa).values(),
         key=lambda group: (
@@ -57,9 +57,9 @@ def _near(gpus: list[GpuTimeline], shape: Shape) -> list[GpuTimeline]:
 
 
 def _joined(gpus: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> list[GpuTimeline]:
-    """Those between which the slowest link is the fastest; of equals those that `_near` would take.
+    """The set whose slowest link is the fastest; of equal sets the one that `_near` takes.
 
-    Who shares goes where others share already, and leaves whole GPUs to those who do not.
+    A task that shares prefers GPUs that are shared already, which leaves whole GPUs to others.
     """
     if shape.sharing.limit > 1 and len(begun := [gpu for gpu in gpus if gpu.taken]) >= shape.gpus:
         gpus = begun
@@ -79,10 +79,10 @@ def _joined(gpus: list[GpuTimeline], shape: Shape, topology: GpuTopology) -> lis
 def _nearest(
     links: tuple[int, ...], numas: tuple[int | None, ...], numa: int | None, usual: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The best places for as many GPUs as `usual` has, which is taken if nothing is better; in order.
+    """The best set of as many GPUs as `usual` has, by position; `usual` if no other is better.
 
-    `links` are the weights of those of all pairs in order, `numas` the NUMA nodes, `numa` the one that was asked for.
-    Remembered, since the same few machines are asked about in every look at the queue.
+    `links` are the weights of all pairs in order, `numas` the NUMA nodes, `numa` the requested one. Results are cached:
+    each planning pass asks about the same few machines.
     """
     everyone, wanted = range(len(numas)), len(usual)
     link = [[0] * len(numas) for _ in everyone]
@@ -91,11 +91,11 @@ def _nearest(
     asked = [numa is not None and numas[place] == numa for place in everyone]
 
     def speed(places: Sequence[int]) -> tuple[int, int]:
-        """What was asked for, and the slowest link: a task is as fast as that."""
+        """GPUs on the requested NUMA node, then the slowest link, which limits the speed of a task."""
         return sum([asked[place] for place in places]), min([link[a][b] for a, b in combinations(places, 2)], default=0)
 
     def worth(places: tuple[int, ...]) -> tuple[int, ...]:
-        """Its CPUs, its other links, and the links that are lost to others."""
+        """Fewer NUMA nodes, then the other links within the set, then the links that other tasks lose."""
         broken = [link[place][other] for place in places for other in everyone if other not in places]
         inside = sum([link[a][b] for a, b in combinations(places, 2)])
         return -len({numas[place] for place in places}), inside, -max(broken), -sum(broken)

@@ -1,4 +1,4 @@
-"""The capacity of a node over time: what is taken until when, and where a task fits in.
+"""The capacity of a node over time: what is taken until when, and when a task fits.
 
 A `NodeTimeline` is made for one planning pass and thrown away. Times are Unix seconds. A load whose end is unknown
 ends at `FAR`, so that a later start can still be promised; one that is over its time ends at `SOON`.
@@ -23,21 +23,21 @@ from agentless.rules.scheduling.load import Load, pinned
 from agentless.rules.scheduling.shape import Amounts, Shape
 
 SOON = 1.0
-"""In so many seconds is expected to end what should have ended."""
+"""A task that is over its time is expected to end in so many seconds."""
 
 NOTHING: Mapping[str, float] = {}
-"""No length is learned of any task."""
+"""No estimated lengths."""
 
 Kinds = tuple[tuple[str, int, int], ...]
 """The GPUs of a node by name, memory (bytes) and number."""
 
 
 class NodeTimeline:
-    """One node. `order` is its place in the inventory, `closed` why nothing may start there (empty: it may).
+    """One node. `order` is its position in the inventory, `closed` why no task may start there (empty if one may).
 
-    `cores` and `memory` (bytes) are all there is, `free_cores` and `free_memory` what nobody has now. `lengths` are the
-    seconds that are expected of tasks without a limit, by task: a learned length counts as endless as long as somebody
-    was promised a certain time here.
+    `cores` and `memory` (bytes) are the totals, `free_cores` and `free_memory` what is free now. `lengths` are the
+    estimated seconds of tasks without a limit, by task id. While another task was promised a certain time here, an
+    estimated length counts as endless.
     """
 
     def __init__(self, node: Node, order: int, now: float, lengths: Mapping[str, float] = NOTHING) -> None:
@@ -78,14 +78,14 @@ class NodeTimeline:
     # ----------------------------------------------------------------- reading
 
     def admits(self, shape: Shape) -> bool:
-        """Whether this is one of the nodes that will do."""
+        """Whether the shape may use this node at all."""
         if shape.rules_out(self.node.config):
             return False
         host = self.node.observation.host
         return shape.numa is None or any(numa.id == shape.numa for numa in (host.numa if host else ()))
 
     def suited(self, shape: Shape, *, later: bool) -> list[GpuTimeline]:
-        """The GPUs of the right type, with memory enough in total, and unless it is for later also free now."""
+        """The GPUs of the right type with enough memory: in total, and unless `later`, also free now."""
         return [
             gpu
             for gpu in self.gpus
@@ -98,9 +98,9 @@ class NodeTimeline:
     def fit(
         self, shape: Shape, amounts: Amounts, begin: float, among: Sequence[GpuTimeline] | None = None
     ) -> list[GpuTimeline] | None:
-        """The GPUs, `among` these if they are given, that a task gets if it runs from `begin` on; None without.
+        """The GPUs that a task gets if it runs from `begin` on, chosen `among` these if given. None if it does not fit.
 
-        Of those that it is given now, not only promised, the memory must be free now.
+        For a start now, not only a promise, their memory has to be free now.
         """
         end = self._end(amounts, begin)
         if self.closed or not self._serves(shape, amounts) or not self._has_capacity(shape, amounts, begin, end):
@@ -115,7 +115,7 @@ class NodeTimeline:
     def earliest(
         self, shape: Shape, amounts: Amounts, since: float, among: Sequence[GpuTimeline] | None = None
     ) -> tuple[float, list[GpuTimeline]] | None:
-        """The first time from `since` on at which it fits, and its GPUs; None when no such time can be named."""
+        """The first time from `since` on at which it fits, and its GPUs. None if no such time is known."""
         if (gpus := self.fit(shape, amounts, since, among)) is not None:
             return since, gpus
         ends = {end for gpu in self.gpus for _, end, _ in gpu.taken} | {load.end for load in self.loads}
@@ -126,7 +126,7 @@ class NodeTimeline:
         return None
 
     def soonest(self, shape: Shape, amounts: Amounts) -> float:
-        """A time before which there is certainly not capacity enough for it: quick to say, and often right."""
+        """A lower bound of the time at which it fits. Fast to compute, and often exact."""
         if not self._serves(shape, amounts):
             return math.inf
         if shape.gpus > len(self.gpus) or amounts.cores > self.cores or amounts.memory > self.memory:
@@ -142,17 +142,17 @@ class NodeTimeline:
         return moment
 
     def these(self, uuids: Sequence[str]) -> list[GpuTimeline]:
-        """The GPUs with these UUIDs, of those that are still there."""
+        """The GPUs with these UUIDs that still exist."""
         return [gpu for gpu in self.gpus if gpu.uuid in uuids]
 
     def load_of(self, task: str) -> Load | None:
-        """What a task has that is on the node now."""
+        """The load of a task that is on the node now."""
         # The first loads are those of the allocations.
         found = zip(self.node.allocations, self.loads, strict=False)
         return next((load for allocation, load in found if allocation.task == task), None)
 
     def openings(self, sharing: Sharing = ALONE) -> list[float]:
-        """When each GPU opens for the first time from now on, the soonest first: no three are before the third."""
+        """When each GPU opens from now on, sorted. So no three GPUs are open before the third of these times."""
         found = self._openings.get(sharing)
         if found is None:
             found = self._openings[sharing] = sorted([gpu.opens(self.now, sharing) for gpu in self.gpus])
@@ -160,15 +160,15 @@ class NodeTimeline:
 
     @property
     def open_gpus(self) -> int:
-        """How many GPUs nobody has now."""
+        """The number of GPUs that are free now."""
         return self.open_to(ALONE)
 
     def open_to(self, sharing: Sharing) -> int:
-        """How many GPUs a task with these terms may hope for now."""
+        """The number of GPUs that are open now to a task with these terms."""
         return bisect.bisect_right(self.openings(sharing), self.now)
 
     def open_of(self, sharing: Sharing) -> tuple[int, ...]:
-        """The same of each kind, in the order of `kinds`."""
+        """The same for each kind, in the order of `kinds`."""
         if len(self.kinds) == 1:
             return (self.open_to(sharing),)
         counts = Counter([(gpu.name, gpu.total) for gpu in self.gpus if gpu.opens(self.now, sharing) <= self.now])
@@ -176,12 +176,12 @@ class NodeTimeline:
 
     @property
     def unsure(self) -> bool:
-        """Whether the end of anything here was learned."""
+        """Whether the end of any load here was estimated."""
         return self._unsure > 0
 
     @property
     def in_use(self) -> float:
-        """The share of its cores, or of its memory if that is more, that is set aside now; 0 to 1."""
+        """The larger share, 0 to 1, of its cores and of its memory that is set aside now."""
         cores = 0.0 if self.cores == math.inf else 1 - self.free_cores / self.cores
         return max(cores, 0.0 if self.memory == math.inf else 1 - self.free_memory / self.memory)
 
@@ -195,7 +195,7 @@ class NodeTimeline:
         numa = pinned(host, now, shape, amounts, gpus) if host and can_pin else None
         self.last_start = self.now
         if self.node.trial:
-            self.closed = self.node.reason  # one at a time finds out whether it works again
+            self.closed = self.node.reason  # one trial at a time
         placement = Placement(
             node=self.name,
             gpus=tuple(gpu.index for gpu in gpus),
@@ -251,7 +251,7 @@ class NodeTimeline:
         return begin + (amounts.length if amounts.sure or not self._firm else math.inf)
 
     def _released(self, what: str, wanted: float) -> float:
-        """When so much more of this is free than now."""
+        """When so much more of it will be free than now."""
         part = attrgetter(what)
         for load in sorted((load for load in self.loads if load.begin <= self.now), key=attrgetter("end")):
             wanted -= part(load)
@@ -260,14 +260,14 @@ class NodeTimeline:
         return math.inf
 
     def _serves(self, shape: Shape, amounts: Amounts) -> bool:
-        """Whether it may try to start such a task, and has the control groups that this needs."""
+        """Whether the node may be tried with such a task, and has the control groups that it needs."""
         trial = self.node.trial
         if trial and not trial.is_tried_by(bare=shape.bare, gpus=shape.gpus > 0):
             return False
         return not lacking(self.engine, bare=shape.bare, cores=amounts.cores, memory=amounts.memory, numa=shape.numa)
 
     def _lets(self, gpu: GpuTimeline, shape: Shape, begin: float, end: float) -> bool:
-        """Whether a GPU is open to a task all the time between, and not reserved for others."""
+        """Whether a GPU is open to a task from `begin` to `end`, and not reserved for others."""
         if any(each.covers(gpu.index) and each.bars(shape.owner, begin, end) for each in self.reservations):
             return False
         return gpu.is_open(begin, end, shape.sharing)
@@ -282,7 +282,7 @@ class NodeTimeline:
             return False
         if not amounts.cores and not amounts.memory:
             return True
-        # The most is in use at the beginning, or when one of the others begins.
+        # Usage only grows when a load begins.
         for moment in {begin, *[load.begin for load in others if load.begin > begin]}:
             cores, memory = amounts.cores, amounts.memory
             for load in others:

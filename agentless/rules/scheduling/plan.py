@@ -1,10 +1,10 @@
-"""Who starts now, where, and when the others will: one look at the queue.
+"""One planning pass over the queue: which tasks start now, where, and when the others will.
 
-Tasks are looked at in their order. One that fits now is placed. One that does not is promised the first place that will
-be free long enough, and what comes after it may run before it only where that does not touch the promise
-(conservative backfill). A task without a time limit never ends, as far as anybody can know: it is not put in front of a
-promise on the same GPUs. What was promised in the look before is kept, unless one who comes before can start there now:
-so a promise comes true or earlier, as long as no task outlasts its limit, and the order of the queue stands above it.
+Tasks are planned in order. A task that fits now is placed. Otherwise it is promised the first place that will be free
+long enough, and later tasks may start before it only if they do not delay the promise (conservative backfill). A task
+without a time limit counts as endless, so it is never placed before a promise on the same GPUs. Promises of the
+previous pass are kept, unless a task ahead can start there now. So a promise holds or improves as long as no task
+exceeds its limit, and the order of the queue takes precedence.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from agentless.rules.scheduling.search import Cost, Index, Search
 from agentless.rules.scheduling.shape import Amounts, Shape, shape_of
 
 PROMISES = 100
-"""So many of the tasks that wait are promised a place: to look into the future for all of them would take too long."""
+"""The most promises of one pass. To plan the future of all pending tasks would take too long."""
 
 STARTS = 500
-"""So many tasks are started by one look at most; those behind them are looked at in the next one."""
+"""The most tasks that one pass starts. The others follow in the next pass."""
 
 LATE = 5.0
-"""Seconds that a promise is put off by at most when somebody is over its time, as long as until that is seen."""
+"""The most seconds by which a promise is delayed if a task is over its time and its end is not seen yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Where a task will start, and when (Unix seconds) at the latest; None: when something ends that has no limit.
+    """Where a task will start, and when at the latest (Unix seconds). None: when a task without a limit ends.
 
-    It starts `about` then where that rests on what was learned of tasks without a limit.
+    `about`: the time is an estimate, from earlier runs of tasks without a limit.
     """
 
     node: str
@@ -53,7 +53,7 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What one who waits is told: the place in the queue from 1 on, why it does not start, and what it is promised."""
+    """What is shown of a pending task: its position from 1 on, why it does not start, and its promise."""
 
     position: int | None = None
     reason: str = ""
@@ -62,7 +62,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """By task id: what is to be started now, in the order of the queue, and what others are promised, None: nothing."""
+    """By task id: the tasks to start now, in the order of the queue, and the promises of others (None: no promise)."""
 
     starts: Mapping[str, Placement] = field(default_factory=dict)
     promises: Mapping[str, Promise | None] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a task is promised to run, as it is put into the timeline."""
+    """A promise as an entry of a timeline."""
 
     node: NodeTimeline
     shape: Shape
@@ -92,11 +92,10 @@ def plan(
     lengths: Mapping[str, float] = NOTHING,
     placed: Iterable[Task] = (),
 ) -> Plan:
-    """The plan for a queue that is in order, after the plan `before`.
+    """Plan a sorted queue, after the previous plan `before`.
 
-    `policies` by name, under None the one that is used otherwise. `lengths` are the seconds that tasks without a limit
-    are expected to take, by task (`rules/scheduling/learned`). `placed` are the tasks that have a place already: they
-    count where only so many of a batch may run at a time.
+    `policies` are by name, the default under None. `lengths` are estimated seconds of tasks without a limit, by task id
+    (`rules/scheduling/learned`). `placed` are tasks that have a place already: they count for `--max-parallel`.
     """
     nodes = [NodeTimeline(node, order, now, lengths) for order, node in enumerate(cluster.nodes.values())]
     favoured = _favoured(nodes, queue)
@@ -108,7 +107,7 @@ def plan(
     searches: dict[Shape, Search] = {}
     begun: dict[str, Placement] = {}
     promised: dict[str, Promise | None] = {}
-    weak: dict[str, _Place] = {}  # promised in this look where something is reserved
+    weak: dict[str, _Place] = {}  # promised in this pass, on nodes with reservations
     given, about = 0, False
     for task in queue:
         shape, amounts = _shaped(task, favoured), amounts_of(task, lengths)
@@ -125,18 +124,18 @@ def plan(
         found = search.now(amounts, mine.node if mine else None) if ahead is None else None
         if ahead is None and found is None and (found := _instead(kept, weak, indices.values(), shape, amounts)):
             for other in searches.values():
-                other.forget()  # whoever gave way may have left more capacity than was taken
+                other.forget()  # a dropped promise may leave more capacity than was taken
         if found:
             node, gpus = found
             begun[task.id], load = node.start(shape, amounts, gpus)
         elif given < promises and (coming := _coming(search, shape, amounts, ahead)):
             moment, node, gpus = coming
             if mine and mine.promise.firm and node.unsure:
-                # A certain time is worth more than one that rests on what was learned.
+                # A certain time is worth more than an estimate.
                 moment, node, gpus, promise = mine.load.begin, mine.node, list(mine.gpus), mine.promise
             else:
                 start = None if moment >= FAR else moment
-                # Whoever is in front and not sure of its place may come to want this one.
+                # A task ahead without a sure place may need this one later.
                 about = about or (start is not None and (node.unsure or not (ahead is None or ahead.sure)))
                 promise = Promise(node.name, start, tuple(gpu.uuid for gpu in gpus), about and start is not None)
             load = node.put(shape, amounts, gpus, moment, firm=promise.firm)
@@ -156,7 +155,7 @@ def plan(
 
 
 def _favoured(nodes: Iterable[NodeTimeline], queue: Iterable[Task]) -> frozenset[str]:
-    """The owners for whom something is reserved somewhere."""
+    """The owners with a reservation."""
     reservations = [reservation for node in nodes for reservation in node.reservations]
     if not reservations:
         return frozenset()
@@ -177,9 +176,9 @@ def _kept(
     lengths: Mapping[str, float],
     turns: Turns,
 ) -> dict[str, _Place]:
-    """What was promised before, put in again, up to the first task that is new or whose promise cannot be kept.
+    """The earlier promises, entered again, up to the first task that is new or whose promise cannot be kept.
 
-    Those behind it have less right to their places than it has to one.
+    The tasks behind that one must not take a place that it could have.
     """
     kept: dict[str, _Place] = {}
     for task in queue:
@@ -207,9 +206,9 @@ def _kept(
 def _coming(
     search: Search, shape: Shape, amounts: Amounts, ahead: Stay | None
 ) -> tuple[float, NodeTimeline, list[GpuTimeline]] | None:
-    """The first place of one that does not start now: of one whose turn it is not yet, that of the one `ahead`.
+    """The first place for a task that does not start now. If its batch is at its limit, the place of the task `ahead`.
 
-    Then it keeps nobody from what it may not use before.
+    So it blocks no place that it may not use yet.
     """
     if ahead is None:
         return search.later(amounts)
@@ -225,9 +224,9 @@ def _coming(
 def _instead(
     kept: dict[str, _Place], weak: dict[str, _Place], indices: Iterable[Index], shape: Shape, amounts: Amounts
 ) -> tuple[NodeTimeline, list[GpuTimeline]] | None:
-    """A place from now on where only promises to tasks behind this one are in the way: it has more right to it.
+    """A place from now on where only promises to tasks behind this one are in the way. They give way.
 
-    So has one in the time that is reserved for its owner: what was promised to others for afterwards gives way to it.
+    So do promises to others for a time after a reservation, if the owner of this task has the reservation.
     """
     weaker = kept
     if shape.owner and weak:
@@ -250,7 +249,7 @@ def _instead(
 
 
 def _is_afterwards(place: _Place, owner: str) -> bool:
-    """Whether somebody else is promised, for afterwards, what is reserved for this owner now."""
+    """Whether the promise is to another owner, for the time after a reservation of this owner."""
     return any(
         each.begin <= place.node.now < each.end <= place.load.begin
         and each.lets(owner)
@@ -266,7 +265,7 @@ def _changed(indices: Iterable[Index], node: NodeTimeline) -> None:
 
 
 def amounts_of(task: Task, lengths: Mapping[str, float] = NOTHING) -> Amounts:
-    """What a task wants of cores and memory, and for how long: by its limit, else by what was learned."""
+    """The cores, memory and length of a task. The length is its limit, else the estimate."""
     spec, limit = task.spec, task.spec.ends_within
     learned = lengths.get(task.id) if limit is None else None
     return Amounts(spec.cores or 0.0, float(spec.memory or 0), limit or learned or math.inf, learned is None)

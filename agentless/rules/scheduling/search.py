@@ -1,7 +1,7 @@
-"""Looking for a place in a large cluster: the nodes are sorted once, and not looked at anew for each task.
+"""Finds places in a large cluster. Nodes are sorted once, not for each task.
 
-Within one look into the future capacity becomes less, but for the place that a task itself had before. So what did
-not fit does not fit later on either, nor does anything that wants more, and it is not tried again.
+Within one planning pass, capacity only shrinks, except for the promised place of the task itself. So a request that did
+not fit does not fit later in the pass, nor does a larger one, and neither is tried again.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from agentless.rules.scheduling.node_timeline import Kinds, NodeTimeline
 from agentless.rules.scheduling.shape import Amounts, Shape
 
 Cost = Callable[[NodeTimeline, int], tuple[float, ...]]
-"""A policy, see `rules/policies`."""
+"""A policy, see `rules/scheduling/policies`."""
 
 _Worth = tuple[int, int]
-"""Of GPUs that a task may get: the rank of the worst of them, and bytes of their memory beyond what it asked for."""
+"""Of the GPUs for a task: the rank of the worst one, and the bytes of memory beyond the request."""
 
 _Key = tuple[int, tuple[float, ...], int]
-"""What a place costs: the rank of the worst GPU, what the policy says, the order of the node."""
+"""The cost of a place: the rank of the worst GPU, the cost by the policy, the order of the node."""
 
 _Entry = tuple[tuple[float, ...], int, NodeTimeline]
-"""The cost of a node, its order, the node."""
+"""A node with its cost and its order, for sorting."""
 
 Later = tuple[float, int, int]
-"""When a node may have capacity, minus the GPUs open there now, and its order: the first is the best."""
+"""The first time a node may have capacity, minus the number of GPUs open there now, and its order. Lowest is best."""
 
 
 class Index:
-    """All nodes by the GPUs that they have, sorted by what a policy says of them and by when they will have capacity.
+    """All nodes by their GPUs, sorted by the cost of a policy and by when they may have capacity.
 
-    A node is in it under `open`, by how many GPUs of each kind are open, and under `soon`, by the wanted number of
-    GPUs: open to tasks that share them on these terms.
+    `open` has the nodes by the number of open GPUs of each kind, `soon` by the wanted number of GPUs. Both count GPUs
+    that are open to tasks with these terms of sharing.
     """
 
     def __init__(self, nodes: Iterable[NodeTimeline], cost: Cost, sharing: Sharing) -> None:
@@ -53,7 +53,7 @@ class Index:
             self._enter(node)
 
     def soon(self, kinds: Kinds, gpus: int) -> list[tuple[Later, NodeTimeline]]:
-        """The nodes with these GPUs, those first where so many are open soonest."""
+        """The nodes with these GPUs, sorted by when so many may be open."""
         if (kinds, gpus) not in self._soon:
             self._soon[kinds, gpus] = sorted(
                 (later(node, node.openings(self.sharing), gpus), node) for node in self.nodes[kinds]
@@ -61,7 +61,7 @@ class Index:
         return self._soon[kinds, gpus]
 
     def changed(self, node: NodeTimeline) -> None:
-        """Sort in a node again that something was put into."""
+        """Sort a node again after its timeline has changed."""
         entries, entry, openings = self._before[node.name]
         del entries[bisect.bisect_left(entries, entry)]
         for gpus in range(len(openings) + 1):
@@ -72,7 +72,7 @@ class Index:
         self._enter(node)
 
     def _enter(self, node: NodeTimeline) -> None:
-        # What is to spare is the same for all nodes with these GPUs, and changes nothing in their order.
+        # The spare memory is equal for all nodes with these GPUs, so it does not change their order.
         entry = self.cost(node, 0), node.order, node
         entries = self.open.setdefault(node.kinds, {}).setdefault(node.open_of(self.sharing), [])
         bisect.insort(entries, entry)
@@ -80,13 +80,13 @@ class Index:
 
 
 def later(node: NodeTimeline, openings: Sequence[float], gpus: int) -> Later:
-    """When so many GPUs may be open there at the earliest."""
+    """The sort key of a node by when so many GPUs may be open."""
     moment = openings[gpus - 1] if gpus else node.now
     return moment, -bisect.bisect_right(openings, node.now), node.order
 
 
 class Search:
-    """Where tasks of one shape may go."""
+    """Finds places for tasks of one shape."""
 
     def __init__(self, shape: Shape, index: Index) -> None:
         self._shape = shape
@@ -96,7 +96,7 @@ class Search:
         self._hopes: dict[tuple[Kinds, tuple[int, ...]], _Worth | None] = {}
 
     def now(self, amounts: Amounts, freed: NodeTimeline | None = None) -> tuple[NodeTimeline, list[GpuTimeline]] | None:
-        """The cheapest place from now on. `freed` is where capacity has become more since the search before."""
+        """The cheapest place from now on. `freed` is a node that got more capacity since the last search."""
         if any(failed.within(amounts) for failed in self._failed):
             gpus = freed.fit(self._shape, amounts, freed.now) if freed else None
             return (freed, gpus) if freed and gpus is not None else None
@@ -110,7 +110,7 @@ class Search:
                     found = self._key(self._worth_of(gpus), node)
                     if found <= tuple(hoped):
                         return node, gpus
-                    # Not all that are open are so for long enough, or have the memory free.
+                    # Some open GPUs are not open long enough, or lack free memory.
                     best = min(best, (found, node, gpus)) if best else (found, node, gpus)
         if best:
             return best[1:]
@@ -118,13 +118,14 @@ class Search:
         return None
 
     def forget(self) -> None:
-        """Capacity has become more: what did not fit may fit now."""
+        """Forget failed requests, after capacity has grown."""
         self._failed.clear()
 
     def later(self, amounts: Amounts, since: float = -math.inf) -> tuple[float, NodeTimeline, list[GpuTimeline]] | None:
-        """The first place, from `since` on, that will be free so long; of several the one where the least is missing.
+        """The first place, from `since` on, that will be free long enough.
 
-        The least is the fewest GPUs, as of now. Of several that are there at `since` it is the first to open.
+        Of places at the same time, the one that lacks the fewest GPUs now is taken. Of several that are free at
+        `since`, the first to open is taken.
         """
         best: tuple[Later, NodeTimeline, list[GpuTimeline]] | None = None
         for soonest, node in self._soonest():
@@ -141,12 +142,12 @@ class Search:
     # ------------------------------------------------------------------ inside
 
     def _named(self) -> Sequence[NodeTimeline]:
-        """The nodes that are named and will do."""
+        """The requested nodes that match."""
         nodes = [self._index.names[name] for name in self._shape.nodes if name in self._index.names]
         return [node for node in nodes if not node.closed and node.kinds in self._kinds and node.admits(self._shape)]
 
     def _soonest(self) -> Iterable[tuple[Later, NodeTimeline]]:
-        """Nodes that may have capacity at some time, by when that is at the earliest."""
+        """Nodes that may have capacity at some time, the earliest first."""
         gpus = self._shape.gpus
         if self._shape.nodes:
             sharing = self._index.sharing
@@ -155,7 +156,7 @@ class Search:
         return (entry for entry in found if entry[1].admits(self._shape))
 
     def _cheapest(self) -> Iterable[tuple[int, tuple[float, ...], int, NodeTimeline]]:
-        """The nodes with so many GPUs open and what a place there may cost: the best GPUs first, then the cheapest."""
+        """Nodes with enough open GPUs and the lowest possible cost of a place there: best GPUs first, then cheapest."""
         if self._shape.nodes:
             open_ = [(node, self._hope(node.kinds, node.open_of(self._index.sharing))) for node in self._named()]
             return iter(sorted((*self._key(worth, node), node) for node, worth in open_ if worth))
@@ -179,7 +180,7 @@ class Search:
         return rank, self._index.cost(node, spare), node.order
 
     def _hope(self, kinds: Kinds, counts: tuple[int, ...]) -> _Worth | None:
-        """What it would get of so many GPUs of these kinds; None when they are too few."""
+        """The GPUs that the shape would get of these counts by kind. None if there are too few."""
         if sum(counts) < self._shape.gpus:
             return None
         if len(kinds) < 2:
@@ -195,7 +196,7 @@ class Search:
 
 
 def _worth(kinds: Iterable[tuple[str, int, int]], shape: Shape) -> _Worth | None:
-    """What `choose` would take of so many GPUs of these kinds, all alike if that goes; None when too few will do."""
+    """The result of `choose` for these counts by kind, of one model if possible. None if too few match."""
     fit = [
         (rank, total, count)
         for name, total, count in kinds

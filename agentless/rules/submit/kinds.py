@@ -1,7 +1,7 @@
-"""The kinds of values that options take, and how each is read.
+"""The kinds of values of options, and how each is parsed.
 
-A kind is `Annotated[TYPE, READER]`: the type that Python takes, and a function from a value and the option's flag,
-which its errors begin with.
+A kind is `Annotated[TYPE, READER]`: the type in Python, and a function that parses a value. Its second argument is the
+flag, with which its errors begin.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A submission: a command, its targets and its options, read and checked, as one request."""
+"""A request to run tasks: command, targets and options, parsed and checked."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from agentless.rules.views.nearest import nearest
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What a submit reads from its surroundings: Unix time, the environment, the lines of files in spans.
+    """What a submit reads from its surroundings: time, environment variables, and files named in spans.
 
-    `folder` is the current one, which uploads and outputs are relative to.
+    `folder` is the current folder. Uploads and outputs are relative to it.
     """
 
     now: float
@@ -35,10 +35,10 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class TaskRequest:
-    """What is sent: the spec, the targets that add to its needs, the values of its secrets.
+    """The spec, the targets, which add to its needs, and the values of its secrets.
 
-    `sweep` has the commands: all combinations, or the one of the spec if it has no spans. `owner` None: the user
-    who asks.
+    `sweep` has the commands: all combinations of the spans, or only the command of the spec. If `owner` is None, the
+    user who asks is the owner.
     """
 
     spec: TaskSpec
@@ -61,7 +61,7 @@ class TaskRequest:
 
 
 def task_request(command: Iterable[str], targets: Iterable[str], options: Options, outside: Outside) -> TaskRequest:
-    """Read the options, and check all that can be checked without a cluster; raises UsageError."""
+    """Parse the options and check everything that needs no cluster. Raises UsageError."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     for name in given.keys() - OPTIONS.keys():
         raise UsageError(f"there is no option {name!r}{nearest(name, OPTIONS)}")

@@ -1,4 +1,4 @@
-"""The smallest GPUs that are large enough: keeps the large ones for those who need them."""
+"""The smallest GPUs that are large enough. Keeps large ones free for tasks that need them."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from agentless.rules.scheduling.node_timeline import NodeTimeline
 
 
 def cost(node: NodeTimeline, spare: int) -> tuple[float, ...]:
-    """Memory of a GPU that would be wasted; of equals the fullest node."""
+    """Unneeded GPU memory; of equals, the fullest node."""
     return (spare, node.open_gpus)

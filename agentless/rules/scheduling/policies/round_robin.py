@@ -1,4 +1,4 @@
-"""One node after the other: the one whose last task was started the longest ago."""
+"""One node after the other: the one whose last start is the longest ago."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from agentless.rules.scheduling.node_timeline import NodeTimeline
 
 
 def cost(node: NodeTimeline, spare: int) -> tuple[float, ...]:  # noqa: ARG001 - all policies are called alike
-    """When its last task was started."""
+    """The time of its last start."""
     return (node.last_start,)
