@@ -1,16 +1,16 @@
-"""Files in the spec of a task: what is uploaded with it, and what is brought back."""
+"""Files in the spec of a task: uploads and outputs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 UNFINISHED = ".agentless-"
-"""How the names of folders begin in which outputs arrive: they are never uploaded."""
+"""The prefix of folders in which outputs arrive. They are never uploaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What a task with files is started from, in place of its image, and in which folder."""
+    """The image with the files of a task, which replaces its own, and the working directory."""
 
     image: str
     workdir: str
@@ -18,10 +18,10 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file or folder of the user's machine that goes into the container.
+    """A file or folder of the user's machine that is uploaded into the container.
 
-    `source` is its absolute path there; `target` where it goes: an absolute path, or one below the working folder, `.`
-    being that itself. `snapshot` is the id of what was there at the submit, empty until that is known.
+    `source` is its absolute path on that machine. `target` is absolute, or relative to the working folder, with `.` for
+    the folder itself. `snapshot` is the id of its content at the submit, empty until that is known.
     """
 
     source: str
@@ -34,10 +34,10 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A path in the container, absolute or below the working folder, that is brought back to `local` at the end.
+    """A path in the container, absolute or relative to the working folder, that is fetched to `local` at the end.
 
-    `local` is an absolute path of the user's machine, in which `{id}` stands for the task's id; with a slash at its end
-    it is a folder to put it into. With `changed` only what the task has made or changed is brought.
+    `local` is an absolute path of the user's machine. `{id}` in it stands for the task's id, and a slash at its end for
+    a folder that takes the output. If `changed`, only files that the task has created or changed are fetched.
     """
 
     path: str

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def within(folder: str, path: str) -> str:
-    """A path as seen from a folder: itself if it is absolute. Without `.` and `..`, and never with two slashes."""
+    """The absolute path of `path` as seen from a folder, without `.`, `..` and double slashes."""
     return "/" + posixpath.normpath(posixpath.join(folder, path)).lstrip("/")
 
 

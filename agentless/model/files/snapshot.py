@@ -1,6 +1,7 @@
-"""Snapshots: what a file or folder had in it when it was uploaded.
+"""Snapshots: the content of a file or folder when it was uploaded.
 
-A `Snapshot` is by path below the folder, the folder itself being `""`; of a single file it has that path only.
+A `Snapshot` has an entry for each path below the folder, and `""` for the folder itself. For a single file, `""` is the
+only path.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One path of a snapshot. `mode` are the nine bits, `content` is a file's SHA-256 or where a link leads."""
+    """A path of a snapshot. `mode` has nine bits, `content` is the SHA-256 of a file or the target of a link."""
 
     kind: Kind
     mode: int = 0
@@ -35,19 +36,19 @@ Snapshot = Mapping[str, Entry]
 
 
 def rows_of(snapshot: Snapshot) -> list[list[object]]:
-    """The snapshot as JSON has it, sorted: path, kind (`f`, `d`, `l`), mode, size, content."""
+    """The snapshot as sorted rows for JSON: path, kind (`f`, `d`, `l`), mode, size, content."""
     letters = {kind: letter for letter, kind in _LETTERS.items()}
     return [[path, letters[e.kind], e.mode, e.size, e.content] for path, e in sorted(snapshot.items())]
 
 
 def snapshot_id(snapshot: Snapshot) -> str:
-    """What names a snapshot: the SHA-256 of all that is in it."""
+    """The id of a snapshot: the SHA-256 of its rows."""
     text = json.dumps(rows_of(snapshot), ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def parse_snapshot(rows: Sequence[Sequence[object]]) -> dict[str, Entry]:
-    """The snapshot in these rows; raises UsageError for one that could lead out of its folder, or is too large."""
+    """Parse rows. Raises UsageError if a path leads out of the folder, or the snapshot is too large."""
     if len(rows) > MAX_FILES:
         raise UsageError(f"more than {MAX_FILES:,} files are too many to upload; {INSTEAD}")
     found: dict[str, Entry] = {}
@@ -72,7 +73,7 @@ def parse_snapshot(rows: Sequence[Sequence[object]]) -> dict[str, Entry]:
 
 
 def _is_plain(path: str) -> bool:
-    """Whether it stays below its folder, and is written in one way only."""
+    """Whether a path stays below its folder and is normalized."""
     if not path:
         return True
     return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

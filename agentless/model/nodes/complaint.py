@@ -1,19 +1,19 @@
-"""What an engine may complain of, and whose fault it is."""
+"""Known error messages of engines, and who is to blame."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
 Blame = Literal["task", "fit", "engine", "gpus", "start"]
-"""The reason of a failed launch: the task, that it does not fit this node (`errors.NodeUnfit`), or what does not work
-on the node, as in `errors.NodeBroken`.
+"""Who is to blame for a failed launch: the task, a node that does not fit it (`errors.NodeUnfit`), or a broken part of
+the node (`errors.NodeBroken`).
 
-What is not known for certain to be the node's is the task's: else one bad task would keep all others off node by node.
+An unknown reason counts for the task. Otherwise, one bad task would block one node after the other.
 """
 
 
 class Known(NamedTuple):
-    """A complaint that is known by a pattern, the sentence for it, and the reason of a launch that fails with it."""
+    """A known message: its pattern, the sentence for it, and who is to blame for the failed launch."""
 
     pattern: str
     sentence: str

@@ -1,4 +1,4 @@
-"""What is remembered of nodes and their GPUs, so that what is kept out stays out until it is let in again."""
+"""Records of nodes and their GPUs. Drains and exclusions stay in them until they are lifted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentless.model.nodes.gpu import GpuReading
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Nothing new is to start on a node: who said so (`user@host`), when (Unix seconds), and why, if they did."""
+    """A drain: by whom (`user@host`), since when (Unix seconds), and why, if a reason was given."""
 
     by: str
     since: float
@@ -19,7 +19,7 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A `rules/nodes/gpu_findings.Finding` that keeps its GPU out, and since when (Unix seconds)."""
+    """A `rules/nodes/gpu_findings.Finding` that excludes its GPU, and since when (Unix seconds)."""
 
     key: str
     reason: str
@@ -28,10 +28,10 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class GpuRecord:
-    """A GPU that a node has, or had. `reading` has only what stays as it is: where it is, and what it is.
+    """A GPU that a node has or had. `reading` has only permanent values: its place and its model.
 
-    `forgiven` are the keys of findings that somebody has seen and lets it run with, each until it is no longer found.
-    `logged` is whether the kernel log was read since the GPU is known: what it said at first is old.
+    `forgiven` are keys of findings that were resumed, each until it is found no longer. `logged` is whether the kernel
+    log was read since the GPU is known: the faults of the first reading are old.
     """
 
     reading: GpuReading
@@ -42,7 +42,7 @@ class GpuRecord:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A node: whether it is drained, and its GPUs by UUID."""
+    """The drain of a node, and its GPUs by UUID."""
 
     drain: Drain | None = None
     gpus: Mapping[str, GpuRecord] = field(default_factory=dict)
@@ -50,9 +50,9 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class HealthPolicy:
-    """What the admin wants of the health gate: from how many °C on a GPU is too hot (None: never is).
+    """The health policy of the inventory: from how many °C on a GPU is too hot (None: never).
 
-    With `automatic` a GPU comes back when what was found is found no longer, else only when a person resumes it.
+    If `automatic`, a GPU is included again when nothing is found any more, else only when a person resumes it.
     """
 
     temperature: int | None = None

@@ -1,8 +1,8 @@
 """GPU usage in a span of time: who held how many GPUs, and how busy they were.
 
 A task holds its GPUs from its start to its end, including pauses and times when its node does not answer. The part
-within the span counts. Each of several tasks that share a GPU counts it in full. The driver reports utilization for the whole
-GPU, so times in which others used the GPU are left out.
+within the span counts. Each of several tasks that share a GPU counts it in full. The driver reports utilization for the
+whole GPU, so times in which others used the GPU are left out.
 """
 
 from __future__ import annotations
